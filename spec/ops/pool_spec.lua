@@ -44,6 +44,42 @@ describe("max_pool2d", function()
     end
   end)
 
+  -- Every seventh number is one that maxima treat specially.
+  local function special(shape, dtype)
+    local x = (accelhost.randn(shape) * 2):round()
+    local values = {nan, 0, -0.0, inf, -inf, -nan, 0}
+    local at = accelhost.arange(x:numel()):view(x:shape())
+    for i, value in ipairs(values) do x = accelhost.where(at:remainder(49):eq(7 * i - 7), value, x) end
+    return x:to(dtype)
+  end
+
+  for _, dtype in ipairs {"float32", "bfloat16", "float16"} do
+    it("returns the same bits and gradients of " .. dtype .. " in both memory orders", function()
+      accelhost.manual_seed(5)
+      local cases = {{2}, {3, 2, 1}, {3, 1}, {{2, 3}, {1, 2}, {1, 0}}, {2, 2, 0, 2}, {2, 3}, {3, 2, 1, 1, true},
+        {2, 2, 1, 1, true}, {2, 3, 1, 4}}
+      for _, channels in ipairs {1, 3, 17, 33, 64} do
+        local x = special({3, channels, 9, 11}, dtype)
+        for _, options in ipairs(cases) do
+          local plain, other = x:clone():requires_grad_(), x:clone():requires_grad_()
+          local last = other:contiguous {memory_format = "channels_last"}
+          local expected, got = F.max_pool2d(plain, unpack(options)), F.max_pool2d(last, unpack(options))
+          assert.equal(dtype, got.dtype)
+          check.near(check.flat(expected), got, 0)
+          check.near(check.flat(1 / expected), 1 / got, 0) -- the signs of zeros
+          local g = accelhost.randn(expected:shape()):to(dtype)
+          expected:backward(g)
+          got:backward(g:contiguous {memory_format = "channels_last"})
+          check.near(check.flat(plain.grad), other.grad, 0)
+          local o = options
+          local _, index = F.max_pool2d(x, o[1], o[2], o[3] or 0, o[4] or 1, o[5] or false, true)
+          local _, same = F.max_pool2d(last:detach(), o[1], o[2], o[3] or 0, o[4] or 1, o[5] or false, true)
+          assert.is_true(accelhost.equal(index, same))
+        end
+      end
+    end)
+  end
+
   it("reports the index of each maximum, whatever the window", function()
     accelhost.manual_seed(6)
     for _, dtype in ipairs {"float32", "float64", "float16"} do

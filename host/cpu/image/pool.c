@@ -1,6 +1,6 @@
-/* Pooling kernels: float32 maxima in channels-last order sixteen channels at a time, everything else plane by plane
- * (pool_loops.h). Windows are walked only inside the input, so their cost is that of the covered elements. Byte places,
- * and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
+/* Pooling kernels: maxima of float32 and halves in channels-last order many channels at a time (pool_last_loops.h),
+ * everything else plane by plane (pool_loops.h). Windows are walked only inside the input, so their cost is that of the
+ * covered elements. Byte places, and with them `struct taps`, are for windows that fit (ah_window_fits_byte). */
 #include <math.h>
 #include <string.h>
 
@@ -68,13 +68,14 @@ static struct rectangle rectangle_at(const struct ah_window *s, const struct rec
 #define LOOPS "cpu/image/pool_loops.h"
 #include "cpu/loop/for_reals.h"
 
-/* Maximum, channels-last float32. */
+/* Maximum, channels-last. */
 
-/* Sixteen channels at a time: the compiler alone vectorises over the window, by gathers. */
+/* Sixteen channels at a time, of halves 32: the compiler alone vectorises over the window, by gathers. */
 typedef float floats __attribute__((vector_size(64)));
 typedef int32_t ints __attribute__((vector_size(64)));
+typedef int16_t shorts __attribute__((vector_size(64)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
-enum { LANES = 16 };
+typedef uint8_t many_bytes __attribute__((vector_size(32)));
 
 /* The positions of one window that are inside the input: the offset of each from the image's start, and its code. Only
  * for windows whose codes fit a byte. */
@@ -105,110 +106,51 @@ static void taps_at(const struct ah_window *s, int64_t top, int64_t left, struct
     }
 }
 
-static void max_pixel(const float *restrict image, const struct taps *taps, int64_t channels, float *restrict y,
-                      uint8_t *restrict place)
+/* Do no two windows read the same position? */
+static bool pool_is_apart(const struct ah_window *s)
 {
-    int64_t c = 0;
-    if (taps->count == 0) { /* a dilated window whose every tap falls into the padding */
-        for (; c < channels; c++)
-            y[c] = -INFINITY;
-        if (place)
-            memset(place, 0, (size_t)channels);
-        return;
-    }
-    for (; c + LANES <= channels; c += LANES) {
-        floats best, x;
-        memcpy(&best, image + taps->offset[0] + c, sizeof best);
-        ints code = (ints){0} + taps->code[0];
-        for (int k = 1; k < taps->count; k++) {
-            memcpy(&x, image + taps->offset[k] + c, sizeof x);
-            ints take = (x > best) | (x != x);
-            best = (floats)(((ints)x & take) | ((ints)best & ~take));
-            code = (((ints){0} + taps->code[k]) & take) | (code & ~take);
-        }
-        memcpy(y + c, &best, sizeof best);
-        if (place) {
-            bytes small = __builtin_convertvector(code, bytes);
-            memcpy(place + c, &small, sizeof small);
-        }
-    }
-    for (; c < channels; c++) {
-        float best = image[taps->offset[0] + c];
-        uint8_t code = taps->code[0];
-        for (int k = 1; k < taps->count; k++) {
-            float x = image[taps->offset[k] + c];
-            if (x > best || x != x) {
-                best = x;
-                code = taps->code[k];
-            }
-        }
-        y[c] = best;
-        if (place)
-            place[c] = code;
-    }
+    return s->dilation[0] == 1 && s->dilation[1] == 1 && s->stride[0] >= s->kernel[0] && s->stride[1] >= s->kernel[1];
 }
 
-/* The maxima leave in row-major order, through `rows`, room for one image per thread: the next layer is mostly not a
- * convolution, and transposing the small result here costs less than a separate pass (measured). */
-static void max_nhwc(const struct ah_window *s, const float *x, float *y, uint8_t *place, float *rows)
+#define ITEM float
+#define ITEMS floats
+#define MASKS ints
+#define CODES bytes
+#define LANES 16
+#define LAST(name) name##_f32
+#define LAST_KEY(x, infinity) (x)
+#define LAST_KEYS(x, infinity) (x)
+#define LAST_NAN(key) ((key) != (key))
+#define LAST_LEAST(infinity) (-(infinity))
+#define LAST_TRANSPOSE ah_transpose_f32
+#include "cpu/image/pool_last_loops.h"
+
+/* Halves are compared as integers: -x for the bits of a negative number of size x, so that both zeros are equal; NaN
+ * has the largest key. */
+static inline int16_t pool_half_key(int16_t bits, int16_t infinity)
 {
-    int64_t pixels = s->oh * s->ow, size = pixels * s->c;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
-    for (int64_t n = 0; n < s->n; n++) {
-        const float *image = x + n * s->h * s->w * s->c;
-        float *own = rows + ah_thread_index() * size;
-        struct taps whole, cut;
-        taps_at(s, 0, 0, &whole);
-        for (int64_t o = 0; o < pixels; o++) {
-            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
-            uint8_t *code = place ? place + n * size + o * s->c : NULL;
-            if (is_inside(s, top, left)) {
-                max_pixel(image + (top * s->w + left) * s->c, &whole, s->c, own + o * s->c, code);
-            } else {
-                taps_at(s, top, left, &cut);
-                max_pixel(image, &cut, s->c, own + o * s->c, code);
-            }
-        }
-        ah_transpose_f32(y + n * size, own, 1, pixels, s->c);
-    }
+    int16_t sign = (int16_t)(bits >> 15), size = bits & INT16_MAX;
+    return size > infinity ? INT16_MAX : (int16_t)((size ^ sign) - sign);
 }
 
-/* Windows that do not overlap are written once each; others add up. */
-static void max_nhwc_backward(const struct ah_window *s, const float *g, const uint8_t *place, float *gx)
+static inline shorts pool_half_keys(shorts bits, int16_t infinity)
 {
-    bool apart = s->dilation[0] == 1 && s->dilation[1] == 1 && s->stride[0] >= s->kernel[0] &&
-                 s->stride[1] >= s->kernel[1];
-    bool cover = apart && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
-                 s->oh * s->stride[0] - s->padding[0] >= s->h && s->ow * s->stride[1] - s->padding[1] >= s->w;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->oh * s->ow * s->c, AH_SHARE_HEAVY))
-    for (int64_t n = 0; n < s->n; n++) {
-        float *image = gx + n * s->h * s->w * s->c;
-        struct taps whole, cut;
-        taps_at(s, 0, 0, &whole);
-        if (!cover)
-            memset(image, 0, (size_t)(s->h * s->w * s->c) * sizeof *image);
-        for (int64_t o = 0; o < s->oh * s->ow; o++) {
-            const float *restrict from = g + (n * s->oh * s->ow + o) * s->c;
-            const uint8_t *restrict code = place + (n * s->oh * s->ow + o) * s->c;
-            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
-            bool inside = is_inside(s, top, left);
-            if (!inside)
-                taps_at(s, top, left, &cut);
-            const struct taps *taps = inside ? &whole : &cut;
-            float *first = inside ? image + (top * s->w + left) * s->c : image;
-            for (int k = 0; k < taps->count; k++) {
-                float *restrict to = first + taps->offset[k];
-                uint8_t own = taps->code[k];
-                if (apart)
-                    for (int64_t c = 0; c < s->c; c++)
-                        to[c] = code[c] == own ? from[c] : 0;
-                else
-                    for (int64_t c = 0; c < s->c; c++)
-                        to[c] += code[c] == own ? from[c] : 0;
-            }
-        }
-    }
+    shorts sign = bits >> 15, size = bits & INT16_MAX, nan = size > infinity;
+    return (((size ^ sign) - sign) & ~nan) | (nan & INT16_MAX);
 }
+
+#define ITEM int16_t
+#define ITEMS shorts
+#define MASKS shorts
+#define CODES many_bytes
+#define LANES 32
+#define LAST(name) name##_16
+#define LAST_KEY pool_half_key
+#define LAST_KEYS pool_half_keys
+#define LAST_NAN(key) ((key) == INT16_MAX)
+#define LAST_LEAST(infinity) ((int16_t)((infinity) | INT16_MIN))
+#define LAST_TRANSPOSE ah_transpose_16
+#include "cpu/image/pool_last_loops.h"
 
 /* The ops. */
 
@@ -250,21 +192,36 @@ static void flat_indices(const struct ah_window *s, const int32_t *place, int64_
     }
 }
 
+/* The channels-last forms serve float32 and halves. */
+static bool pool_is_last(const struct ah_tensor *t)
+{
+    return t->storage->channels_last && ah_compute_dtype(t->dtype) == AH_F32;
+}
+
+static int max_last(const struct ah_window *s, struct ah_tensor *xt, struct ah_tensor *out, struct ah_tensor *place)
+{
+    struct ah_dense rows = {0};
+    void *code = place ? ah_tensor_data(place) : NULL;
+    AH_TRY(ah_dense_scratch(&rows, (size_t)(ah_num_threads() * s->oh * s->ow * s->c) * ah_dtype_size(xt->dtype)));
+    if (xt->dtype == AH_F32)
+        max_last_f32(s, ah_tensor_data(xt), INFINITY, ah_tensor_data(out), code, rows.block);
+    else
+        max_last_16(s, ah_tensor_data(xt), xt->dtype == AH_BF16 ? 0x7f80 : 0x7c00, ah_tensor_data(out), code,
+                    rows.block);
+    ah_dense_close(&rows);
+    if (place)
+        place->storage->channels_last = true;
+    return 0;
+}
+
 int ah_cpu_max_pool2d(struct ah_call *c)
 {
     const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0];
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
-    if (xt->storage->channels_last && xt->dtype == AH_F32 && !arg->return_indices.flag && ah_window_fits_byte(&s)) {
-        struct ah_dense rows = {0};
-        AH_TRY(ah_dense_scratch(&rows, (size_t)(ah_num_threads() * s.oh * s.ow * s.c) * sizeof(float)));
-        max_nhwc(&s, ah_tensor_data(xt), ah_tensor_data(out), place ? ah_tensor_data(place) : NULL, rows.block);
-        ah_dense_close(&rows);
-        if (place)
-            place->storage->channels_last = true;
-        return 0;
-    }
+    if (pool_is_last(xt) && !arg->return_indices.flag && ah_window_fits_byte(&s))
+        return max_last(&s, xt, out, place);
     struct ah_dense x = {0}, wide = {0};
     struct ah_dense_out y = {0};
     int status;
@@ -306,6 +263,26 @@ int ah_cpu_max_pool2d_positions(struct ah_call *c)
     return 0;
 }
 
+/* Halves of windows that overlap are summed in float32 and rounded once. */
+static int max_last_backward(const struct ah_window *s, struct ah_tensor *gt, struct ah_tensor *place,
+                             struct ah_tensor *out)
+{
+    bool half = gt->dtype != AH_F32 && pool_is_apart(s);
+    struct ah_dense g = {0};
+    struct ah_dense_out gx = {0};
+    int status;
+    AH_TRYGO(ah_nhwc_open(&g, gt, half), out);
+    AH_TRYGO(ah_nhwc_out_open(&gx, out, half), out);
+    if (half)
+        max_last_backward_16(s, g.data, ah_tensor_data(place), gx.data);
+    else
+        max_last_backward_f32(s, g.data, ah_tensor_data(place), gx.data);
+out:
+    ah_nhwc_out_close(&gx, status >= 0, half);
+    ah_dense_close(&g);
+    return status;
+}
+
 int ah_cpu_max_pool2d_backward(struct ah_call *c)
 {
     const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
@@ -314,13 +291,8 @@ int ah_cpu_max_pool2d_backward(struct ah_call *c)
     struct ah_dense g = {0}, wide = {0};
     int status;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
-    if (place->storage->channels_last && gt->dtype == AH_F32) {
-        AH_TRY(ah_nhwc_open(&g, gt, false));
-        max_nhwc_backward(&s, g.data, ah_tensor_data(place), ah_tensor_data(out));
-        out->storage->channels_last = true;
-        ah_dense_close(&g);
-        return 0;
-    }
+    if (place->storage->channels_last && ah_compute_dtype(gt->dtype) == AH_F32)
+        return max_last_backward(&s, gt, place, out);
     struct ah_dense_out gx = {0};
     AH_TRY(ah_tensor_row_major(place));
     AH_TRYGO(ah_dense_open(&g, gt), out);

@@ -538,6 +538,24 @@ describe("writing over values", function()
   end)
 end)
 
+describe("relu of halves", function()
+  for _, dtype in ipairs {"float16", "bfloat16"} do
+    it("is that of float32 for every " .. dtype .. ", as is its gradient", function()
+      local x = accelhost.arange(-32768, 32768):to "int16":view(dtype)
+      local half, wide = x:clone():requires_grad_(), x:float():requires_grad_()
+      local a, b = half:relu(), wide:relu()
+      check.near(check.flat(b), a, 0)
+      check.near(check.flat(1 / b), 1 / a:float(), 0) -- the signs of zeros
+      a:backward(accelhost.ones_like(a))
+      b:backward(accelhost.ones_like(b))
+      check.near(check.flat(wide.grad), half.grad, 0)
+      local every = accelhost.stack({x, x}, 1):select(1, 0)
+      check.near(check.flat(a), every:relu(), 0)
+      check.near(check.flat(a), every:clone():relu_(), 0)
+    end)
+  end
+end)
+
 describe("channels-last memory", function()
   local function marked(shape)
     local image = accelhost.randn(shape)

@@ -7,14 +7,27 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/pair_vector.h"
 
+/* Is there a loop on the bits of a half dtype, which all tensors of the call have? */
+static bool elementwise_has_bit_loop(const struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out,
+                          const ah_loop *loops)
+{
+    bool all = loops[in] && in == out && c->out[0]->dtype == in && ah_compute_dtype(in) != in;
+    for (int i = 0; i < inputs; i++)
+        all = all && c->arg[i].tensor->dtype == in;
+    return all;
+}
+
 int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
                    const ah_loop *loops, const double *numbers)
 {
     static const double none[2];
-    in = ah_compute_dtype(in);
+    if (!elementwise_has_bit_loop(c, inputs, in, out, loops)) {
+        in = ah_compute_dtype(in);
+        out = ah_compute_dtype(out);
+    }
     if (!loops[in])
         return ah_fail(AH_ENOTIMPL, "%s: not defined for %s", c->op->name, ah_dtype_name(in));
-    struct ah_operand operand[AH_ITER_OPERANDS] = {{c->out[0], ah_compute_dtype(out)}};
+    struct ah_operand operand[AH_ITER_OPERANDS] = {{c->out[0], out}};
     for (int i = 0; i < inputs; i++)
         operand[i + 1] = (struct ah_operand){c->arg[i].tensor, in};
     return ah_iterate(operand, inputs + 1, scalars, loops[in], numbers ? numbers : none);

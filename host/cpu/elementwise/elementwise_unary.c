@@ -23,12 +23,14 @@ static int unary_run(struct ah_call *c, const ah_loop *loops, const double *numb
     }
 
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
+#define NUMBER_LOOPS(name, u8_expr, int_expr, float_expr) \
+    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \
+    LOOP1(name##_i32, int32_t, int32_t, int_expr)       \
+    LOOP1(name##_i64, int64_t, int64_t, int_expr)       \
+    LOOP1(name##_f32, float, float, float_expr)         \
+    LOOP1(name##_f64, double, double, float_expr)
 #define NUMBER_UNARY(name, u8_expr, int_expr, float_expr) \
-    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)           \
-    LOOP1(name##_i32, int32_t, int32_t, int_expr)         \
-    LOOP1(name##_i64, int64_t, int64_t, int_expr)         \
-    LOOP1(name##_f32, float, float, float_expr)           \
-    LOOP1(name##_f64, double, double, float_expr)         \
+    NUMBER_LOOPS(name, u8_expr, int_expr, float_expr)   \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = { \
         [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,       \
         [AH_I32] = name##_i32, [AH_I64] = name##_i64,     \
@@ -46,7 +48,26 @@ NUMBER_UNARY(neg, 0 - a, 0 - (uint64_t)a, -a)
 NUMBER_UNARY(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
 NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
 NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
-NUMBER_UNARY(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
+
+/* Of halves the bits decide: 0x8000 is -0; numbers below 0 are 0x8001 to 0x8000 + c0, the bits of infinity. */
+#define HALF_BELOW_0(bits) ((uint16_t)((bits) - 0x8001) < c0)
+#define HALF_UP_TO_0(bits) ((uint16_t)((bits) - 0x8000) <= c0 || (bits) == 0)
+
+static double half_infinity(const struct ah_tensor *t)
+{
+    return t->dtype == AH_F16 ? 0x7c00 : 0x7f80;
+}
+
+NUMBER_LOOPS(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
+LOOP1(relu_half, uint16_t, uint16_t, HALF_BELOW_0(a) ? 0 : a)
+static const ah_loop relu_loops[AH_DTYPE_COUNT] = {
+    [AH_BOOL] = relu_u8,  [AH_U8] = relu_u8,     [AH_I32] = relu_i32, [AH_I64] = relu_i64,
+    [AH_F16] = relu_half, [AH_BF16] = relu_half, [AH_F32] = relu_f32, [AH_F64] = relu_f64};
+
+int ah_cpu_relu(struct ah_call *c)
+{
+    return unary_run(c, relu_loops, (double[]){half_infinity(c->out[0]), 0});
+}
 
 /* Whole numbers are copied: a result never is its input. */
 #define ROUNDING(name, expr32, expr64)                                                     \
@@ -237,7 +258,12 @@ static inline double silu_slope_f64(double x)
     return s * (1.0 + x * (1.0 - s));
 }
 
-FLOAT_BACKWARD(relu_backward, b <= 0 ? 0 : a, b <= 0 ? 0 : a)
+LOOP2(relu_backward_half, uint16_t, uint16_t, HALF_UP_TO_0(b) ? 0 : a)
+LOOP2(relu_backward_f32, float, float, b <= 0 ? 0 : a)
+LOOP2(relu_backward_f64, double, double, b <= 0 ? 0 : a)
+static const ah_loop relu_backward_loops[AH_DTYPE_COUNT] = {
+    [AH_F16] = relu_backward_half, [AH_BF16] = relu_backward_half,
+    [AH_F32] = relu_backward_f32,  [AH_F64] = relu_backward_f64};
 FLOAT_BACKWARD(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
 FLOAT_BACKWARD(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
 FLOAT_BACKWARD(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
@@ -255,7 +281,7 @@ static int unary_backward(struct ah_call *c, const ah_loop *loops, double number
 
 int ah_cpu_relu_backward(struct ah_call *c)
 {
-    return unary_backward(c, relu_backward_loops, 0);
+    return unary_backward(c, relu_backward_loops, half_infinity(c->out[0]));
 }
 
 int ah_cpu_tanh_backward(struct ah_call *c)

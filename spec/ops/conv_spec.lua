@@ -120,6 +120,22 @@ describe("conv2d", function()
     check.near(one, three, 1e-5) -- libraries used elsewhere may round differently
   end)
 
+  it("sums the gradient of a half weight in float32 and rounds once, on any number of threads", function()
+    local threads = accelhost.get_num_threads()
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      for _, out in ipairs {8, 33} do
+        local x, g = accelhost.ones(8, 5, 20, 20, {dtype = dtype}), accelhost.ones(8, out, 18, 18, {dtype = dtype})
+        for count = 1, 3 do
+          accelhost.set_num_threads(count)
+          local gradient = C.conv2d_grad_weight(g, x, {out, 5, 3, 3}, 1, 0, 1, 1)
+          assert.equal(dtype, gradient.dtype)
+          assert.is_true(gradient:eq(2592):all():item()) -- sums in 8 bits end at 256
+        end
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+
   it("computes halves through float32", function()
     local x, w = accelhost.randn {1, 2, 5, 5}, accelhost.randn {3, 2, 3, 3}
     local y = F.conv2d(x:to("bfloat16"), w:to("bfloat16"))

@@ -1,7 +1,7 @@
 /* Convolutions by oneDNN: forward and both gradients of dense N, H, W, C arrays.
  *
  * The primitive chooses the weight's layout; a row-major weight is rearranged before it, or after it where the weight
- * is the result. */
+ * is the result. The gradient of a bfloat16 weight is summed in float32 and rounded once, when it is rearranged. */
 #include "cpu/loop/onednn.h"
 
 #include <stdatomic.h>
@@ -14,8 +14,9 @@
 #include "base/status/status.h"
 #include "cpu/loop/onednn_cache.h"
 
+/* `gradient`: of the weight, always float32. */
 struct conv_descs {
-    dnnl_memory_desc_t src, dst, weight_any, weight_plain, bias;
+    dnnl_memory_desc_t src, dst, weight_any, gradient_any, weight_plain, bias;
 };
 
 static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool half, bool bias)
@@ -43,6 +44,8 @@ static int conv_descs_make(struct conv_descs *d, const struct ah_conv *s, bool h
     if (code == dnnl_success)
         code = md_any(&d->weight_any, type, at, weight);
     if (code == dnnl_success)
+        code = md_any(&d->gradient_any, dnnl_f32, at, weight);
+    if (code == dnnl_success)
         code = md_strided(&d->weight_plain, type, at, weight, weight_stride);
     if (code == dnnl_success && bias)
         code = md_strided(&d->bias, type, 1, bias_size, bias_stride);
@@ -54,6 +57,7 @@ static void conv_descs_free(struct conv_descs *d)
     md_free(&d->src);
     md_free(&d->dst);
     md_free(&d->weight_any);
+    md_free(&d->gradient_any);
     md_free(&d->weight_plain);
     md_free(&d->bias);
 }
@@ -79,7 +83,7 @@ static int conv_pd(dnnl_primitive_desc_t *pd, enum ah_onednn_kind kind, const st
     if (kind == GRAD_INPUT)
         return dnnl_convolution_backward_data_primitive_desc_create(pd, ah_onednn_engine, alg, d->src, d->weight_any,
                                                                     d->dst, stride, dilate, before, after, hint, attr);
-    return dnnl_convolution_backward_weights_primitive_desc_create(pd, ah_onednn_engine, alg, d->src, d->weight_any,
+    return dnnl_convolution_backward_weights_primitive_desc_create(pd, ah_onednn_engine, alg, d->src, d->gradient_any,
                                                                    bias ? d->bias : NULL, d->dst, stride, dilate,
                                                                    before, after, hint, attr);
 #else
@@ -94,7 +98,7 @@ static int conv_pd(dnnl_primitive_desc_t *pd, enum ah_onednn_kind kind, const st
         code = dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, &d->src, &d->weight_any, &d->dst, stride,
                                                                 dilate, before, after);
     else
-        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &d->src, &d->weight_any, b, &d->dst,
+        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &d->src, &d->gradient_any, b, &d->dst,
                                                                    stride, dilate, before, after);
     return code == dnnl_success ? (int)dnnl_primitive_desc_create(pd, &desc, attr, ah_onednn_engine, hint) : code;
 #endif
@@ -210,8 +214,7 @@ static void conv_divide(struct conv_run *run)
     if (threads == 1 || work < 2 * LEAST_WORK || ah_region_is_divided())
         return;
     int64_t sums = run->kind == GRAD_WEIGHT ? threads * conv_weight_items(s) : 0;
-    run->team = s->n < threads || (run->kind == GRAD_WEIGHT && run->half) ||
-                4 * sums > s->n * (conv_src_items(s) + conv_dst_items(s));
+    run->team = s->n < threads || 4 * sums > s->n * (conv_src_items(s) + conv_dst_items(s));
     if (run->team)
         return;
     bool more = run->kind != GRAD_WEIGHT && work >= 2.0 * threads * LARGE_WORK && s->n >= 2 * threads;

@@ -32,11 +32,3 @@ uint16_t ah_f32_to_f16(float value)
     }
     return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
 }
-
-uint16_t ah_f32_to_bf16(float value)
-{
-    union { float f; uint32_t u; } v = {value};
-    if ((v.u & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(v.u >> 16 | 0x40);
-    return (uint16_t)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);
-}

@@ -16,8 +16,13 @@ static inline float ah_bf16_to_f32(uint16_t bits)
     union { uint32_t u; float f; } v = {(uint32_t)bits << 16};
     return v.f;
 }
-/* Rounded, unlike cutting the lower half off. */
-uint16_t ah_f32_to_bf16(float value);
+/* Rounded, unlike cutting the lower half off. Without branches, so that loops are vectorised. */
+static inline uint16_t ah_f32_to_bf16(float value)
+{
+    union { float f; uint32_t u; } v = {value};
+    uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16, quiet = v.u >> 16 | 0x40;
+    return (uint16_t)((v.u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
 
 /* The same for either half dtype. */
 static inline float ah_half_to_f32(uint16_t bits, enum ah_dtype dtype)

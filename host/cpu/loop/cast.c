@@ -37,13 +37,6 @@ static inline uint16_t float_to_half(float value)
 #define float_to_half ah_f32_to_f16
 #endif
 
-static inline uint16_t float_to_bfloat(float value)
-{
-    union { float f; uint32_t u; } v = {value};
-    uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16, quiet = v.u >> 16 | 0x40;
-    return (uint16_t)((v.u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
-}
-
 #define read_b8(x) (x)
 #define read_u8(x) (x)
 #define read_i32(x) (x)
@@ -62,7 +55,7 @@ static inline uint16_t float_to_bfloat(float value)
 #define write_i32(x) ((int32_t)(x))
 #define write_i64(x) ((int64_t)(x))
 #define write_f16(x) float_to_half((float)(x))
-#define write_bf16(x) float_to_bfloat((float)(x))
+#define write_bf16(x) ah_f32_to_bf16((float)(x))
 #define write_f32(x) ((float)(x))
 #define write_f64(x) ((double)(x))
 #define write_u16(x) ((uint16_t)(int64_t)(x))

@@ -1,5 +1,5 @@
-/* Batch norm and layer norm. Statistics need two passes (mean, then squares about it) in chunks of fixed size; float32
- * in channels-last order has separate loops, the rest uses norm_loops.h. */
+/* Batch norm and layer norm. Statistics need two passes (mean, then squares about it) in chunks of fixed size; rows of
+ * channels have separate loops (norm_rows_loops.h), the rest uses norm_loops.h. */
 #include <math.h>
 #include <string.h>
 
@@ -8,102 +8,39 @@
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
+#include "cpu/loop/layout.h"
 
 /* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
 struct batch {
     int64_t n, c, pixels;
 };
 
-enum { CHUNK_ROWS = 64 };
+enum { CHUNK_ROWS = 64, BLOCK = 32 };
 
 #define LOOPS "cpu/reduce/norm_loops.h"
 #include "cpu/loop/for_reals.h"
 
-/* Batch norm, float32 in channels-last order or with one pixel a plane: rows of channels, summed by chunks. */
+/* Batch norm in channels-last order or with one pixel a plane: loops for float32 and bfloat16. */
 
-/* partial[k] = the sums over chunk k of x - mean squared, or of g and g (x - mean). */
-static void deviation_chunk(const float *restrict x, int64_t rows, int64_t c, const float *restrict mean,
-                            float *restrict out)
-{
-    memset(out, 0, (size_t)c * sizeof *out);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < c; k++)
-            out[k] += (x[i * c + k] - mean[k]) * (x[i * c + k] - mean[k]);
-}
+struct row_loops {
+    int (*stats)(const struct batch *b, const void *x, float *mean, float *variance);
+    int (*sums)(const struct batch *b, const void *g, const void *x, const float *mean, float *sum_g, float *sum_gx);
+    void (*apply)(const struct batch *b, const void *x, const float *scale, const float *shift, void *y);
+    void (*combine)(const struct batch *b, const void *g, const void *x, const float *mean, const float *ca,
+                    const float *cb, const float *cc, void *gx);
+};
 
-static void gradient_chunk(const float *restrict g, const float *restrict x, int64_t rows, int64_t c,
-                           const float *restrict mean, float *restrict sum_g, float *restrict sum_gx)
-{
-    memset(sum_g, 0, (size_t)c * sizeof *sum_g);
-    memset(sum_gx, 0, (size_t)c * sizeof *sum_gx);
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t k = 0; k < c; k++) {
-            sum_g[k] += g[i * c + k];
-            sum_gx[k] += g[i * c + k] * (x[i * c + k] - mean[k]);
-        }
-    }
-}
-
-static int row_stats(const struct batch *b, const float *x, float *mean, float *variance)
-{
-    int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-    struct ah_dense partial = {0};
-    AH_TRY(ah_column_sum_f32(x, rows, c, mean));
-    for (int64_t k = 0; k < c; k++)
-        mean[k] /= (float)rows;
-    AH_TRY(ah_dense_scratch(&partial, (size_t)(chunks * c) * sizeof(float)));
-    float *sums = partial.block;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < chunks; i++) {
-        int64_t from = i * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
-        deviation_chunk(x + from * c, count, c, mean, sums + i * c);
-    }
-    int status = ah_column_sum_f32(sums, chunks, c, variance);
-    for (int64_t k = 0; k < c; k++)
-        variance[k] /= (float)rows;
-    ah_dense_close(&partial);
-    return status;
-}
-
-static int row_sums(const struct batch *b, const float *g, const float *x, const float *mean, float *sum_g,
-                    float *sum_gx)
-{
-    int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-    struct ah_dense partial = {0};
-    AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float)));
-    float *pg = partial.block, *px = pg + chunks * c;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < chunks; i++) {
-        int64_t from = i * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
-        gradient_chunk(g + from * c, x + from * c, count, c, mean, pg + i * c, px + i * c);
-    }
-    int status = ah_column_sum_f32(pg, chunks, c, sum_g);
-    if (status == 0)
-        status = ah_column_sum_f32(px, chunks, c, sum_gx);
-    ah_dense_close(&partial);
-    return status;
-}
-
-static void row_apply(const struct batch *b, const float *restrict x, const float *restrict scale,
-                      const float *restrict shift, float *restrict y)
-{
-    int64_t c = b->c;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < b->n * b->pixels; i++)
-        for (int64_t k = 0; k < c; k++)
-            y[i * c + k] = x[i * c + k] * scale[k] + shift[k];
-}
-
-static void row_combine(const struct batch *b, const float *restrict g, const float *restrict x,
-                        const float *restrict mean, const float *restrict ca, const float *restrict cb,
-                        const float *restrict cc, float *restrict gx)
-{
-    int64_t c = b->c;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < b->n * b->pixels; i++)
-        for (int64_t k = 0; k < c; k++)
-            gx[i * c + k] = (g[i * c + k] - cb[k] - (x[i * c + k] - mean[k]) * cc[k]) * ca[k];
-}
+#define AS_IT_IS(x) (x)
+#define ITEM float
+#define ROWS(name) name##_f32
+#define READ AS_IT_IS
+#define WRITE AS_IT_IS
+#include "cpu/reduce/norm_rows_loops.h"
+#define ITEM uint16_t
+#define ROWS(name) name##_bf16
+#define READ ah_bf16_to_f32
+#define WRITE ah_f32_to_bf16
+#include "cpu/reduce/norm_rows_loops.h"
 
 /* The ops. */
 
@@ -115,10 +52,37 @@ static struct batch batch_of(const struct ah_tensor *t)
     return b;
 }
 
-/* Planes of one pixel in row-major order are rows of channels. */
-static bool are_rows(const struct batch *b, const struct ah_tensor *t)
+/* How a batch is stored: `last` channels-last, `rows` as rows of channels, which planes of one pixel are too; `half`:
+ * bfloat16 that loops over rows read and write as it is. */
+struct batch_storage {
+    bool last, rows, half;
+};
+
+static struct batch_storage batch_storage_of(const struct batch *b, const struct ah_tensor *t)
 {
-    return b->pixels == 1 && ah_compute_dtype(t->dtype) == AH_F32;
+    bool single = ah_compute_dtype(t->dtype) == AH_F32, last = single && t->storage->channels_last;
+    bool rows = last || (single && b->pixels == 1);
+    return (struct batch_storage){last, rows, rows && t->dtype == AH_BF16};
+}
+
+static const struct row_loops *batch_row_loops(struct batch_storage s)
+{
+    return s.half ? &row_loops_bf16 : &row_loops_f32;
+}
+
+static int batch_open(struct ah_dense *dense, struct ah_tensor *t, struct batch_storage s)
+{
+    if (s.last)
+        return ah_nhwc_open(dense, t, s.half);
+    return s.half ? ah_dense_open_as_is(dense, t) : ah_dense_open(dense, t);
+}
+
+static int batch_out_open(struct ah_dense_out *dense, struct ah_tensor *out, struct batch_storage s)
+{
+    if (!s.half)
+        return ah_dense_out_open(dense, out);
+    *dense = (struct ah_dense_out){.out = out, .data = ah_tensor_data(out)};
+    return 0;
 }
 
 /* The running statistics move towards the batch's; the variance that is kept is the unbiased one. */
@@ -139,7 +103,7 @@ static void update_running(struct ah_call *c, const struct batch *b, double mome
 }
 
 /* The statistics to normalise with: extra[0] the mean, extra[1] the variance for now. */
-static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, bool rows)
+static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, struct batch_storage storage)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *mean = c->extra[0], *variance = c->extra[1];
@@ -150,8 +114,8 @@ static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, 
         }
         return 0;
     }
-    if (rows)
-        AH_TRY(row_stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
+    if (storage.rows)
+        AH_TRY(batch_row_loops(storage)->stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
     else if (mean->dtype == AH_F32)
         plane_stats_f32(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
     else
@@ -165,31 +129,28 @@ int ah_cpu_batch_norm(struct ah_call *c)
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
     struct batch b = batch_of(xt);
-    bool last = xt->storage->channels_last && xt->dtype == AH_F32, rows = last || are_rows(&b, xt);
+    struct batch_storage storage = batch_storage_of(&b, xt);
     struct ah_dense x = {0}, w = {0}, bias = {0}, factors = {0};
     struct ah_dense_out y = {0};
     int status;
     if (out->numel == 0)
         return 0;
-    if (last)
-        x.data = ah_tensor_data(xt);
-    else
-        AH_TRYGO(ah_dense_open(&x, xt), out);
+    AH_TRYGO(batch_open(&x, xt, storage), out);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_open(&bias, arg->bias.tensor), out);
     AH_TRYGO(ah_dense_scratch(&factors, (size_t)(2 * b.c) * sizeof(double)), out);
-    AH_TRYGO(batch_stats(c, &b, x.data, rows), out);
+    AH_TRYGO(batch_stats(c, &b, x.data, storage), out);
     for (int64_t k = 0; k < b.c; k++) {
         double variance = ah_tensor_get(c->extra[1], k);
         ah_tensor_set(c->extra[1], k, 1 / sqrt(variance + arg->eps.number));
     }
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    AH_TRYGO(batch_out_open(&y, out, storage), out);
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         float *scale = factors.block, *shift = scale + b.c;
         affine_factors_f32(b.c, mean, inverse, w.data, bias.data, scale, shift);
-        if (rows)
-            row_apply(&b, x.data, scale, shift, y.data);
+        if (storage.rows)
+            batch_row_loops(storage)->apply(&b, x.data, scale, shift, y.data);
         else
             plane_apply_f32(&b, x.data, scale, shift, y.data);
     } else {
@@ -197,7 +158,7 @@ int ah_cpu_batch_norm(struct ah_call *c)
         affine_factors_f64(b.c, mean, inverse, w.data, bias.data, scale, shift);
         plane_apply_f64(&b, x.data, scale, shift, y.data);
     }
-    out->storage->channels_last = last;
+    out->storage->channels_last = storage.last;
 out:
     ah_dense_out_close(&y);
     ah_dense_close(&factors);
@@ -207,18 +168,13 @@ out:
     return status;
 }
 
-/* Gradient and input in one order: channels-last if the input is. */
-static int batch_pair_open(struct ah_dense *g, struct ah_dense *x, struct ah_tensor *gt, struct ah_tensor *xt,
-                           bool *last)
+/* Gradient and input in one order: channels-last if both are. */
+static struct batch_storage batch_pair_storage(const struct batch *b, const struct ah_tensor *gt,
+                                               const struct ah_tensor *xt)
 {
-    *last = xt->storage->channels_last && gt->storage->channels_last && xt->dtype == AH_F32 && gt->dtype == AH_F32;
-    if (*last) {
-        g->data = ah_tensor_data(gt);
-        x->data = ah_tensor_data(xt);
-        return 0;
-    }
-    AH_TRY(ah_dense_open(g, gt));
-    return ah_dense_open(x, xt);
+    struct batch_storage g = batch_storage_of(b, gt), x = batch_storage_of(b, xt);
+    bool last = g.last && x.last, rows = g.rows && x.rows && (last || b->pixels == 1);
+    return (struct batch_storage){last, rows, rows && g.half && x.half};
 }
 
 int ah_cpu_batch_norm_backward(struct ah_call *c)
@@ -228,25 +184,26 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     struct batch b = batch_of(xt);
     struct ah_dense g = {0}, x = {0}, w = {0}, factors = {0};
     struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
-    bool last = false, training = arg->training.flag;
+    bool training = arg->training.flag;
+    struct batch_storage storage = batch_pair_storage(&b, gt, xt);
     int status;
-    AH_TRYGO(batch_pair_open(&g, &x, gt, xt, &last), out);
-    bool rows = last || are_rows(&b, xt);
+    AH_TRYGO(batch_open(&g, gt, storage), out);
+    AH_TRYGO(batch_open(&x, xt, storage), out);
     AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
     AH_TRYGO(ah_dense_scratch(&factors, (size_t)(5 * b.c) * sizeof(double)), out);
-    AH_TRYGO(ah_dense_out_open(&gx, out), out);
+    AH_TRYGO(batch_out_open(&gx, out, storage), out);
     AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
     AH_TRYGO(ah_dense_out_open(&gb, c->out[2]), out);
     const void *mean = ah_tensor_data(arg->mean.tensor), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         float *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
-        if (rows)
-            AH_TRYGO(row_sums(&b, g.data, x.data, mean, sg, sx), out);
+        if (storage.rows)
+            AH_TRYGO(batch_row_loops(storage)->sums(&b, g.data, x.data, mean, sg, sx), out);
         else
             plane_sums_f32(&b, g.data, x.data, mean, sg, sx);
         backward_factors_f32(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
-        if (rows)
-            row_combine(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
+        if (storage.rows)
+            batch_row_loops(storage)->combine(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
         else
             plane_combine_f32(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
     } else {
@@ -255,7 +212,7 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
         backward_factors_f64(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
         plane_combine_f64(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
     }
-    out->storage->channels_last = last;
+    out->storage->channels_last = storage.last;
 out:
     ah_dense_out_close(&gb);
     ah_dense_out_close(&gw);

@@ -1,0 +1,120 @@
+/* Batch norm over rows of channels, summed by chunks of rows, for one type of items: cpu/reduce/norm.c sets ITEM,
+ * ROWS(name), and READ and WRITE, the conversions between ITEM and float. */
+
+/* The sums over a chunk of (x - mean)^2 or, of two inputs, of g and of g (x - mean), for `width` columns: blocks of
+ * them stay in registers while the rows go by. */
+static inline void ROWS(deviation_block)(const ITEM *restrict x, int64_t rows, int64_t c, int64_t width,
+                                         const float *restrict mean, float *restrict out)
+{
+    float sum[BLOCK] = {0};
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < width; k++)
+            sum[k] += (READ(x[i * c + k]) - mean[k]) * (READ(x[i * c + k]) - mean[k]);
+    memcpy(out, sum, (size_t)width * sizeof *out);
+}
+
+static inline void ROWS(gradient_block)(const ITEM *restrict g, const ITEM *restrict x, int64_t rows, int64_t c,
+                                        int64_t width, const float *restrict mean, float *restrict out_g,
+                                        float *restrict out_gx)
+{
+    float sum_g[BLOCK] = {0}, sum_gx[BLOCK] = {0};
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t k = 0; k < width; k++) {
+            sum_g[k] += READ(g[i * c + k]);
+            sum_gx[k] += READ(g[i * c + k]) * (READ(x[i * c + k]) - mean[k]);
+        }
+    }
+    memcpy(out_g, sum_g, (size_t)width * sizeof *out_g);
+    memcpy(out_gx, sum_gx, (size_t)width * sizeof *out_gx);
+}
+
+static void ROWS(deviation_chunk)(const ITEM *x, int64_t rows, int64_t c, const float *mean, float *out)
+{
+    int64_t k = 0;
+    for (; k + BLOCK <= c; k += BLOCK)
+        ROWS(deviation_block)(x + k, rows, c, BLOCK, mean + k, out + k);
+    ROWS(deviation_block)(x + k, rows, c, c - k, mean + k, out + k);
+}
+
+static void ROWS(gradient_chunk)(const ITEM *g, const ITEM *x, int64_t rows, int64_t c, const float *mean,
+                                 float *sum_g, float *sum_gx)
+{
+    int64_t k = 0;
+    for (; k + BLOCK <= c; k += BLOCK)
+        ROWS(gradient_block)(g + k, x + k, rows, c, BLOCK, mean + k, sum_g + k, sum_gx + k);
+    ROWS(gradient_block)(g + k, x + k, rows, c, c - k, mean + k, sum_g + k, sum_gx + k);
+}
+
+static int ROWS(row_stats)(const struct batch *b, const void *from, float *mean, float *variance)
+{
+    const ITEM *x = from;
+    int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    struct ah_dense partial = {0};
+    AH_TRY(ROWS(ah_column_sum)(x, rows, c, mean));
+    for (int64_t k = 0; k < c; k++)
+        mean[k] /= (float)rows;
+    AH_TRY(ah_dense_scratch(&partial, (size_t)(chunks * c) * sizeof(float)));
+    float *sums = partial.block;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
+        ROWS(deviation_chunk)(x + first * c, count, c, mean, sums + i * c);
+    }
+    int status = ah_column_sum_f32(sums, chunks, c, variance);
+    for (int64_t k = 0; k < c; k++)
+        variance[k] /= (float)rows;
+    ah_dense_close(&partial);
+    return status;
+}
+
+static int ROWS(row_sums)(const struct batch *b, const void *gradient, const void *input, const float *mean,
+                          float *sum_g, float *sum_gx)
+{
+    const ITEM *g = gradient, *x = input;
+    int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    struct ah_dense partial = {0};
+    AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float)));
+    float *pg = partial.block, *px = pg + chunks * c;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
+        ROWS(gradient_chunk)(g + first * c, x + first * c, count, c, mean, pg + i * c, px + i * c);
+    }
+    int status = ah_column_sum_f32(pg, chunks, c, sum_g);
+    if (status == 0)
+        status = ah_column_sum_f32(px, chunks, c, sum_gx);
+    ah_dense_close(&partial);
+    return status;
+}
+
+static void ROWS(row_apply)(const struct batch *b, const void *input, const float *restrict scale,
+                            const float *restrict shift, void *output)
+{
+    const ITEM *restrict x = input;
+    ITEM *restrict y = output;
+    int64_t c = b->c;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < b->n * b->pixels; i++)
+        for (int64_t k = 0; k < c; k++)
+            y[i * c + k] = WRITE(READ(x[i * c + k]) * scale[k] + shift[k]);
+}
+
+static void ROWS(row_combine)(const struct batch *b, const void *gradient, const void *input,
+                              const float *restrict mean, const float *restrict ca, const float *restrict cb,
+                              const float *restrict cc, void *output)
+{
+    const ITEM *restrict g = gradient, *restrict x = input;
+    ITEM *restrict gx = output;
+    int64_t c = b->c;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < b->n * b->pixels; i++)
+        for (int64_t k = 0; k < c; k++)
+            gx[i * c + k] = WRITE((READ(g[i * c + k]) - cb[k] - (READ(x[i * c + k]) - mean[k]) * cc[k]) * ca[k]);
+}
+
+static const struct row_loops ROWS(row_loops) = {ROWS(row_stats), ROWS(row_sums), ROWS(row_apply), ROWS(row_combine)};
+
+#undef ITEM
+#undef ROWS
+#undef READ
+#undef WRITE

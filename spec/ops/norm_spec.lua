@@ -55,6 +55,57 @@ describe("batch_norm", function()
     precision.agree(mixed, {{4, 3, 9, 9}, {20, 3, 3, 3}, {20}}, 1e-4)
   end)
 
+  for _, dtype in ipairs {"bfloat16", "float16"} do
+    it("agrees between " .. dtype .. " and float64 in both memory orders", function()
+      local last = {memory_format = "channels_last"}
+      for _, channels in ipairs {1, 3, 17, 33} do
+        local function norm(x, a, b) return F.batch_norm(x, nil, nil, a, b, true) end
+        local function ordered(x, a, b) return norm(x:contiguous(last), a, b):contiguous(last) end
+        local function mixed(x, a, b) return norm(x:contiguous(last), a, b):flatten(1) end
+        for _, fn in ipairs {norm, ordered, mixed} do
+          precision.agree(fn, {{4, channels, 9, 7}, {channels}, {channels}}, nil, dtype)
+        end
+      end
+    end)
+  end
+
+  for _, dtype in ipairs {"bfloat16", "float16"} do
+    it("computes " .. dtype .. " with parameters in float32 as float32, rounded once", function()
+      accelhost.manual_seed(8)
+      local last = {memory_format = "channels_last"}
+      local function same(wanted, got) check.near(check.flat(wanted), got, 0) end
+      for _, shape in ipairs {{4, 17, 9, 7}, {4, 33, 5, 6}, {6, 40}, {3, 5, 7}} do
+        for _, training in ipairs {true, false} do
+          for _, given in ipairs {{true, true}, {true, false}, {false, true}, {false, false}} do
+            local x, g = accelhost.randn(shape):to(dtype), accelhost.randn(shape):to(dtype)
+            if #shape == 4 then x, g = x:contiguous(last), g:contiguous(last) end
+            local function run(convert)
+              accelhost.manual_seed(9)
+              local input = x:clone():requires_grad_()
+              local mean, var = accelhost.randn(shape[2]), accelhost.rand(shape[2]) + 0.5
+              local w, b = accelhost.randn(shape[2]):requires_grad_(), accelhost.randn(shape[2]):requires_grad_()
+              local y = F.batch_norm(convert(input), mean, var, given[1] and w or nil, given[2] and b or nil, training)
+              y:to(dtype):backward(g)
+              return y:to(dtype):detach(), input.grad, mean, var, given[1] and w.grad, given[2] and b.grad
+            end
+            local wanted, got = {run(function(t) return t:float() end)}, {run(function(t) return t end)}
+            for i, tensor in ipairs(wanted) do
+              if tensor then
+                assert.equal(tensor.dtype, got[i].dtype)
+                same(tensor, got[i])
+              end
+            end
+          end
+        end
+      end
+      local leaf16 = accelhost.randn(4, 3, 5, 5):to(dtype):requires_grad_()
+      local y = F.batch_norm(leaf16, nil, nil, accelhost.ones(3), nil, true)
+      local first = accelhost.autograd.grad((y * y * y):sum(), {leaf16}, {create_graph = true})[1]
+      first:float():pow(2):sum():backward()
+      assert.equal(dtype, leaf16.grad.dtype)
+    end)
+  end
+
   it("refuses one value per channel in training, and missing statistics outside", function()
     check.raises("batch_norm: expected more than 1 value per channel in training, got input (1, 3)", function()
       F.batch_norm(accelhost.zeros(1, 3), nil, nil, nil, nil, true)

@@ -7,12 +7,13 @@
 #include "ops/dispatch/autocast.h"
 #include "ops/dispatch/rows.h"
 
-/* One number per channel of x, of x's dtype. */
-static int check_vector(const char *op, const char *name, const struct ah_tensor *t, const struct ah_tensor *x)
+/* One number of `dtype` per channel of x. */
+static int check_vector(const char *op, const char *name, const struct ah_tensor *t, const struct ah_tensor *x,
+                        enum ah_dtype dtype)
 {
-    if (!t || (t->ndim == 1 && t->size[0] == x->size[1] && t->dtype == x->dtype))
+    if (!t || (t->ndim == 1 && t->size[0] == x->size[1] && t->dtype == dtype))
         return 0;
-    return ah_fail(AH_EINVAL, "%s: expected %s %s (%lld,) for input %s, got %s %s", op, name, ah_dtype_name(x->dtype),
+    return ah_fail(AH_EINVAL, "%s: expected %s %s (%lld,) for input %s, got %s %s", op, name, ah_dtype_name(dtype),
                    (long long)x->size[1], ah_shape(x), ah_dtype_name(t->dtype), ah_shape(t));
 }
 
@@ -41,6 +42,13 @@ static bool is_mixed(const struct ah_call *c)
     return any && (dtype == AH_F16 || dtype == AH_BF16);
 }
 
+/* Kernels of the CPU read such an input as it is; the gradients then have the dtype of the weight. */
+static bool norm_is_mixed_natively(const struct ah_call *c)
+{
+    bool weight = c->arg[3].kind == AH_TENSOR, bias = c->arg[4].kind == AH_TENSOR;
+    return is_mixed(c) && c->device == &ah_cpu && (weight || !bias);
+}
+
 /* The same op on the input in float32, rounded once at the end: other ops, which record themselves. */
 static int in_float32(struct ah_call *c)
 {
@@ -62,7 +70,8 @@ out:
 
 int ah_forward_batch_norm(struct ah_call *c)
 {
-    if (is_mixed(c))
+    bool mixed = norm_is_mixed_natively(c);
+    if (!mixed && is_mixed(c))
         return in_float32(c);
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     const struct ah_tensor *x = arg->input.tensor;
@@ -72,7 +81,7 @@ int ah_forward_batch_norm(struct ah_call *c)
     if (x->ndim < 2)
         return ah_fail(AH_EINVAL, "batch_norm: expected input (N, C, ...), got %s", ah_shape(x));
     for (int i = 1; i < 5; i++)
-        AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x));
+        AH_TRY(check_vector("batch_norm", name[i], c->arg[i].tensor, x, mixed ? AH_F32 : x->dtype));
     if (!training && (!arg->running_mean.tensor || !arg->running_var.tensor))
         return ah_fail(AH_EINVAL, "batch_norm: running_mean and running_var are needed when training is false");
     if (training && !(arg->eps.number > 0))
@@ -91,10 +100,12 @@ int ah_forward_batch_norm(struct ah_call *c)
 
 int ah_forward_batch_norm_backward(struct ah_call *c)
 {
-    const struct ah_tensor *x = ah_args(c, batch_norm_backward)->input.tensor;
+    const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
+    const struct ah_tensor *x = arg->input.tensor;
+    enum ah_dtype affine = ah_given(&arg->weight) ? arg->weight.tensor->dtype : x->dtype;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    AH_TRY(ah_call_output(c, 1, &x->size[1], 1, x->dtype));
-    AH_TRY(ah_call_output(c, 2, &x->size[1], 1, x->dtype));
+    AH_TRY(ah_call_output(c, 1, &x->size[1], 1, affine));
+    AH_TRY(ah_call_output(c, 2, &x->size[1], 1, affine));
     for (int k = 1; k <= 2 && x->numel == 0; k++) /* an empty batch has no statistics */
         AH_TRY(c->device->type->fill(c->device, ah_tensor_data(c->out[k]), 0, c->out[k]->storage->nbytes));
     return x->numel == 0 ? 0 : ah_call_kernel(c);
@@ -274,8 +285,8 @@ int ah_forward_group_norm(struct ah_call *c)
         return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
                        (long long)groups);
     }
-    AH_TRY(check_vector("group_norm", "weight", arg->weight.tensor, x));
-    AH_TRY(check_vector("group_norm", "bias", arg->bias.tensor, x));
+    AH_TRY(check_vector("group_norm", "weight", arg->weight.tensor, x, x->dtype));
+    AH_TRY(check_vector("group_norm", "bias", arg->bias.tensor, x, x->dtype));
     int64_t row = x->size[0] * groups > 0 ? x->numel / (x->size[0] * groups) : 0;
     int64_t flat[2] = {x->size[0] * groups, row}, wide[AH_MAX_DIMS] = {x->size[1]};
     for (int d = 1; d < x->ndim - 1; d++)

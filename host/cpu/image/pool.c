@@ -8,6 +8,7 @@
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
+#include "cpu/loop/iterate.h"
 #include "cpu/loop/layout.h"
 #include "ops/nn/pool.h"
 #include "tensor/transpose.h"
@@ -110,6 +111,13 @@ static void taps_at(const struct ah_window *s, int64_t top, int64_t left, struct
 static bool pool_is_apart(const struct ah_window *s)
 {
     return s->dilation[0] == 1 && s->dilation[1] == 1 && s->stride[0] >= s->kernel[0] && s->stride[1] >= s->kernel[1];
+}
+
+/* Does every position lie in exactly one window? */
+static bool pool_covers(const struct ah_window *s)
+{
+    return pool_is_apart(s) && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
+           s->oh * s->stride[0] - s->padding[0] >= s->h && s->ow * s->stride[1] - s->padding[1] >= s->w;
 }
 
 #define ITEM float
@@ -263,22 +271,41 @@ int ah_cpu_max_pool2d_positions(struct ah_call *c)
     return 0;
 }
 
-/* Halves of windows that overlap are summed in float32 and rounded once. */
+/* Halves of windows that overlap are summed in float32, image by image, and rounded once. */
+static int max_last_backward_widened(const struct ah_window *s, const int16_t *g, enum ah_dtype dtype,
+                                     const uint8_t *place, int16_t *gx)
+{
+    int64_t size = s->oh * s->ow * s->c, plane = s->h * s->w * s->c;
+    struct ah_dense images = {0};
+    AH_TRY(ah_dense_scratch(&images, (size_t)(ah_num_threads() * (size + plane)) * sizeof(float)));
+    float *image = images.block;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
+    for (int64_t n = 0; n < s->n; n++) {
+        float *from = image + ah_thread_index() * (size + plane), *to = from + size;
+        ah_cast(size, from, AH_F32, 1, g + n * size, dtype, 1);
+        max_image_backward_f32(s, from, place + n * size, to);
+        ah_cast(plane, gx + n * plane, dtype, 1, to, AH_F32, 1);
+    }
+    ah_dense_close(&images);
+    return 0;
+}
+
 static int max_last_backward(const struct ah_window *s, struct ah_tensor *gt, struct ah_tensor *place,
                              struct ah_tensor *out)
 {
-    bool half = gt->dtype != AH_F32 && pool_is_apart(s);
+    bool half = gt->dtype != AH_F32;
+    const uint8_t *code = ah_tensor_data(place);
     struct ah_dense g = {0};
-    struct ah_dense_out gx = {0};
-    int status;
+    int status = 0;
     AH_TRYGO(ah_nhwc_open(&g, gt, half), out);
-    AH_TRYGO(ah_nhwc_out_open(&gx, out, half), out);
-    if (half)
-        max_last_backward_16(s, g.data, ah_tensor_data(place), gx.data);
+    if (!half)
+        max_last_backward_f32(s, g.data, code, ah_tensor_data(out));
+    else if (pool_is_apart(s))
+        max_last_backward_16(s, g.data, code, ah_tensor_data(out));
     else
-        max_last_backward_f32(s, g.data, ah_tensor_data(place), gx.data);
+        status = max_last_backward_widened(s, g.data, gt->dtype, code, ah_tensor_data(out));
+    out->storage->channels_last = true;
 out:
-    ah_nhwc_out_close(&gx, status >= 0, half);
     ah_dense_close(&g);
     return status;
 }

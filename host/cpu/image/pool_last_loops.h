@@ -75,40 +75,42 @@ static void LAST(max_last)(const struct ah_window *s, const ITEM *x, ITEM infini
     }
 }
 
-/* Windows that do not overlap are written once each; others add up, which items of 16 bits cannot. */
-static void LAST(max_last_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *gx)
+/* One image. Windows that do not overlap are written once each; others add up, which items of 16 bits cannot. */
+static void LAST(max_image_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *image)
 {
     bool apart = pool_is_apart(s);
-    bool cover = apart && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
-                 s->oh * s->stride[0] - s->padding[0] >= s->h && s->ow * s->stride[1] - s->padding[1] >= s->w;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->oh * s->ow * s->c, AH_SHARE_HEAVY))
-    for (int64_t n = 0; n < s->n; n++) {
-        ITEM *image = gx + n * s->h * s->w * s->c;
-        struct taps whole, cut;
-        taps_at(s, 0, 0, &whole);
-        if (!cover)
-            memset(image, 0, (size_t)(s->h * s->w * s->c) * sizeof *image);
-        for (int64_t o = 0; o < s->oh * s->ow; o++) {
-            const ITEM *restrict from = g + (n * s->oh * s->ow + o) * s->c;
-            const uint8_t *restrict code = place + (n * s->oh * s->ow + o) * s->c;
-            int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
-            bool inside = is_inside(s, top, left);
-            if (!inside)
-                taps_at(s, top, left, &cut);
-            const struct taps *taps = inside ? &whole : &cut;
-            ITEM *first = inside ? image + (top * s->w + left) * s->c : image;
-            for (int k = 0; k < taps->count; k++) {
-                ITEM *restrict to = first + taps->offset[k];
-                uint8_t own = taps->code[k];
-                if (apart)
-                    for (int64_t c = 0; c < s->c; c++)
-                        to[c] = code[c] == own ? from[c] : 0;
-                else
-                    for (int64_t c = 0; c < s->c; c++)
-                        to[c] += code[c] == own ? from[c] : 0;
-            }
+    struct taps whole, cut;
+    taps_at(s, 0, 0, &whole);
+    if (!pool_covers(s))
+        memset(image, 0, (size_t)(s->h * s->w * s->c) * sizeof *image);
+    for (int64_t o = 0; o < s->oh * s->ow; o++) {
+        const ITEM *restrict from = g + o * s->c;
+        const uint8_t *restrict code = place + o * s->c;
+        int64_t top = o / s->ow * s->stride[0] - s->padding[0], left = o % s->ow * s->stride[1] - s->padding[1];
+        bool inside = is_inside(s, top, left);
+        if (!inside)
+            taps_at(s, top, left, &cut);
+        const struct taps *taps = inside ? &whole : &cut;
+        ITEM *first = inside ? image + (top * s->w + left) * s->c : image;
+        for (int k = 0; k < taps->count; k++) {
+            ITEM *restrict to = first + taps->offset[k];
+            uint8_t own = taps->code[k];
+            if (apart)
+                for (int64_t c = 0; c < s->c; c++)
+                    to[c] = code[c] == own ? from[c] : 0;
+            else
+                for (int64_t c = 0; c < s->c; c++)
+                    to[c] += code[c] == own ? from[c] : 0;
         }
     }
+}
+
+static void LAST(max_last_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *gx)
+{
+    int64_t size = s->oh * s->ow * s->c;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
+    for (int64_t n = 0; n < s->n; n++)
+        LAST(max_image_backward)(s, g + n * size, place + n * size, gx + n * s->h * s->w * s->c);
 }
 
 #undef ITEM

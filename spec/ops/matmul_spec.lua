@@ -184,6 +184,26 @@ describe("linear", function()
 end)
 
 describe("column_sum", function()
+  it("of halves is that of float32, rounded once, as is the sum of channels in both memory orders", function()
+    accelhost.manual_seed(1)
+    local last = {memory_format = "channels_last"}
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      for _, shape in ipairs {{1, 1}, {7, 64}, {300, 33}, {257, 70}, {2, 150, 65}} do
+        local x = accelhost.randn(shape):to(dtype)
+        for _, given in ipairs {x, x:transpose(-2, -1):contiguous():transpose(-2, -1)} do
+          check.near(check.flat(C.column_sum(x:float()):to(dtype)), C.column_sum(given), 0)
+        end
+      end
+      for _, channels in ipairs {1, 3, 17, 33, 64} do
+        local x = accelhost.randn(5, channels, 13, 11):to(dtype)
+        local ordered = x:contiguous(last)
+        check.near(check.flat(C.channel_sum(ordered:float()):to(dtype)), C.channel_sum(ordered), 0)
+        check.near(check.flat(C.channel_sum(x:float()):to(dtype)), C.channel_sum(x), 0)
+        check.near(check.flat(x:double():sum({0, 2, 3})), C.channel_sum(ordered), 0.3)
+      end
+    end
+  end)
+
   it("does not depend on the number of threads", function()
     local x, threads = accelhost.randn {3000, 37}, accelhost.get_num_threads()
     accelhost.set_num_threads(1)

@@ -359,10 +359,13 @@ int ah_cpu_column_sum(struct ah_call *c)
     struct ah_dense_out out = {0};
     int64_t cols = c->out[0]->numel, rows = cols ? x->numel / cols : 0;
     int status;
-    AH_TRYGO(ah_dense_open(&in, x), out);
+    AH_TRYGO(x->dtype == AH_BF16 ? ah_dense_open_as_is(&in, x) : ah_dense_open(&in, x), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    status = ah_compute_dtype(x->dtype) == AH_F32 ? ah_column_sum_f32(in.data, rows, cols, out.data)
-                                                : ah_column_sum_f64(in.data, rows, cols, out.data);
+    if (x->dtype == AH_BF16)
+        status = ah_column_sum_bf16(in.data, rows, cols, out.data);
+    else
+        status = ah_compute_dtype(x->dtype) == AH_F32 ? ah_column_sum_f32(in.data, rows, cols, out.data)
+                                                    : ah_column_sum_f64(in.data, rows, cols, out.data);
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&in);

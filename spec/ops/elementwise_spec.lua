@@ -556,6 +556,23 @@ describe("relu of halves", function()
   end
 end)
 
+describe("dropout of halves", function()
+  for _, dtype in ipairs {"float16", "bfloat16"} do
+    it("is the product with the mask in float32, rounded to " .. dtype .. ", as is its gradient", function()
+      local x = accelhost.cat {accelhost.randn(1000), accelhost.tensor {inf, -inf, nan}}:to(dtype)
+      local leaf, g = x:clone():requires_grad_(), accelhost.randn(1003):to(dtype)
+      accelhost.manual_seed(7)
+      local keep = F.dropout(accelhost.ones(1003), 0.3, true):ne(0)
+      accelhost.manual_seed(7)
+      local y = F.dropout(leaf, 0.3, true)
+      local factor = keep:float() * accelhost.tensor(1 / 0.7):to(dtype):float()
+      check.near(check.flat((x:float() * factor):to(dtype)), y, 0)
+      y:backward(g)
+      check.near(check.flat((g:float() * factor):to(dtype)), leaf.grad, 0)
+    end)
+  end
+end)
+
 describe("channels-last memory", function()
   local function marked(shape)
     local image = accelhost.randn(shape)

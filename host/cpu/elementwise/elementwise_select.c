@@ -193,11 +193,24 @@ static void dropout_f64(int64_t n, void *const *data, const int64_t *step, const
         y[i] = x[i] * (keep[i] ? scale : 0.0);
 }
 
+static void dropout_bf16(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const float scale = (float)*(const double *)context;
+    uint16_t *y = data[0];
+    const uint16_t *x = data[1];
+    const uint8_t *keep = data[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = ah_f32_to_bf16(ah_bf16_to_f32(x[i]) * (keep[i] ? scale : 0.0f));
+}
+
 static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)
 {
-    enum ah_dtype dtype = ah_compute_dtype(out->dtype);
+    bool bf16 = out->dtype == AH_BF16 && input->dtype == AH_BF16;
+    enum ah_dtype dtype = bf16 ? AH_BF16 : ah_compute_dtype(out->dtype);
     const struct ah_operand operand[] = {{out, dtype}, {input, dtype}, {mask, AH_BOOL}};
-    return ah_iterate(operand, 3, false, dtype == AH_F64 ? dropout_f64 : dropout_f32, &scale);
+    ah_loop loop = bf16 ? dropout_bf16 : dtype == AH_F64 ? dropout_f64 : dropout_f32;
+    return ah_iterate(operand, 3, false, loop, &scale);
 }
 
 int ah_cpu_dropout(struct ah_call *c)

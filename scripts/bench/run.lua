@@ -17,7 +17,7 @@ local options = accelhost.parse_args {
   {"host", "./accelhost", "the program that is measured"},
   {"against", nil, "another build as the peer of every row", type = "string"},
   {"no_peer", false, "our side only"},
-  {"gate", nil, "exit with 1 if a row is more than so many percent behind its peer", type = "number"},
+  {"gate", nil, "exit with 1 if a row is behind its peer by more than this percentage", type = "number"},
 }
 local with_torch = not options.no_peer and not options.against
 

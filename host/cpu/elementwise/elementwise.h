@@ -6,7 +6,7 @@
 #include "cpu/loop/iterate.h"
 
 /* Run the loop for dtype `in` over out[0] and the first `inputs` arguments. `numbers` (at least 2 doubles) reach
- * the loops as c0 and c1. AH_ENOTIMPL when the op has no loop for that dtype. Halves take the loop for float32, unless
+ * the loops as c0 and c1. AH_ENOTIMPL when the op has no loop for that dtype. Halves use the loop for float32, unless
  * the table has one on their bits and all tensors have the dtype `in`. */
 int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
                    const ah_loop *loops, const double *numbers);

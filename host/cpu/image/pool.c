@@ -107,13 +107,13 @@ static void taps_at(const struct ah_window *s, int64_t top, int64_t left, struct
     }
 }
 
-/* Do no two windows read the same position? */
+/* Report whether no two windows read the same position. */
 static bool pool_is_apart(const struct ah_window *s)
 {
     return s->dilation[0] == 1 && s->dilation[1] == 1 && s->stride[0] >= s->kernel[0] && s->stride[1] >= s->kernel[1];
 }
 
-/* Does every position lie in exactly one window? */
+/* Report whether every position is in exactly one window. */
 static bool pool_covers(const struct ah_window *s)
 {
     return pool_is_apart(s) && s->stride[0] == s->kernel[0] && s->stride[1] == s->kernel[1] &&
@@ -133,8 +133,8 @@ static bool pool_covers(const struct ah_window *s)
 #define LAST_TRANSPOSE ah_transpose_f32
 #include "cpu/image/pool_last_loops.h"
 
-/* Halves are compared as integers: -x for the bits of a negative number of size x, so that both zeros are equal; NaN
- * has the largest key. */
+/* Return the integer by which a half is compared: -x for a negative number whose other bits are x, so that both zeros
+ * are equal, and the largest one for NaN. */
 static inline int16_t pool_half_key(int16_t bits, int16_t infinity)
 {
     int16_t sign = (int16_t)(bits >> 15), size = bits & INT16_MAX;
@@ -200,7 +200,7 @@ static void flat_indices(const struct ah_window *s, const int32_t *place, int64_
     }
 }
 
-/* The channels-last forms serve float32 and halves. */
+/* Report whether the channels-last loops, of float32 and halves, read the input. */
 static bool pool_is_last(const struct ah_tensor *t)
 {
     return t->storage->channels_last && ah_compute_dtype(t->dtype) == AH_F32;
@@ -271,7 +271,7 @@ int ah_cpu_max_pool2d_positions(struct ah_call *c)
     return 0;
 }
 
-/* Halves of windows that overlap are summed in float32, image by image, and rounded once. */
+/* Sum halves of windows that overlap in float32, image by image, and round once. */
 static int max_last_backward_widened(const struct ah_window *s, const int16_t *g, enum ah_dtype dtype,
                                      const uint8_t *place, int16_t *gx)
 {

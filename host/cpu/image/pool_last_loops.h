@@ -49,8 +49,8 @@ static void LAST(max_pixel)(const ITEM *restrict image, const struct taps *taps,
     }
 }
 
-/* The maxima leave in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
- * not a convolution, and turning the small result here costs less than a pass of its own (measured). */
+/* Write the maxima in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
+ * not a convolution, and transposing the small result here costs less than a pass of its own (measured). */
 static void LAST(max_last)(const struct ah_window *s, const ITEM *x, ITEM infinity, ITEM *y, uint8_t *place,
                            ITEM *rows)
 {

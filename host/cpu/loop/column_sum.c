@@ -30,7 +30,7 @@ enum { CHUNK_ROWS = 256, BLOCK = 64 };
                 out[j] += read(x[i * cols + j]);                                                             \
     }
 
-/* sum_rest: how the chunks' sums, of `real`, are summed. */
+/* sum_rest: the function that sums the sums of chunks. */
 #define COLUMN_SUM(suffix, item, real, sum_rest)                                                             \
     int ah_column_sum_##suffix(const item *x, int64_t rows, int64_t cols, real *out)                         \
     {                                                                                                        \

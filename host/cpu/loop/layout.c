@@ -24,7 +24,7 @@ static void layout_transpose(void *to, const void *from, struct extent e, int64_
         ah_transpose_f32(to, from, e.n, rows, cols);
 }
 
-/* A marked storage: as it is, or its halves widened in their order. */
+/* Open a marked storage: as it is, or its halves widened in their order. */
 static int layout_open_marked(struct ah_dense *dense, const struct ah_tensor *tensor, bool half)
 {
     if (half || tensor->dtype == AH_F32) {
@@ -55,7 +55,7 @@ int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor, bool half)
     return status;
 }
 
-/* Can the result keep the order N, H, W, C in its own memory? */
+/* Report whether the result keeps the order N, H, W, C in its own memory. */
 static bool layout_is_kept(const struct ah_tensor *out)
 {
     struct extent e = extent_of(out);

@@ -52,7 +52,7 @@ static struct batch batch_of(const struct ah_tensor *t)
     return b;
 }
 
-/* How a batch is stored: `last` channels-last, `rows` as rows of channels, which planes of one pixel are too; `half`:
+/* The storage of a batch: `last` channels-last, `rows` as rows of channels, which planes of one pixel are too; `half`:
  * bfloat16 that loops over rows read and write as it is. */
 struct batch_storage {
     bool last, rows, half;

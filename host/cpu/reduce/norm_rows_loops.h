@@ -1,8 +1,8 @@
 /* Batch norm over rows of channels, summed by chunks of rows, for one type of items: cpu/reduce/norm.c sets ITEM,
  * ROWS(name), and READ and WRITE, the conversions between ITEM and float. */
 
-/* The sums over a chunk of (x - mean)^2 or, of two inputs, of g and of g (x - mean), for `width` columns: blocks of
- * them stay in registers while the rows go by. */
+/* Sum (x - mean)^2 or, of two inputs, g and g (x - mean) over the rows of a chunk, for `width` columns, whose sums stay
+ * in registers. */
 static inline void ROWS(deviation_block)(const ITEM *restrict x, int64_t rows, int64_t c, int64_t width,
                                          const float *restrict mean, float *restrict out)
 {

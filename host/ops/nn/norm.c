@@ -42,7 +42,8 @@ static bool is_mixed(const struct ah_call *c)
     return any && (dtype == AH_F16 || dtype == AH_BF16);
 }
 
-/* Kernels of the CPU read such an input as it is; the gradients then have the dtype of the weight. */
+/* Report whether the kernels read such an input as it is: those of the CPU do, and write gradients of the weight's
+ * dtype. */
 static bool norm_is_mixed_natively(const struct ah_call *c)
 {
     bool weight = c->arg[3].kind == AH_TENSOR, bias = c->arg[4].kind == AH_TENSOR;

@@ -23,6 +23,7 @@ enum {
     CREDIT_NS = 1000000,        /* of what they saved so much counts against later costs */
     SHORTEST_REST_NS = 4000000,
     LONGEST_REST_NS = 128000000,
+    LOSS_SHARE = 24,            /* least length of a rest, in times of the debt before it */
 };
 
 struct region {
@@ -293,7 +294,8 @@ static void rest_account(int others, int64_t piece, int64_t woke, int64_t waited
     rest.length = rest.saved > 2 * rest.lost ? rest.length / 2 : 2 * rest.length;
     rest.length = rest.length < SHORTEST_REST_NS ? SHORTEST_REST_NS : rest.length;
     rest.length = rest.length > LONGEST_REST_NS ? LONGEST_REST_NS : rest.length;
-    rest.until = ah_now_ns() + rest.length;
+    int64_t least = LOSS_SHARE * -rest.balance;
+    rest.until = ah_now_ns() + (rest.length > least ? rest.length : least);
     rest.saved = rest.lost = rest.balance = 0;
 }
 

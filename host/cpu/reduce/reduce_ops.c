@@ -283,26 +283,6 @@ int ah_cpu_logsumexp(struct ah_call *c)
 OTHERS(others_f32, float)
 OTHERS(others_f64, double)
 
-/* Running sums; `flag` starts from the end. */
-#define RUNNING(name, type, sum_t)                                                            \
-    static void name(void *context, int64_t begin, int64_t end)                               \
-    {                                                                                         \
-        const struct by_row *job = context;                                                   \
-        for (int64_t r = begin; r < end; r++) {                                               \
-            const type *x = (const type *)job->input + r * job->columns;                      \
-            type *y = (type *)job->out + r * job->columns;                                    \
-            sum_t sum = 0;                                                                    \
-            for (int64_t k = 0; k < job->columns; k++) {                                      \
-                int64_t i = job->flag ? job->columns - 1 - k : k;                             \
-                sum += (sum_t)x[i];                                                           \
-                y[i] = (type)sum;                                                             \
-            }                                                                                 \
-        }                                                                                     \
-    }
-RUNNING(running_f32, float, double)
-RUNNING(running_f64, double, double)
-RUNNING(running_i64, int64_t, uint64_t)
-
 /* Rows of the reduced dims in, rows of the same place out: the result is computed with those dims last and copied back
  * through a view in which they are last in the output too. */
 static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn body, struct by_row *job)
@@ -336,29 +316,6 @@ int ah_cpu_prod_others(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
     return rows_in_place(c, dtype, dtype == AH_F64 ? others_f64 : others_f32, &(struct by_row){.columns = 0});
-}
-
-static int reduce_running(struct ah_call *c, bool reverse)
-{
-    enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
-    ah_range_fn body = running_i64;
-    if (dtype == AH_F32)
-        body = running_f32;
-    else if (dtype == AH_F64)
-        body = running_f64;
-    else
-        dtype = AH_I64;
-    return rows_in_place(c, dtype, body, &(struct by_row){.flag = reverse});
-}
-
-int ah_cpu_cumsum(struct ah_call *c)
-{
-    return reduce_running(c, false);
-}
-
-int ah_cpu_cumsum_reverse(struct ah_call *c)
-{
-    return reduce_running(c, true);
 }
 
 /* Find the place of the extreme: the first one among equals, or the first NaN. The value is found first, in vectors;

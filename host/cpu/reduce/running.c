@@ -1,5 +1,5 @@
-/* Running products, extremes and log-sums along one dim. A line along the dim is walked from its first entry on, in
- * double for floats and int64 for the rest; lines are independent, so the bits do not depend on the threads. */
+/* Running sums, products, extremes and log-sums along one dim. A line along the dim is walked from one end, in double
+ * for floats and int64 for the rest; lines are independent, so the bits do not depend on the threads. */
 #include <math.h>
 #include <string.h>
 
@@ -9,12 +9,14 @@
 
 enum { WIDTH = 64 };
 
-/* Row-major (outer, n, inner); indices are written to `at` where the kind has them. */
+/* Row-major (outer, n, inner); indices are written to `at` where the kind has them. `reverse`: from the last entry on
+ * (not of extremes). */
 struct lines {
     const void *x;
     void *y;
     int64_t *at;
     int64_t n, inner;
+    bool reverse;
 };
 
 static const void *line_of(const struct lines *l, int64_t line, size_t item, int64_t *first)
@@ -36,27 +38,30 @@ static int64_t running_together(const struct lines *l, int64_t line, int64_t end
     static void name(void *context, int64_t begin, int64_t end)                           \
     {                                                                                     \
         const struct lines *l = context;                                                  \
+        const int64_t inner = l->inner, next = l->reverse ? -inner : inner;               \
         for (int64_t line = begin, count; line < end; line += count) {                    \
-            int64_t first, inner = l->inner;                                              \
+            int64_t first;                                                                \
             const type *restrict from = line_of(l, line, sizeof(type), &first);           \
             type *restrict to = (type *)l->y + first;                                     \
             acc_t sums[WIDTH];                                                            \
             count = running_together(l, line, end);                                       \
+            from += l->reverse ? (l->n - 1) * inner : 0;                                  \
+            to += l->reverse ? (l->n - 1) * inner : 0;                                    \
             for (int64_t j = 0; j < count; j++)                                           \
                 sums[j] = (start);                                                        \
             acc_t s = (start);                                                            \
             for (int64_t k = 0; inner == 1 && k < l->n; k++) {                            \
-                acc_t x = (acc_t)from[k];                                                 \
+                acc_t x = (acc_t)from[k * next];                                          \
                 s = (step);                                                               \
-                to[k] = (type)s;                                                          \
+                to[k * next] = (type)s;                                                   \
             }                                                                             \
             for (int64_t k = 0; inner > 1 && k < l->n; k++) {                             \
                 for (int64_t j = 0; j < count; j++) {                                     \
-                    acc_t x = (acc_t)from[k * inner + j];                                 \
+                    acc_t x = (acc_t)from[k * next + j];                                  \
                     s = sums[j];                                                          \
                     s = (step);                                                           \
                     sums[j] = s;                                                          \
-                    to[k * inner + j] = (type)s;                                          \
+                    to[k * next + j] = (type)s;                                           \
                 }                                                                         \
             }                                                                             \
         }                                                                                 \
@@ -70,6 +75,9 @@ static double log_sum(double s, double x)
     return high == low && isinf(high) ? high : high + log1p(exp(low - high));
 }
 
+RUNNING(sum_f32, float, double, 0, s + x)
+RUNNING(sum_f64, double, double, 0, s + x)
+RUNNING(sum_i64, int64_t, uint64_t, 0, s + x)
 RUNNING(product_f32, float, double, 1, s *x)
 RUNNING(product_f64, double, double, 1, s *x)
 RUNNING(product_i64, int64_t, uint64_t, 1, s *x)
@@ -154,6 +162,16 @@ done:
     ah_tensor_release(x);
     ah_tensor_release(y);
     return status;
+}
+
+int ah_cpu_cumsum(struct ah_call *c)
+{
+    return running_run(c, (struct bodies){sum_f32, sum_f64, sum_i64}, &(struct lines){.n = 0});
+}
+
+int ah_cpu_cumsum_reverse(struct ah_call *c)
+{
+    return running_run(c, (struct bodies){sum_f32, sum_f64, sum_i64}, &(struct lines){.reverse = true});
 }
 
 int ah_cpu_cumprod(struct ah_call *c)

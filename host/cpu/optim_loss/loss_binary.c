@@ -20,19 +20,20 @@
 PROBABILITY(f32, float, ah_logf)
 PROBABILITY(f64, double, log)
 
-#define LOGIT(suffix, real, EXP, LOG1P)                                                                     \
+#define LOGIT(suffix, real, EXP, LOG1P, FACTOR)                                                             \
     static void logit_##suffix(const real *restrict x, const real *restrict t, const real *w, int64_t n,    \
                                real *restrict y)                                                            \
     {                                                                                                       \
         for (int64_t i = 0; i < n; i++) {                                                                   \
             real size = x[i] < 0 ? -x[i] : x[i];                                                            \
             real softplus = LOG1P(EXP(-size)) + (x[i] < 0 ? -x[i] : 0);                                     \
-            real factor = w ? 1 + (w[i] - 1) * t[i] : 1;                                                    \
-            y[i] = (1 - t[i]) * x[i] + factor * softplus;                                                   \
+            y[i] = (1 - t[i]) * x[i] + FACTOR * softplus;                                                   \
         }                                                                                                   \
     }
-LOGIT(f32, float, ah_expf, ah_log1pf)
-LOGIT(f64, double, exp, log1p)
+LOGIT(f32, float, ah_expf, ah_log1pf, 1)
+LOGIT(f64, double, exp, log1p, 1)
+LOGIT(weighted_f32, float, ah_expf, ah_log1pf, (1 + (w[i] - 1) * t[i]))
+LOGIT(weighted_f64, double, exp, log1p, (1 + (w[i] - 1) * t[i]))
 
 static int expect_shares(const char *name, const void *data, bool single, int64_t count)
 {
@@ -87,9 +88,9 @@ int ah_cpu_logit_nll(struct ah_call *c)
     }
     AH_TRYGO(ah_dense_out_open(&y, out), out);
     if (ah_compute_dtype(out->dtype) == AH_F32)
-        logit_f32(x.data, t.data, w.data, out->numel, y.data);
+        (wt ? logit_weighted_f32 : logit_f32)(x.data, t.data, w.data, out->numel, y.data);
     else
-        logit_f64(x.data, t.data, w.data, out->numel, y.data);
+        (wt ? logit_weighted_f64 : logit_f64)(x.data, t.data, w.data, out->numel, y.data);
 out:
     ah_dense_out_close(&y);
     ah_dense_close(&w);

@@ -171,47 +171,73 @@ out:
     return status;
 }
 
-/* Count the edges, of n sorted ones, before the value. */
-#define SEARCH(type)                                                                  \
-    static int64_t search_##type(const type *edge, int64_t n, type value, bool right) \
-    {                                                                                 \
-        int64_t low = 0, high = n;                                                    \
-        while (low < high) {                                                          \
-            int64_t middle = low + (high - low) / 2;                                  \
-            if (right ? !(edge[middle] > value) : !(edge[middle] >= value))           \
-                low = middle + 1;                                                     \
-            else                                                                      \
-                high = middle;                                                        \
-        }                                                                             \
-        return low;                                                                   \
+/* Values looked for in rows of n sorted edges: `edges` and `values` are of one type, per_row values share a row. */
+struct search {
+    const void *edges, *values;
+    struct ah_tensor *out;
+    int64_t n, per_row;
+    bool right;
+};
+
+/* Store the numbers of edges before the values [begin, end). Several searches advance together, without branches: their
+ * loads do not wait for each other. */
+#define SEARCH(type)                                                                                   \
+    static void search_##type(void *context, int64_t begin, int64_t end)                               \
+    {                                                                                                  \
+        enum { TOGETHER = 16 };                                                                        \
+        const struct search *s = context;                                                              \
+        for (int64_t i = begin; i < end; i += TOGETHER) {                                              \
+            int count = end - i < TOGETHER ? (int)(end - i) : TOGETHER;                                \
+            int64_t low[TOGETHER], high[TOGETHER];                                                     \
+            const type *edge[TOGETHER], *value = (const type *)s->values + i;                          \
+            for (int k = 0; k < count; k++) {                                                          \
+                low[k] = 0;                                                                            \
+                high[k] = s->n;                                                                        \
+                edge[k] = (const type *)s->edges + (i + k) / s->per_row * s->n;                        \
+            }                                                                                          \
+            for (int64_t length = s->n; length > 0; length /= 2) {                                     \
+                for (int k = 0; k < count; k++) {                                                      \
+                    int64_t middle = low[k] + (high[k] - low[k]) / 2;                                  \
+                    bool open = low[k] < high[k];                                                      \
+                    type at = edge[k][open ? middle : 0];                                              \
+                    bool before = s->right ? !(at > value[k]) : !(at >= value[k]);                     \
+                    low[k] = open & before ? middle + 1 : low[k];                                      \
+                    high[k] = open & !before ? middle : high[k];                                       \
+                }                                                                                      \
+            }                                                                                          \
+            for (int k = 0; k < count; k++) {                                                          \
+                if (s->out->dtype == AH_I64)                                                           \
+                    ((int64_t *)ah_tensor_data(s->out))[i + k] = low[k];                               \
+                else                                                                                   \
+                    ((int32_t *)ah_tensor_data(s->out))[i + k] = (int32_t)low[k];                      \
+            }                                                                                          \
+        }                                                                                              \
     }
 SEARCH(int64_t)
+SEARCH(float)
 SEARCH(double)
 
 int ah_cpu_searchsorted(struct ah_call *c)
 {
     const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
     struct ah_tensor *edges = NULL, *x = NULL, *out = c->out[0];
-    bool whole = ah_dtype_category(arg->sorted_sequence.tensor->dtype) != AH_CATEGORY_FLOAT &&
-                 ah_dtype_category(arg->input.tensor->dtype) != AH_CATEGORY_FLOAT;
+    enum ah_dtype of_edges = arg->sorted_sequence.tensor->dtype, of_values = arg->input.tensor->dtype;
+    enum ah_dtype dtype = AH_F64;
+    if (of_edges == AH_F32 && of_values == AH_F32)
+        dtype = AH_F32;
+    else if (!ah_dtype_is_float(of_edges) && !ah_dtype_is_float(of_values))
+        dtype = AH_I64;
     int status;
-    AH_TRYGO(ah_contiguous_as(&edges, arg->sorted_sequence.tensor, whole ? AH_I64 : AH_F64), out);
-    AH_TRYGO(ah_contiguous_as(&x, arg->input.tensor, whole ? AH_I64 : AH_F64), out);
-    int64_t n = edges->size[edges->ndim - 1],
-            per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel;
-    for (int64_t i = 0; i < x->numel; i++) {
-        int64_t row = i / per_row * n, found;
-        if (whole)
-            found = search_int64_t((int64_t *)ah_tensor_data(edges) + row, n,
-                                   ((int64_t *)ah_tensor_data(x))[i], arg->right.flag);
-        else
-            found = search_double((double *)ah_tensor_data(edges) + row, n,
-                                  ((double *)ah_tensor_data(x))[i], arg->right.flag);
-        if (out->dtype == AH_I64)
-            ((int64_t *)ah_tensor_data(out))[i] = found;
-        else
-            ((int32_t *)ah_tensor_data(out))[i] = (int32_t)found;
-    }
+    AH_TRYGO(ah_contiguous_as(&edges, arg->sorted_sequence.tensor, dtype), out);
+    AH_TRYGO(ah_contiguous_as(&x, arg->input.tensor, dtype), out);
+    struct search s = {.edges = ah_tensor_data(edges),
+                       .values = ah_tensor_data(x),
+                       .out = out,
+                       .n = edges->size[edges->ndim - 1],
+                       .per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel,
+                       .right = arg->right.flag};
+    ah_parallel_for(x->numel, AH_SHARE_SORT,
+                    dtype == AH_I64 ? search_int64_t : dtype == AH_F32 ? search_float : search_double, &s);
 out:
     ah_tensor_release(edges);
     ah_tensor_release(x);

@@ -167,6 +167,27 @@ int ah_cpu_nonzero(struct ah_call *c)
     return status;
 }
 
+/* Add 1 for each entry of `at`. With few bins every other entry is counted apart, so that equal neighbours do not wait
+ * for each other's store. */
+static void bincount_ones(int64_t *count, int64_t bins, const int64_t *at, int64_t n)
+{
+    enum { FEW = 1024 };
+    int64_t i = 0;
+    if (bins <= FEW && n >= 4 * bins) {
+        int64_t apart[3][FEW] = {{0}};
+        for (; i + 4 <= n; i += 4) {
+            count[at[i]]++;
+            apart[0][at[i + 1]]++;
+            apart[1][at[i + 2]]++;
+            apart[2][at[i + 3]]++;
+        }
+        for (int64_t b = 0; b < bins; b++)
+            count[b] += apart[0][b] + apart[1][b] + apart[2][b];
+    }
+    for (; i < n; i++)
+        count[at[i]]++;
+}
+
 int ah_cpu_bincount(struct ah_call *c)
 {
     const struct ah_args_bincount *arg = ah_args(c, bincount);
@@ -177,7 +198,12 @@ int ah_cpu_bincount(struct ah_call *c)
     int status;
     AH_TRYGO(ah_contiguous_as(&list, x, AH_I64), out);
     const int64_t *at = ah_tensor_data(list);
+    int64_t low = 0, high = 0;
     for (int64_t i = 0; i < list->numel; i++) {
+        low = at[i] < low ? at[i] : low;
+        high = at[i] > high ? at[i] : high;
+    }
+    for (int64_t i = 0; (low < 0 || high == INT64_MAX) && i < list->numel; i++) {
         if (at[i] < 0) {
             status = ah_fail(AH_EINVAL,
                              "bincount: expected values of at least 0, got %lld at position %lld",
@@ -189,23 +215,22 @@ int ah_cpu_bincount(struct ah_call *c)
                              (long long)i);
             goto out;
         }
-        bins = at[i] >= bins ? at[i] + 1 : bins;
     }
+    if (list->numel > 0 && high >= bins)
+        bins = high + 1;
     enum ah_dtype dtype = !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64;
     AH_TRYGO(ah_call_output(c, 0, &bins, 1, dtype), out);
     ah_zero_fill(ah_tensor_data(c->out[0]), (size_t)bins * ah_dtype_size(dtype));
     if (weights)
         AH_TRYGO(ah_contiguous_as(&weight, weights, dtype), out);
-    for (int64_t i = 0; i < list->numel; i++) {
-        if (!weights)
-            ((int64_t *)ah_tensor_data(c->out[0]))[at[i]]++;
-        else if (dtype == AH_F32)
-            ((float *)ah_tensor_data(c->out[0]))[at[i]] +=
-                ((const float *)ah_tensor_data(weight))[i];
-        else
-            ((double *)ah_tensor_data(c->out[0]))[at[i]] +=
-                ((const double *)ah_tensor_data(weight))[i];
-    }
+    if (!weights)
+        bincount_ones(ah_tensor_data(c->out[0]), bins, at, list->numel);
+    else if (dtype == AH_F32)
+        for (int64_t i = 0; i < list->numel; i++)
+            ((float *)ah_tensor_data(c->out[0]))[at[i]] += ((const float *)ah_tensor_data(weight))[i];
+    else
+        for (int64_t i = 0; i < list->numel; i++)
+            ((double *)ah_tensor_data(c->out[0]))[at[i]] += ((const double *)ah_tensor_data(weight))[i];
 out:
     ah_tensor_release(list);
     ah_tensor_release(weight);

@@ -19,13 +19,36 @@ enum {
 
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
+EXTREME_F32_COLUMN(max_f32, >, MAX_STEP)
+EXTREME_F32_COLUMN(min_f32, <, MIN_STEP)
+COLUMN(max_f64, double, double, MAX_STEP(s, x))
+COLUMN(min_f64, double, double, MIN_STEP(s, x))
+/* Sum columns of float32: eight rows in float32, then double, as in SUM_F32_ROW. */
+static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows, int64_t stride, double p)
+{
+    double *restrict to = acc;
+    const float *restrict x = input;
+    for (; rows >= 8; rows -= 8, x += 8 * stride)
+        for (int64_t i = 0; i < n; i++) {
+            const float *y = x + i + 4 * stride;
+            to[i] += (double)(((x[i] + x[i + stride]) + (x[i + 2 * stride] + x[i + 3 * stride])) +
+                              ((y[0] + y[stride]) + (y[2 * stride] + y[3 * stride])));
+        }
+    for (; rows > 0; rows--, x += stride)
+        for (int64_t i = 0; i < n; i++)
+            to[i] += (double)x[i];
+}
+
 SUM_F32_ROW(sum_f32, , x)
-ADD_COLUMN(sum_f32, float, double, x)
 ADD_LOOPS(sum_f64, double, double, x)
 SUM_F32_ROW(nansum_f32, zero_nan, x == x ? x : 0)
-ADD_COLUMN(nansum_f32, float, double, x == x ? x : 0)
+COLUMN(nansum_f32, float, double, s + (x == x ? x : 0))
 ADD_LOOPS(nansum_f64, double, double, x == x ? x : 0)
-STEP_COLUMN(prod_f32, float, double, s *x)
+LANES_F32_ROW(prod_f32, 1, *, x)
+COLUMN(prod_f32, float, double, s *x)
+LANES_F32_ROW(squares_f32, 0, +, x *x)
+COLUMN(squares_f32, float, double, s + x * x)
+ADD_LOOPS(squares_f64, double, double, x *x)
 STEP_LOOPS(prod_f64, double, double, x, s *x)
 INT_FOLDS(u8, uint8_t)
 INT_FOLDS(i32, int32_t)
@@ -187,8 +210,7 @@ static void short_rows(void *context, int64_t begin, int64_t end)
             turn_8(tile, from, lines, n, stride);
         for (int64_t k = 0; k < lines; k++)
             plan->result[i + k] = plan->start;
-        for (int64_t k = 0; k < n; k++)
-            plan->fold->column(plan->result + i, (const char *)tile + (size_t)(k * SHORT) * plan->item, lines, plan->p);
+        plan->fold->column(plan->result + i, tile, lines, n, SHORT, plan->p);
     }
 }
 
@@ -234,14 +256,17 @@ static void reduce_columns(void *context, int64_t begin, int64_t end)
         union value acc[TILE];
         for (int64_t i = 0; i < n * together; i++)
             acc[i] = plan->start;
-        for (; r + together <= stop; r += together)
-            plan->fold->column(acc, reduce_at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)),
-                               n * together, plan->p);
-        for (int64_t k = 1; k < together; k++)
-            plan->join->column(acc, acc + k * n, n, 0);
-        for (; r < stop; r++)
-            plan->fold->column(acc, reduce_at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)), n,
-                               plan->p);
+        if (together > 1) {
+            int64_t rows = (stop - r) / together;
+            plan->fold->column(acc, reduce_at(plan, base + r * width), n * together, rows, n * together, plan->p);
+            plan->join->column(acc, acc + n, n, together - 1, n, 0);
+            r += rows * together;
+        }
+        for (int64_t rows; r < stop; r += rows) {
+            rows = inner->size - r % inner->size < stop - r ? inner->size - r % inner->size : stop - r;
+            plan->fold->column(acc, reduce_at(plan, base + offset_of(plan->reduced, plan->reduced_count, r)), n, rows,
+                               inner->stride, plan->p);
+        }
         memcpy(plan->result + part * plan->outputs + outer * width + first, acc, (size_t)n * sizeof *acc);
     }
 }
@@ -266,8 +291,7 @@ static int reduce_vertical(struct plan *plan)
     ah_parallel_for(tiles * plan->parts, ah_grain(per_task, AH_SHARE_MIDDLE), reduce_columns, plan);
     if (plan->parts > 1) {
         memcpy(result, plan->result, (size_t)plan->outputs * sizeof *result);
-        for (int64_t k = 1; k < plan->parts; k++)
-            plan->join->column(result, plan->result + k * plan->outputs, plan->outputs, 0);
+        plan->join->column(result, plan->result + plan->outputs, plan->outputs, plan->parts - 1, plan->outputs, 0);
         ah_block_free(plan->result, bytes);
         plan->result = result;
     }

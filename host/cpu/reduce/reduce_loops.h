@@ -1,5 +1,5 @@
 /* For reduce.c and reduce_ops.c: the inner loops of a fold, for one input type and one accumulator type. `row` folds n
- * inputs into one accumulator, `column` folds n inputs into n accumulators. */
+ * inputs into one accumulator, `column` folds each of `rows` rows of n inputs, `stride` apart, into n accumulators. */
 #ifndef AH_CPU_REDUCE_LOOPS_H
 #define AH_CPU_REDUCE_LOOPS_H
 
@@ -7,10 +7,38 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cpu/loop/lanes.h"
+
 struct fold_loops {
     void (*row)(void *acc, const void *input, int64_t n, double p);
-    void (*column)(void *acc, const void *input, int64_t n, double p);
+    void (*column)(void *acc, const void *input, int64_t n, int64_t rows, int64_t stride, double p);
 };
+
+/* The column of a fold: `step` makes a new accumulator of s and x. Four rows at a time, so that an accumulator is read
+ * and written once for all of them. */
+#define COLUMN(name, in_t, acc_t, step)                                                          \
+    static void name##_column(void *acc, const void *input, int64_t n, int64_t rows,             \
+                              int64_t stride, double p)                                          \
+    {                                                                                            \
+        acc_t *restrict to = acc;                                                                \
+        const in_t *restrict from = input;                                                       \
+        for (; rows >= 4; rows -= 4, from += 4 * stride)                                         \
+            for (int64_t i = 0; i < n; i++) {                                                    \
+                acc_t s = to[i], x = (acc_t)from[i];                                             \
+                s = (step);                                                                      \
+                x = (acc_t)from[i + stride];                                                     \
+                s = (step);                                                                      \
+                x = (acc_t)from[i + 2 * stride];                                                 \
+                s = (step);                                                                      \
+                x = (acc_t)from[i + 3 * stride];                                                 \
+                to[i] = (step);                                                                  \
+            }                                                                                    \
+        for (; rows > 0; rows--, from += stride)                                                 \
+            for (int64_t i = 0; i < n; i++) {                                                    \
+                acc_t s = to[i], x = (acc_t)from[i];                                             \
+                to[i] = (step);                                                                  \
+            }                                                                                    \
+    }
 
 /* Four streams hide the latency of the additions; which element goes where depends on n alone. */
 #define ADD_ROW(name, in_t, acc_t, expr)                                                         \
@@ -36,20 +64,9 @@ struct fold_loops {
         *(acc_t *)acc += (s0 + s1) + (s2 + s3);                                                  \
     }
 
-#define ADD_COLUMN(name, in_t, acc_t, expr)                                                      \
-    static void name##_column(void *acc, const void *input, int64_t n, double p)                 \
-    {                                                                                            \
-        acc_t *restrict s = acc;                                                                 \
-        const in_t *restrict from = input;                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                        \
-            acc_t x = from[i];                                                                   \
-            s[i] += (expr);                                                                      \
-        }                                                                                        \
-    }
-
 #define ADD_LOOPS(name, in_t, acc_t, expr)                                                       \
     ADD_ROW(name, in_t, acc_t, expr)                                                             \
-    ADD_COLUMN(name, in_t, acc_t, expr)
+    COLUMN(name, in_t, acc_t, s + (expr))
 
 /* Plain sums of float32: up to 8 additions per lane in float32 vectors, then double. */
 typedef float ah_lanes __attribute__((vector_size(64), aligned(4), may_alias));
@@ -90,6 +107,8 @@ static inline ah_lanes zero_nan(ah_lanes x)
             wide += (widened(a) + widened(b)) + (widened(c) + widened(d));                       \
             n -= count * 64;                                                                     \
         }                                                                                        \
+        for (; n >= 16; n -= 16, from += 16)                                                     \
+            wide += widened(LANES(*(const ah_lanes *)from));                                     \
         double sum = ((wide[0] + wide[1]) + (wide[2] + wide[3])) +                               \
                      ((wide[4] + wide[5]) + (wide[6] + wide[7]));                                \
         for (int64_t i = 0; i < n; i++) {                                                        \
@@ -99,25 +118,43 @@ static inline ah_lanes zero_nan(ah_lanes x)
         *(double *)acc += sum;                                                                   \
     }
 
-/* Products of float32 in double: four vectors hide the latency of the multiplications. */
+/* Folds of float32 in vectors of double, four of which hide the latency of the operation `op` that joins them: `expr`
+ * is the value of an input, or of a vector of inputs, x. */
 typedef float ah_loose_lanes __attribute__((vector_size(32), aligned(4), may_alias));
 
-static inline void prod_f32_row(void *acc, const void *input, int64_t n, double p)
+static inline ah_wide_lanes widen_8(const float *x)
 {
-    const float *x = input;
-    ah_wide_lanes a = {1, 1, 1, 1, 1, 1, 1, 1}, b = a, c = a, d = a;
-    for (; n >= 32; n -= 32, x += 32) {
-        a *= __builtin_convertvector(*(const ah_loose_lanes *)x, ah_wide_lanes);
-        b *= __builtin_convertvector(*(const ah_loose_lanes *)(x + 8), ah_wide_lanes);
-        c *= __builtin_convertvector(*(const ah_loose_lanes *)(x + 16), ah_wide_lanes);
-        d *= __builtin_convertvector(*(const ah_loose_lanes *)(x + 24), ah_wide_lanes);
-    }
-    ah_wide_lanes all = (a * b) * (c * d);
-    double product = ((all[0] * all[1]) * (all[2] * all[3])) * ((all[4] * all[5]) * (all[6] * all[7]));
-    for (int64_t i = 0; i < n; i++)
-        product *= (double)x[i];
-    *(double *)acc *= product;
+#if defined(__AVX512F__)
+    return (ah_wide_lanes)_mm512_cvtps_pd(_mm256_loadu_ps(x)); /* GCC 12 converts in two halves */
+#else
+    return __builtin_convertvector(*(const ah_loose_lanes *)x, ah_wide_lanes);
+#endif
 }
+
+#define LANES_F32_ROW(name, start, op, expr)                                                     \
+    static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
+    {                                                                                            \
+        const float *from = input;                                                               \
+        ah_wide_lanes lane[4];                                                                   \
+        for (int k = 0; k < 4; k++)                                                              \
+            lane[k] = (ah_wide_lanes){start, start, start, start, start, start, start, start};   \
+        for (; n >= 32; n -= 32, from += 32)                                                     \
+            for (int k = 0; k < 4; k++) {                                                        \
+                ah_wide_lanes x = widen_8(from + 8 * k);                                         \
+                lane[k] = lane[k] op(expr);                                                      \
+            }                                                                                    \
+        for (; n >= 8; n -= 8, from += 8) {                                                      \
+            ah_wide_lanes x = widen_8(from);                                                     \
+            lane[0] = lane[0] op(expr);                                                          \
+        }                                                                                        \
+        ah_wide_lanes s = (lane[0] op lane[1]) op(lane[2] op lane[3]);                           \
+        double all = ((s[0] op s[1]) op(s[2] op s[3])) op((s[4] op s[5]) op(s[6] op s[7]));      \
+        for (int64_t i = 0; i < n; i++) {                                                        \
+            double x = (double)from[i];                                                          \
+            all = all op(expr);                                                                  \
+        }                                                                                        \
+        *(double *)acc = *(double *)acc op all;                                                  \
+    }
 
 /* Folds that are not sums: `first` makes an accumulator of x, `step` a new one of s and x. */
 #define STEP_ROW(name, in_t, acc_t, first, step)                                                 \
@@ -149,74 +186,109 @@ static inline void prod_f32_row(void *acc, const void *input, int64_t n, double 
         *(acc_t *)acc = s0;                                                                      \
     }
 
-#define STEP_COLUMN(name, in_t, acc_t, step)                                                     \
-    static void name##_column(void *acc, const void *input, int64_t n, double p)                 \
-    {                                                                                            \
-        acc_t *restrict to = acc;                                                                \
-        const in_t *restrict from = input;                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                        \
-            acc_t s = to[i], x = (acc_t)from[i];                                                 \
-            to[i] = (step);                                                                      \
-        }                                                                                        \
-    }
-
 #define STEP_LOOPS(name, in_t, acc_t, first, step)                                               \
     STEP_ROW(name, in_t, acc_t, first, step)                                                     \
-    STEP_COLUMN(name, in_t, acc_t, step)
+    COLUMN(name, in_t, acc_t, step)
 
 #define INT_MAX_STEP(s, x) ((x) > (s) ? (x) : (s))
 #define INT_MIN_STEP(s, x) ((x) < (s) ? (x) : (s))
-#define MAX_STEP(s, x) ((x) > (s) || (x) != (x) ? (x) : (s))
-#define MIN_STEP(s, x) ((x) < (s) || (x) != (x) ? (x) : (s))
+#define MAX_STEP(s, x) (((x) > (s)) | ((x) != (x)) ? (x) : (s))
+#define MIN_STEP(s, x) (((x) < (s)) | ((x) != (x)) ? (x) : (s))
 
-/* The extreme of n >= 1 values; the first NaN wins. The lanes vectorise. */
+/* The extreme of n values, in lanes that vectorise; the last lanes overlap those before. */
+#define LANE_EXTREME(name, type, STEP, LANES)                                                    \
+    static inline type name(const type *from, int64_t n)                                         \
+    {                                                                                            \
+        type lane[LANES];                                                                        \
+        memcpy(lane, from, sizeof lane);                                                         \
+        for (int64_t i = LANES; i + LANES <= n; i += LANES)                                      \
+            for (int k = 0; k < LANES; k++) {                                                    \
+                type x = from[i + k];                                                            \
+                lane[k] = STEP(lane[k], x);                                                      \
+            }                                                                                    \
+        for (int k = 0; k < LANES; k++) {                                                        \
+            type x = from[n - LANES + k];                                                        \
+            lane[k] = STEP(lane[k], x);                                                          \
+        }                                                                                        \
+        for (int half = LANES / 2; half > 0; half /= 2)                                          \
+            for (int k = 0; k < half; k++)                                                       \
+                lane[k] = STEP(lane[k], lane[k + half]);                                         \
+        return lane[0];                                                                          \
+    }
+
+/* The extreme of n >= 1 values; NaN wins. */
 #define ROW_EXTREME(name, type, STEP)                                                            \
+    LANE_EXTREME(name##_long, type, STEP, 256 / (int)sizeof(type))                               \
+    LANE_EXTREME(name##_short, type, STEP, 64 / (int)sizeof(type))                               \
     static type name(const type *from, int64_t n)                                                \
     {                                                                                            \
-        enum { LANES = 256 / sizeof(type) };                                                     \
-        type lane[LANES], best = from[0];                                                        \
-        int64_t i = 0;                                                                           \
-        if (n >= 2 * LANES) {                                                                    \
-            memcpy(lane, from, sizeof lane);                                                     \
-            for (i = LANES; i + LANES <= n; i += LANES)                                          \
-                for (int k = 0; k < LANES; k++) {                                                \
-                    type x = from[i + k];                                                        \
-                    lane[k] = STEP(lane[k], x);                                                  \
-                }                                                                                \
-            for (int k = 0; k < LANES; k++)                                                      \
-                best = STEP(best, lane[k]);                                                      \
-        }                                                                                        \
-        for (; i < n; i++)                                                                       \
+        type best = from[0];                                                                     \
+        if (n >= 256 / (int)sizeof(type))                                                        \
+            return name##_long(from, n);                                                         \
+        if (n >= 64 / (int)sizeof(type))                                                         \
+            return name##_short(from, n);                                                        \
+        for (int64_t i = 1; i < n; i++)                                                          \
             best = STEP(best, from[i]);                                                          \
         return best;                                                                             \
     }
 
-/* A fold by such a function; columns as in STEP_LOOPS. */
-#define EXTREME_LOOPS(name, in_t, acc_t, STEP)                                                   \
+/* A fold by such a function. */
+#define EXTREME_ROW(name, in_t, acc_t, STEP)                                                     \
     ROW_EXTREME(name##_of, in_t, STEP)                                                           \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
         acc_t s = *(acc_t *)acc, x = n > 0 ? (acc_t)name##_of(input, n) : s;                     \
         *(acc_t *)acc = STEP(s, x);                                                              \
-    }                                                                                            \
-    static void name##_column(void *acc, const void *input, int64_t n, double p)                 \
-    {                                                                                            \
-        acc_t *restrict to = acc;                                                                \
-        const in_t *restrict from = input;                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                        \
-            acc_t s = to[i], x = (acc_t)from[i];                                                 \
-            to[i] = STEP(s, x);                                                                  \
-        }                                                                                        \
     }
 
-/* Every fold of one input type, but for the sums and products of floats. Products of integers wrap around. */
+/* Columns as in STEP_LOOPS. */
+#define EXTREME_LOOPS(name, in_t, acc_t, STEP)                                                   \
+    EXTREME_ROW(name, in_t, acc_t, STEP)                                                         \
+    COLUMN(name, in_t, acc_t, STEP(s, x))
+
+/* The column of an extreme of float32: of four rows in float32 first, in vectors. */
+typedef int64_t ah_wide_bits __attribute__((vector_size(64)));
+typedef ah_wide_lanes ah_loose_wide __attribute__((aligned(8), may_alias));
+
+#define EXTREME_F32_COLUMN(name, better, STEP)                                                   \
+    static inline ah_lanes name##_lanes(ah_lanes s, ah_lanes x)                                  \
+    {                                                                                            \
+        ah_bit_lanes taken = (x better s) | (x != x);                                            \
+        return (ah_lanes)(((ah_bit_lanes)x & taken) | ((ah_bit_lanes)s & ~taken));               \
+    }                                                                                            \
+    static inline void name##_wide(double *acc, const float *four)                               \
+    {                                                                                            \
+        ah_wide_lanes x = widen_8(four), s = *(ah_loose_wide *)acc;                              \
+        ah_wide_bits taken = (x better s) | (x != x);                                            \
+        *(ah_loose_wide *)acc = (ah_wide_lanes)(((ah_wide_bits)x & taken) | ((ah_wide_bits)s & ~taken)); \
+    }                                                                                            \
+    COLUMN(name##_each, float, double, STEP(s, x))                                               \
+    static void name##_column(void *acc, const void *input, int64_t n, int64_t rows,             \
+                              int64_t stride, double p)                                          \
+    {                                                                                            \
+        const float *from = input;                                                               \
+        double *to = acc;                                                                        \
+        int64_t wide = n / 16 * 16, fours = rows / 4 * 4;                                        \
+        for (int64_t r = 0; r < fours; r += 4)                                                   \
+            for (int64_t i = 0; i < wide; i += 16) {                                             \
+                const float *x = from + r * stride + i;                                          \
+                ah_lanes four = name##_lanes(                                                    \
+                    name##_lanes(*(const ah_lanes *)x, *(const ah_lanes *)(x + stride)),         \
+                    name##_lanes(*(const ah_lanes *)(x + 2 * stride), *(const ah_lanes *)(x + 3 * stride))); \
+                name##_wide(to + i, (const float *)&four);                                       \
+                name##_wide(to + i + 8, (const float *)&four + 8);                               \
+            }                                                                                    \
+        name##_each_column(to + wide, from + wide, n - wide, fours, stride, p);                  \
+        name##_each_column(to, from + fours * stride, n, rows - fours, stride, p);               \
+    }
+
+/* Every fold of one input type, but for the sums, products and squares of floats. Products of integers wrap around. */
 #define FLOAT_FOLDS(t, in_t)                                                                     \
     ADD_LOOPS(count_##t, in_t, double, x != 0)                                                   \
     ADD_LOOPS(abs_##t, in_t, double, fabs(x))                                                    \
-    ADD_LOOPS(squares_##t, in_t, double, x *x)                                                   \
     ADD_LOOPS(powers_##t, in_t, double, pow(fabs(x), p))                                         \
-    EXTREME_LOOPS(max_##t, in_t, double, MAX_STEP)                                               \
-    EXTREME_LOOPS(min_##t, in_t, double, MIN_STEP)
+    EXTREME_ROW(max_##t, in_t, double, MAX_STEP)                                                 \
+    EXTREME_ROW(min_##t, in_t, double, MIN_STEP)
 
 #define INT_FOLDS(t, in_t)                                                                       \
     ADD_LOOPS(sum_##t, in_t, uint64_t, x)                                                        \

@@ -15,7 +15,7 @@ struct batch {
     int64_t n, c, pixels;
 };
 
-enum { CHUNK_ROWS = 64, BLOCK = 32 };
+enum { CHUNK_ROWS = 64, BLOCK = 32, LONG_ROW = 4096 };
 
 #define LOOPS "cpu/reduce/norm_loops.h"
 #include "cpu/loop/for_reals.h"

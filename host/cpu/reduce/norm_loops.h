@@ -115,6 +115,36 @@ static void SUFFIX(add_all)(int64_t n, const REAL *a, const REAL *b, REAL *out) 
         out[i] = a[i] + b[i];
 }
 
+/* The sum over a row of an expression of x; long rows in four streams, which hide the latency of the additions. */
+#define ROW_SUM(name, expr)                                                                      \
+    static inline REAL SUFFIX(name)(int64_t n, const REAL *row, REAL m)                          \
+    {                                                                                            \
+        REAL sum = 0, s1 = 0, s2 = 0, s3 = 0;                                                    \
+        int64_t quarter = n >= LONG_ROW ? n / 4 : 0;                                             \
+        const REAL *row1 = row + quarter, *row2 = row1 + quarter, *row3 = row2 + quarter;        \
+        _Pragma("omp simd reduction(+ : sum, s1, s2, s3)") for (int64_t j = 0; j < quarter; j++) \
+        {                                                                                        \
+            REAL x = row[j];                                                                     \
+            sum += (expr);                                                                       \
+            x = row1[j];                                                                         \
+            s1 += (expr);                                                                        \
+            x = row2[j];                                                                         \
+            s2 += (expr);                                                                        \
+            x = row3[j];                                                                         \
+            s3 += (expr);                                                                        \
+        }                                                                                        \
+        sum = (sum + s1) + (s2 + s3);                                                            \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t j = 4 * quarter; j < n; j++)         \
+        {                                                                                        \
+            REAL x = row[j];                                                                     \
+            sum += (expr);                                                                       \
+        }                                                                                        \
+        return sum;                                                                              \
+    }
+ROW_SUM(row_sum, x - m)
+ROW_SUM(row_squares, (x - m) * (x - m))
+#undef ROW_SUM
+
 static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
                                REAL *y, REAL *mean, REAL *inverse)
 {
@@ -122,20 +152,16 @@ static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const
     for (int64_t i = 0; i < rows; i++) {
         const REAL *restrict from = x + i * width;
         REAL *restrict to = y + i * width;
-        REAL sum = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < width; j++)
-            sum += from[j];
-        REAL m = sum / (REAL)width;
-#pragma omp simd reduction(+ : squares)
-        for (int64_t j = 0; j < width; j++)
-            squares += (from[j] - m) * (from[j] - m);
+        REAL m = SUFFIX(row_sum)(width, from, 0) / (REAL)width, squares = SUFFIX(row_squares)(width, from, m);
         REAL inv = 1 / SQRT(squares / (REAL)width + (REAL)eps);
         mean[i] = m;
         inverse[i] = inv;
         if (w && bias)
             for (int64_t j = 0; j < width; j++)
                 to[j] = (from[j] - m) * inv * w[j] + bias[j];
+        else if (!w && !bias)
+            for (int64_t j = 0; j < width; j++)
+                to[j] = (from[j] - m) * inv + 0;
         else
             for (int64_t j = 0; j < width; j++)
                 to[j] = (from[j] - m) * inv * (w ? w[j] : 1) + (bias ? bias[j] : 0);

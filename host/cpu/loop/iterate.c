@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "cpu/loop/shape_copy.h"
 #include "tensor/overlap.h"
 
 enum {
@@ -48,6 +49,14 @@ static bool is_transposed(const struct ah_tensor *out, const struct ah_tensor *i
         if (input->stride[d] == 1 && input->size[d] >= 16)
             return true;
     return false;
+}
+
+/* Are its rows so short that to gather them one by one costs more than a copy by columns? */
+static bool is_narrow(const struct ah_tensor *tensor)
+{
+    int last = tensor->ndim - 1;
+    return tensor->numel >= 256 && tensor->ndim > 1 && tensor->size[last] > 1 && tensor->size[last] < 4 &&
+           tensor->size[last - 1] > 8 && tensor->stride[last - 1] > tensor->size[last];
 }
 
 static bool iterate_mergeable(const struct plan *plan, int d)
@@ -315,7 +324,13 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
         struct ah_tensor *tensor = operand[k].tensor;
         struct side *side = &plan.side[k];
         bool is_copy = loop == copy_loop && out->dtype == tensor->dtype;
-        if (k > 0 && tensor->numel > 0 && (iterate_clashes(out, tensor) || (!is_copy && is_transposed(out, tensor)))) {
+        if (k > 0 && !is_copy && is_narrow(tensor)) {
+            AH_TRYGO(ah_tensor_empty(&copy[k], tensor->size, tensor->ndim, tensor->dtype, &ah_cpu), done);
+            ah_strided_copy(ah_tensor_data(copy[k]), copy[k]->stride, ah_tensor_data(tensor), tensor->stride,
+                            tensor->size, tensor->ndim, ah_dtype_size(tensor->dtype));
+            tensor = copy[k];
+        } else if (k > 0 && tensor->numel > 0 &&
+                   (iterate_clashes(out, tensor) || (!is_copy && is_transposed(out, tensor)))) {
             AH_TRYGO(ah_tensor_empty_like(&copy[k], tensor), done);
             AH_TRYGO(ah_copy(copy[k], tensor), done);
             tensor = copy[k];

@@ -11,6 +11,7 @@ enum {
     TILE = 32,
     BLOCK = 16,
     SHORT = 8,
+    FEW = 4,
     PIECE = 1024,         /* bytes of one memcpy of a row of several pages or less */
     LONG = 32768,         /* bytes from which the C library's memcpy is used as it is */
 };
@@ -225,8 +226,8 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
             return;
         }
     }
-    /* Rows of a few copies of one element: a column of each copy at a time instead. */
-    if (c.ss[inner] == 0 && c.size[inner] < SHORT && c.size[inner - 1] > SHORT)
+    /* Rows of a few elements, or of a few copies of one: a column at a time instead. */
+    if (c.size[inner] < (c.ss[inner] == 0 ? SHORT : FEW) && c.size[inner - 1] > SHORT)
         swap_dims(&c, inner, inner - 1);
     int64_t rows = total / c.size[inner];
     ah_parallel_for(rows, ah_grain(c.size[inner], AH_SHARE_COPY), rows_range, &c);

@@ -103,25 +103,30 @@ void ah_sort_entries(struct ah_sort_entry *entry, struct ah_sort_entry *scratch,
         memcpy(entry, from, (size_t)n * sizeof *entry);
 }
 
-/* The k smallest of n, sorted, into entry[0..k): a sorted window of the best so far; most values
- * fail against its last. Only for small k. */
-static void smallest_few(struct ah_sort_entry *entry, int64_t n, int64_t k)
+/* The k smallest of n, sorted, into entry[0..k): a sorted window of the best so far; most values fail against its last.
+ * Only for small k. Stops after about `budget` moves in the window; returns the number of entries seen, of which those
+ * outside the window are not among the smallest. */
+static int64_t smallest_few(struct ah_sort_entry *entry, int64_t n, int64_t k, int64_t budget)
 {
     insertion_sort(entry, k);
     for (int64_t i = k; i < n; i++) {
         if (entry[i].key >= entry[k - 1].key)
             continue;
+        if (budget < 0)
+            return i;
         struct ah_sort_entry moved = entry[i];
         int64_t j = k - 1;
         for (; j > 0 && entry[j - 1].key > moved.key; j--)
             entry[j] = entry[j - 1];
         entry[j] = moved;
+        budget -= k - j;
     }
+    return n;
 }
 
-/* The digit of a selection; lines that are sorted at once; numbers of smallest that are kept sorted during the
- * search. */
-enum { BITS = 11, BUCKETS = 1 << BITS, FEW = 64, WINDOW = 32 };
+/* The digit of a selection; lines that are sorted at once; numbers of smallest that are kept sorted during the search
+ * in any case, and as long as they seldom change where the line is MANY times as long. */
+enum { BITS = 11, BUCKETS = 1 << BITS, FEW = 64, WINDOW = 32, MANY = 256 };
 
 /* The bits in which keys differ. */
 static uint64_t sort_difference(const struct ah_sort_entry *entry, int64_t n)
@@ -172,8 +177,15 @@ struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah
 void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n, int64_t keep)
 {
     if (keep <= WINDOW) {
-        smallest_few(entry, n, keep);
+        smallest_few(entry, n, keep, INT64_MAX);
         return;
+    }
+    if (keep <= n / MANY) {
+        int64_t seen = smallest_few(entry, n, keep, n / 4);
+        memmove(entry + keep, entry + seen, (size_t)(n - seen) * sizeof *entry);
+        n -= seen - keep;
+        if (n == keep)
+            return;
     }
     struct ah_sort_entry last = ah_sort_select(entry, scratch, n, keep - 1);
     int64_t count = 0;

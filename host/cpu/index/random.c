@@ -401,14 +401,11 @@ static void draw_distinct(int64_t classes, double *score, int64_t samples, int64
     }
 }
 
-static void draw_repeated(struct ah_generator *g, const double *weight, int64_t classes, double *running,
-                          int64_t samples, int64_t *out)
+/* With replacement: `running` has the cumulative sums of the weights. */
+static void draw_repeated(struct ah_generator *g, int64_t classes, const double *running, int64_t samples, int64_t *out)
 {
-    double sum = 0;
-    for (int64_t j = 0; j < classes; j++)
-        running[j] = sum += weight[j];
     for (int64_t k = 0; k < samples; k++) {
-        double at = ah_generator_double(g) * sum;
+        double at = ah_generator_double(g) * running[classes - 1];
         int64_t low = 0, high = classes - 1;
         while (low < high) {
             int64_t middle = (low + high) / 2;
@@ -443,7 +440,7 @@ int ah_cpu_multinomial(struct ah_call *c)
                 status = ah_fail(AH_EINVAL, "multinomial: expected finite weights of 0 or more, got %g", w);
                 goto done;
             }
-            sum += w;
+            score[r * classes + j] = sum += w;
             possible += w > 0;
         }
         if (!(sum > 0) || (!repeated && possible < samples)) {
@@ -454,7 +451,7 @@ int ah_cpu_multinomial(struct ah_call *c)
     }
     if (repeated) {
         for (int64_t r = 0; r < rows; r++)
-            draw_repeated(g, weight + r * classes, classes, score, samples, out + r * samples);
+            draw_repeated(g, classes, score + r * classes, samples, out + r * samples);
         goto done;
     }
     for (int64_t i = 0; i < rows * classes; i++) {

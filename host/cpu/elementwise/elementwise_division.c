@@ -101,31 +101,55 @@ static bool are_short(int64_t n, void *const *data, const int64_t *step)
     return !far;
 }
 
-#define BY_REST(name, expr_of_short, expr_of_any)                                                              \
-    LOOP2(name##_short, float, float, expr_of_short)                                                           \
-    LOOP2(name##_any, float, float, expr_of_any)                                                               \
-    static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context)             \
+/* A loop `name` that runs `fast` on blocks whose inputs pass a test, else `any`. */
+#define BY_BLOCKS(name, type, test, fast, any)                                                                 \
+    static void name(int64_t n, void *const *data, const int64_t *step, const void *context)                   \
     {                                                                                                          \
         enum { BLOCK = 512 };                                                                                  \
         for (int64_t begin = 0; begin < n; begin += BLOCK) {                                                   \
             int64_t count = n - begin < BLOCK ? n - begin : BLOCK;                                             \
-            void *at[] = {(float *)data[0] + begin, (float *)data[1] + begin * step[1],                        \
-                          (float *)data[2] + begin * step[2]};                                                 \
-            (are_short(count, at, step) ? name##_short : name##_any)(count, at, step, context);                \
+            void *at[] = {(type *)data[0] + begin, (type *)data[1] + begin * step[1],                          \
+                          (type *)data[2] + begin * step[2]};                                                  \
+            (test(count, at, step) ? fast : any)(count, at, step, context);                                    \
         }                                                                                                      \
     }
+
+#define BY_REST(name, expr_of_short, expr_of_any)                                                              \
+    LOOP2(name##_short, float, float, expr_of_short)                                                           \
+    LOOP2(name##_any, float, float, expr_of_any)                                                               \
+    BY_BLOCKS(name##_f32, float, are_short, name##_short, name##_any)
 BY_REST(div_floor, floor_quotient_f32(a, b, ah_short_fmodf(a, b)), floor_quotient_f32(a, b, ah_fmodf(a, b)))
 BY_REST(remainder, modulo_f32(ah_short_fmodf(a, b), b), modulo_f32(ah_fmodf(a, b), b))
 BY_REST(fmod, ah_short_fmodf(a, b), ah_fmodf(a, b))
 LOOP2(div_trunc_f32, float, float, truncf(a / b))
 
-#define OTHER_NUMBERS(name, int_expr, expr64)           \
+/* The floor of the quotient of int64 in float64, which vectorises, is exact where both are below 2^52 in magnitude:
+ * then a quotient that is not whole is farther from a whole number than it is rounded. */
+static bool are_below_2_52(int64_t n, void *const *data, const int64_t *step)
+{
+    const uint64_t bound = UINT64_C(1) << 52;
+    uint64_t high = 0;
+    for (int k = 1; k <= 2; k++) {
+        const int64_t *x = data[k];
+        for (int64_t i = 0, count = step[k] ? n : 1; i < count; i++)
+            high |= (uint64_t)x[i] + bound;
+    }
+    return high < 2 * bound;
+}
+
+LOOP2(div_floor_near, int64_t, int64_t, floor((double)a / (double)b))
+LOOP2(div_floor_far, int64_t, int64_t, floor_quotient(a, b))
+BY_BLOCKS(div_floor_i64, int64_t, are_below_2_52, div_floor_near, div_floor_far)
+
+#define NARROW_AND_F64(name, int_expr, expr64)          \
     LOOP2(name##_u8, uint8_t, uint8_t, int_expr)        \
     LOOP2(name##_i32, int32_t, int32_t, int_expr)       \
-    LOOP2(name##_i64, int64_t, int64_t, int_expr)       \
     LOOP2(name##_f64, double, double, expr64)           \
     NUMBER_TABLE(name);
-OTHER_NUMBERS(div_floor, floor_quotient(a, b), floor_quotient_f64(a, b))
+#define OTHER_NUMBERS(name, int_expr, expr64)           \
+    LOOP2(name##_i64, int64_t, int64_t, int_expr)       \
+    NARROW_AND_F64(name, int_expr, expr64)
+NARROW_AND_F64(div_floor, floor_quotient(a, b), floor_quotient_f64(a, b))
 OTHER_NUMBERS(div_trunc, division_quotient(a, b), trunc(a / b))
 OTHER_NUMBERS(remainder, division_modulo(a, b), modulo_f64(a, b))
 OTHER_NUMBERS(fmod, rest_of(a, b), fmod(a, b))

@@ -83,7 +83,7 @@ struct stand_ins {
         const type nan = (type)by->nan, high = (type)by->high, low = (type)by->low, infinity = (type)INFINITY; \
         type *y = data[0];                                                                                     \
         const type *x = data[1];                                                                               \
-        for (int64_t i = 0; i < n; i++)                                                                        \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
             y[i] = x[i] != x[i] ? nan : x[i] == infinity ? high : x[i] == -infinity ? low : x[i];              \
     }
 NAN_TO_NUM(f32, float)

@@ -106,8 +106,14 @@ function variants.mvlgamma(...)
   local input, p = read_mvlgamma(...)
   if p > 2 ^ 16 then fail("mvlgamma: p: expected at most 65536, got %g", p) end
   local x = input:is_floating_point() and input or input:to "float32"
-  local half = C.arange(p, {dtype = x.dtype, device = x.device}) / 2
-  return (x:unsqueeze(-1) - half):lgamma():sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+  local half, size = C.arange(p, {dtype = x.dtype, device = x.device}) / 2, {p}
+  for d = 1, x:dim() do size[d + 1] = 1 end
+  local shifted = x:unsqueeze(0) - half:reshape(size)
+  local each = shifted:lgamma()
+  shifted:free()
+  local result = each:sum(0) + p * (p - 1) / 4 * math.log(math.pi)
+  each:free()
+  return result
 end
 
 local read_unravel = signature("unravel_index", {"indices: tensor", "shape: sizes"})

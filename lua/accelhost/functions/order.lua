@@ -167,6 +167,15 @@ function order.bucketize(...)
   return C.searchsorted(boundaries, input, out_int32, right)
 end
 
+-- The distinct tests in order, without nan, which equals nothing; on a device, where their number would have to be
+-- waited for, all of them.
+local function sorted_tests(tests)
+  if tests.device ~= "cpu" then return (C.sort(tests:reshape(-1))) end
+  local distinct = C.unique(tests)
+  if not distinct:is_floating_point() then return distinct end
+  return distinct:narrow(0, 0, distinct:eq(distinct):sum():item())
+end
+
 local read_isin = signature("isin", {
   "elements: number|tensor", "test_elements: number|tensor", {"assume_unique: flag", false}, {"invert: flag", false},
 })
@@ -191,12 +200,13 @@ function order.isin(...)
   if not C.is_tensor(elements) and not C.is_tensor(tests) then fail("isin: expected at least one tensor") end
   if not C.is_tensor(elements) then elements = beside(elements, tests) end
   if not C.is_tensor(tests) then tests = beside(tests, elements) end
+  local dtype = C.dtype.promote_types(elements.dtype, tests.dtype)
+  tests = tests:detach():to(dtype)
+  local sorted = sorted_tests(tests)
   local found
-  if tests:numel() == 0 then
+  if sorted:numel() == 0 then
     found = C.zeros(elements:shape(), {dtype = "bool", device = elements.device})
   else
-    local dtype = C.dtype.promote_types(elements.dtype, tests.dtype)
-    local sorted = C.sort(tests:detach():reshape(-1):to(dtype))
     local x = elements:detach():to(dtype)
     local at = C.searchsorted(sorted, x):clamp_max(sorted:numel() - 1)
     found = sorted:take(at):eq(x)
@@ -224,9 +234,16 @@ function order.histc(...)
   if not (low < high) or low == -math.huge or high == math.huge then
     fail("histc: the range %g..%g is not finite or empty", low, high)
   end
-  x = x:masked_select(x:ge(low):logical_and(x:le(high)))
-  local at = ((x - low) / (high - low) * bins):to("int64"):clamp_max(bins - 1)
-  return C.bincount(at, {minlength = bins}):to(input.dtype)
+  local above, below = x:ge(low), x:le(high)
+  local inside = above:logical_and_(below)
+  local kept = x:masked_select(inside)
+  for _, tensor in ipairs {x, above, below} do tensor:free() end
+  local places = kept:sub_(low):div_(high - low):mul_(bins)
+  local at = places:to("int64"):clamp_max_(bins - 1)
+  places:free()
+  local counts = C.bincount(at, {minlength = bins})
+  at:free()
+  return counts:to(input.dtype)
 end
 
 local read_diff = signature("diff", {

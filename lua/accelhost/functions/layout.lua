@@ -33,9 +33,11 @@ function layout.rot90(...)
   local a, b = plane[1], plane[2]
   k = k % 4
   if k == 0 then return input:clone() end
-  if k == 1 then return input:flip(b):transpose(a, b) end
   if k == 2 then return input:flip {a, b} end
-  return input:flip(a):transpose(a, b)
+  local flipped = input:flip(k == 1 and b or a)
+  local result = flipped:transpose(a, b)
+  flipped:free()
+  return result
 end
 
 local read_fliplr = signature("fliplr", {"input: tensor"})

@@ -116,7 +116,10 @@ function products.kron(...)
     inner[2 * d - 1], inner[2 * d] = 1, b
     size[d] = a * b
   end
-  return (input:reshape(wide) * other:reshape(inner)):reshape(size)
+  local product = input:reshape(wide) * other:reshape(inner)
+  local result = product:reshape(size)
+  product:free()
+  return result
 end
 
 local read_cross = signature("cross", {"input: tensor", "other: tensor", {"dim: integer"}})
@@ -141,7 +144,17 @@ function products.cross(...)
   if input:size(dim) ~= 3 or other:size(dim) ~= 3 then
     fail("cross: expected size 3 along dim %d, got %s and %s", dim, shape_text(input), shape_text(other))
   end
-  return input:roll(-1, dim) * other:roll(-2, dim) - input:roll(-2, dim) * other:roll(-1, dim)
+  -- Component i of the result is component i + 1 of a_i b_(i+1) - a_(i+1) b_i.
+  local a, b = input:roll(-1, dim), other:roll(-1, dim)
+  local left, right = input * b, a * other
+  a:free()
+  b:free()
+  local difference = left - right
+  left:free()
+  right:free()
+  local result = difference:roll(-1, dim)
+  difference:free()
+  return result
 end
 
 -- sqrt of sums of squares, |a|^2 + |b|^2 - 2ab as one product of rows [-2a, |a|^2, 1] and [b, 1, |b|^2]; where that is

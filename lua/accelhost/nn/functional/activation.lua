@@ -61,7 +61,12 @@ end)
 --
 --   F.threshold(accelhost.tensor{-2, 2}, 0, -1)  --> tensor([-1.,  2.])
 F.threshold, F.threshold_ = with_inplace("threshold", {"threshold: number", "value: number"},
-  function(input, threshold, value) return input:masked_fill(input:le(threshold), value) end)
+  function(input, threshold, value)
+    local below = input:le(threshold)
+    local result = input:masked_fill(below, value)
+    below:free()
+    return result
+  end)
 
 -- In training the slopes of elements that are not above 0 are drawn in memory's order, in float64 whatever the dtype.
 local function rrelu(input, lower, upper, training, generator)
@@ -91,12 +96,19 @@ end
 --- log(sigmoid(x)).
 --
 --   F.logsigmoid(accelhost.tensor{0})  --> tensor([-0.6931])
-F.logsigmoid = unary("logsigmoid", function(input) return -C.softplus(-input) end)
+F.logsigmoid = unary("logsigmoid", function(input) return C.softplus(input, -1) end)
 
 --- x / (1 + |x|).
 --
 --   F.softsign(accelhost.tensor{-1, 1})  --> tensor([-0.5000,  0.5000])
-F.softsign = unary("softsign", function(input) return input / (C.abs(input) + 1) end)
+F.softsign = unary("softsign", function(input)
+  local size = C.abs(input)
+  local divisor = size + 1
+  size:free()
+  local result = input / divisor
+  divisor:free()
+  return result
+end)
 
 --- x - tanh(x).
 --

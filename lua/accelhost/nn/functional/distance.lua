@@ -31,8 +31,17 @@ local read_cosine = signature("cosine_similarity",
 --   F.cosine_similarity(t, t)  --> tensor([1.0000, 1.0000])
 function F.cosine_similarity(...)
   local x1, x2, dim, eps = read_cosine(...)
-  local shape = (x1:detach() + x2:detach()):shape()
-  return (unit(x1:expand(shape), dim, eps) * unit(x2:expand(shape), dim, eps)):sum(dim)
+  if not C.same_shape(x1, x2) then
+    local shape = (x1:detach() + x2:detach()):shape()
+    x1, x2 = x1:expand(shape), x2:expand(shape)
+  end
+  local a, b = unit(x1, dim, eps), unit(x2, dim, eps)
+  local product = a * b
+  a:free()
+  b:free()
+  local result = product:sum(dim)
+  product:free()
+  return result
 end
 
 local read_pairwise = signature("pairwise_distance",
@@ -44,7 +53,9 @@ function F.pairwise_distance(...)
   local x1, x2, p, eps, keepdim = read_pairwise(...)
   local difference = x1 - x2
   difference = difference:is_floating_point() and difference:add_(eps) or difference + eps
-  return C.norm(difference, p, -1, keepdim)
+  local distance = C.norm(difference, p, -1, keepdim)
+  difference:free()
+  return distance
 end
 
 -- The same by ops that have derivatives.

@@ -59,7 +59,10 @@ local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reducti
 function F.l1_loss(...)
   local input, target, reduction, weight = read_l1(...)
   check_shapes("l1_loss", input, target)
-  return reduce_weighted("l1_loss", (input - target):abs(), input, weight, reduction)
+  local difference = input - target
+  local loss = difference:abs()
+  difference:free()
+  return reduce_weighted("l1_loss", loss, input, weight, reduction)
 end
 
 local read_smooth = signature("smooth_l1_loss",

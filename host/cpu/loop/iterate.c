@@ -245,6 +245,9 @@ static void point_at_row(struct walk *walk, int k, int64_t n)
         return;
     if (k == 0) {
         walk->scatter = true;
+    } else if (stride == 0 && plan->scalars && side->direct) {
+        walk->data[k] = p;
+        walk->step[k] = 0;
     } else if (stride == 0 && plan->scalars) {
         ah_cast(1, walk->buffer[k], side->loop, 1, p, side->own, 1);
         walk->step[k] = 0;

@@ -418,6 +418,12 @@ static void draw_repeated(struct ah_generator *g, int64_t classes, const double 
     }
 }
 
+/* Weight i, of float32 or float64 ones. */
+static inline double weight_at(const void *weights, bool single, int64_t i)
+{
+    return single ? (double)((const float *)weights)[i] : ((const double *)weights)[i];
+}
+
 int ah_cpu_multinomial(struct ah_call *c)
 {
     const struct ah_args_multinomial *arg = ah_args(c, multinomial);
@@ -427,15 +433,16 @@ int ah_cpu_multinomial(struct ah_call *c)
     int64_t *out = ah_tensor_data(c->out[0]);
     bool repeated = arg->replacement.flag && samples > 1;
     int status = 0;
-    AH_TRYGO(ah_contiguous_as(&weights, input, AH_F64), done);
-    AH_TRYGO(ah_tensor_empty_like(&scores, weights), done);
-    const double *weight = ah_tensor_data(weights);
+    bool single = input->dtype == AH_F32;
+    AH_TRYGO(ah_contiguous_as(&weights, input, single ? AH_F32 : AH_F64), done);
+    AH_TRYGO(ah_tensor_empty(&scores, input->size, input->ndim, AH_F64, &ah_cpu), done);
+    const void *weight = ah_tensor_data(weights);
     double *score = ah_tensor_data(scores);
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
         int64_t possible = 0;
         for (int64_t j = 0; j < classes; j++) {
-            double w = weight[r * classes + j];
+            double w = weight_at(weight, single, r * classes + j);
             if (!(w >= 0) || isinf(w)) {
                 status = ah_fail(AH_EINVAL, "multinomial: expected finite weights of 0 or more, got %g", w);
                 goto done;
@@ -456,10 +463,11 @@ int ah_cpu_multinomial(struct ah_call *c)
     }
     for (int64_t i = 0; i < rows * classes; i++) {
         /* PyTorch keeps the quotient in the weights' own dtype. */
+        double w = weight_at(weight, single, i);
         if (input->dtype == AH_F64)
-            score[i] = weight[i] / random_exponential(g, 1);
+            score[i] = w / random_exponential(g, 1);
         else
-            score[i] = (double)((float)weight[i] / (float)random_exponential(g, 1));
+            score[i] = (double)((float)w / (float)random_exponential(g, 1));
     }
     for (int64_t r = 0; r < rows; r++)
         draw_distinct(classes, score + r * classes, samples, out + r * samples);

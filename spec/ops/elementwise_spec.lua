@@ -380,6 +380,21 @@ describe("rounding and division", function()
     end
   end)
 
+  it("of int64 are exact below and above 2^52", function()
+    local high = accelhost.tensor({2 ^ 52, 2 ^ 53, 2 ^ 62}, {dtype = "int64"}):unsqueeze(1)
+    local near = accelhost.arange(-600, 600)
+    for _, a in ipairs {near, near * 1000003, (high + near):flatten(), (near - high):flatten()} do
+      for _, divisor in ipairs {1, -1, 2, 3, -7, 1000003, 2 ^ 40 + 1, -(2 ^ 52)} do
+        local quotient = accelhost.floor_divide(a, divisor)
+        local rest = a - quotient * divisor
+        assert.is_true((divisor > 0 and rest:ge(0):logical_and(rest:lt(divisor))
+          or rest:le(0):logical_and(rest:gt(divisor))):all():item())
+        local divisors = accelhost.full({a:numel()}, divisor, {dtype = "int64"})
+        assert.is_true(quotient:equal(accelhost.floor_divide(a, divisors)))
+      end
+    end
+  end)
+
   it("refuses integers divided by zero and lets floats go to infinity", function()
     check.raises("remainder: division of integers by zero", function() return T({1}, "int64"):remainder(0) end)
     check.raises("floor_divide: division of integers by zero",

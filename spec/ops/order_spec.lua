@@ -191,3 +191,53 @@ describe("running folds", function()
     end
   end)
 end)
+
+describe("searches of many values", function()
+  it("count the edges before each of them", function()
+    for _, dtype in ipairs {"float32", "float64", "int64", "bfloat16"} do
+      for _, n in ipairs {1, 2, 7, 100, 129} do
+        local edges = accelhost.sort(tensor(draw(n, 40), dtype))
+        for _, count in ipairs {1, 15, 16, 17, 1000} do
+          local values = tensor(draw(count, 44), dtype)
+          local compared = edges:unsqueeze(0)
+          assert.is_true(compared:lt(values:unsqueeze(1)):sum(1):equal(accelhost.searchsorted(edges, values)))
+          assert.is_true(compared:le(values:unsqueeze(1)):sum(1)
+            :equal(accelhost.searchsorted(edges, values, {right = true})))
+          assert.is_true(values:unsqueeze(1):eq(compared):any(1):equal(accelhost.isin(values, edges)))
+        end
+      end
+    end
+    assert.same({2, 0, 2}, accelhost.searchsorted(tensor {1, 2}, tensor {nan, -inf, inf}):tolist())
+    assert.same({false, true}, accelhost.isin(tensor {nan, 2}, tensor {2, nan, 2}):tolist())
+  end)
+end)
+
+describe("the largest of long lines", function()
+  it("are those of a sort, whatever the order of the line", function()
+    local n, k = 60000, 100
+    local x = accelhost.arange(n):float()
+    local mixed = (accelhost.arange(n) * 7919):remainder(10007):float()
+    for _, line in ipairs {x, x:flip(0), mixed, accelhost.cat {x, mixed}, accelhost.zeros(n)} do
+      for _, largest in ipairs {true, false} do
+        local values, places = accelhost.topk(line, k, {largest = largest})
+        local sorted, order = accelhost.sort(line, 0, largest, true)
+        assert.is_true(values:equal(sorted:narrow(0, 0, k)) and places:equal(order:narrow(0, 0, k)))
+      end
+    end
+  end)
+end)
+
+describe("counts of few and of many bins", function()
+  it("add up", function()
+    for _, bins in ipairs {1, 3, 1024, 1025} do
+      local list = draw(5001, 2 * bins)
+      local counts = {}
+      for i = 1, bins do counts[i] = 0 end
+      for i, value in ipairs(list) do
+        list[i] = value % bins
+        counts[list[i] + 1] = counts[list[i] + 1] + 1
+      end
+      assert.same(counts, accelhost.bincount(tensor(list, "int64"), {minlength = bins}):tolist())
+    end
+  end)
+end)

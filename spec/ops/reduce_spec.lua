@@ -312,6 +312,12 @@ describe("running sums", function()
     assert.same({{1, 3, 6}, {4, 9, 15}}, x:cumsum(-1):tolist())
     assert.equal("int64", x:cumsum(0).dtype)
     assert.same({{6, 5, 3}, {15, 11, 6}}, C.cumsum_reverse(x:to("float32"), 1):tolist())
+    local cube = accelhost.arange(3 * 130 * 5):remainder(13):float():view(3, 130, 5)
+    for dim = 0, 2 do
+      local reversed = cube:flip(dim):cumsum(dim):flip(dim)
+      assert.is_true(reversed:equal(C.cumsum_reverse(cube, dim)))
+      assert.is_true(reversed:equal(C.cumsum_reverse(cube:to("int64"), dim):float()))
+    end
   end)
 
   it("of halves do not round as they go", function()
@@ -423,5 +429,53 @@ describe("long products", function()
     assert.is_true(x:prod():isnan():item())
     x[70], x[3] = math.huge, -1
     assert.equal(-math.huge, x:prod():item())
+  end)
+end)
+
+describe("reductions of columns", function()
+  local function matrix(rows, columns, dtype)
+    return (accelhost.arange(rows * columns):remainder(7) + 1):to(dtype):view(rows, columns)
+  end
+
+  it("are those of rows, wherever vectors and blocks of rows end", function()
+    for _, dtype in ipairs {"float32", "float64", "int64", "uint8", "bfloat16"} do
+      for _, rows in ipairs {1, 3, 4, 7, 8, 13, 67, 300} do
+        for _, columns in ipairs {2, 15, 17, 41, 530} do
+          local x = matrix(rows, columns, dtype)
+          local turned = x:t():contiguous()
+          for _, name in ipairs {"sum", "amax", "amin", "count_nonzero", "nansum"} do
+            assert.is_true(accelhost.equal(x[name](x, 0), turned[name](turned, 1)), name .. " " .. dtype)
+          end
+          if dtype:find "float" then
+            assert.is_true(x:norm(2, 0):allclose(turned:norm(2, 1)))
+            assert.is_true(x:norm(1, 0):equal(turned:norm(1, 1)))
+          end
+        end
+      end
+    end
+  end)
+
+  it("hold two dims of rows that are apart", function()
+    local x = (accelhost.arange(5 * 6 * 7 * 20):remainder(11)):float():view(5, 6, 7, 20)
+    local part = x:narrow(1, 1, 4)
+    assert.is_true(part:sum({0, 1, 2}):equal(part:contiguous():view(-1, 20):t():contiguous():sum(1)))
+    assert.is_true(part:amax({0, 2}):equal(part:transpose(0, 1):transpose(2, 3):contiguous():view(4, 5, 20, 7)
+      :amax(3):amax(1)))
+  end)
+
+  it("let NaN win in any row and column", function()
+    for _, columns in ipairs {5, 16, 21, 64} do
+      for _, row in ipairs {0, 1, 2, 3, 5, 9} do
+        local x = matrix(10, columns, "float32")
+        x[row][columns - 1] = nan
+        x[row][2] = nan
+        for _, name in ipairs {"amax", "amin"} do
+          local found = x[name](x, 0):isnan()
+          assert.equal(2, found:sum():item())
+          assert.is_true(found[2]:item() and found[columns - 1]:item())
+        end
+        assert.is_true(x:nansum(0):isfinite():all():item())
+      end
+    end
   end)
 end)

@@ -115,6 +115,21 @@ describe("copies large enough for tiles and threads", function()
       assert.equal(row * columns + column, cube[k])
     end
   end)
+
+  it("rotate and reverse rows of any length", function()
+    for _, dtype in ipairs {"uint8", "float16", "float32", "int64"} do
+      for _, columns in ipairs {2, 3, 5, 600, 2100, 9001, 40000} do
+        local x = accelhost.arange(12 * columns):remainder(251):to(dtype):view(12, columns)
+        local places = accelhost.arange(columns)
+        local turned = x:roll(2, 1)
+        assert.is_true(turned:equal(x:index_select(1, (places - 2):remainder(columns))))
+        assert.is_true(x:flip(1):equal(x:index_select(1, columns - 1 - places)))
+        assert.is_true(x:rot90():equal(x:flip(1):t()) and x:rot90(3):equal(x:flip(0):t()))
+        local part = x:narrow(1, 1, math.min(columns - 1, 3))
+        assert.is_true((part + 0):equal(part:contiguous()))
+      end
+    end
+  end)
 end)
 
 describe("cat and stack of many tensors", function()

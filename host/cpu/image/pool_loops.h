@@ -93,8 +93,10 @@ static void SUFFIX(mean_planes)(const struct ah_window *s, const struct rectangl
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
     for (int64_t p = 0; p < s->n * s->c; p++) {
         const REAL *plane = x + p * s->h * s->w;
-        for (int64_t o = 0; o < pixels; o++) {
-            struct rectangle a = rectangle_at(s, r, o / s->ow, o % s->ow);
+        for (int64_t o = 0, oy = 0, ox = 0; o < pixels; o++) {
+            struct rectangle a = rectangle_at(s, r, oy, ox);
+            oy += ox + 1 == s->ow;
+            ox = ox + 1 == s->ow ? 0 : ox + 1;
             double sum = 0; /* a plane of 512 x 512 summed in float32 is wrong in the third digit */
             for (int64_t iy = a.y0; iy < a.y1; iy++) {
                 const REAL *row = plane + iy * s->w + a.x0;

@@ -201,8 +201,8 @@ struct search {
                     bool open = low[k] < high[k];                                                      \
                     type at = edge[k][open ? middle : 0];                                              \
                     bool before = s->right ? !(at > value[k]) : !(at >= value[k]);                     \
-                    low[k] = open & before ? middle + 1 : low[k];                                      \
-                    high[k] = open & !before ? middle : high[k];                                       \
+                    low[k] = (open & before) ? middle + 1 : low[k];                                    \
+                    high[k] = (open & !before) ? middle : high[k];                                     \
                 }                                                                                      \
             }                                                                                          \
             for (int k = 0; k < count; k++) {                                                          \

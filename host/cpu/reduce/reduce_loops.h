@@ -192,8 +192,8 @@ static inline ah_wide_lanes widen_8(const float *x)
 
 #define INT_MAX_STEP(s, x) ((x) > (s) ? (x) : (s))
 #define INT_MIN_STEP(s, x) ((x) < (s) ? (x) : (s))
-#define MAX_STEP(s, x) (((x) > (s)) | ((x) != (x)) ? (x) : (s))
-#define MIN_STEP(s, x) (((x) < (s)) | ((x) != (x)) ? (x) : (s))
+#define MAX_STEP(s, x) ((((x) > (s)) | ((x) != (x))) ? (x) : (s))
+#define MIN_STEP(s, x) ((((x) < (s)) | ((x) != (x))) ? (x) : (s))
 
 /* The extreme of n values, in lanes that vectorise; the last lanes overlap those before. */
 #define LANE_EXTREME(name, type, STEP, LANES)                                                    \

@@ -5,7 +5,6 @@
  * A loop of the kernels becomes more pieces than there are threads. The libraries are called with one thread, except
  * between ah_library_threads_begin and its end: there their regions are teams, whose members wait for each other. */
 #include "base/process/parallel.h"
-#include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 

@@ -24,6 +24,7 @@ enum {
     SHORTEST_REST_NS = 4000000,
     LONGEST_REST_NS = 128000000,
     LOSS_SHARE = 24,            /* least length of a rest, in times of the debt before it */
+    ANY_CPU = -2,               /* -1: sched_getcpu has failed */
 };
 
 struct region {
@@ -37,7 +38,7 @@ static struct {
     ah_piece_fn fn;
     void *context;
     atomic_int width;                    /* threads that may take part, the caller included */
-    atomic_int caller_cpu;                /* its processor at the start of the region; -1: of a team, any will do */
+    atomic_int caller_cpu;                /* its processor at the start of the region; or ANY_CPU */
     _Alignas(64) _Atomic uint32_t open;  /* pieces that have not ended */
     atomic_bool caller_sleeps;
     _Alignas(64) _Atomic uint32_t alarm; /* counts wake-ups; idle threads sleep on it */
@@ -249,7 +250,7 @@ static struct region pool_publish(int pieces, int homes, ah_piece_fn fn, void *c
     region.generation += region.generation == 0; /* a thread that has seen none has seen 0 */
     pool.fn = fn;
     pool.context = context;
-    atomic_store_explicit(&pool.caller_cpu, cpu, memory_order_relaxed);
+    atomic_store_explicit(&pool.caller_cpu, cpu < 0 ? ANY_CPU : cpu, memory_order_relaxed);
     atomic_store_explicit(&pool.open, (uint32_t)pieces, memory_order_relaxed);
     atomic_store(&pool.region,
                  (uint64_t)region.generation << 32 | (uint64_t)pieces << 16 | (uint64_t)region.homes);
@@ -342,7 +343,7 @@ void ah_pool_run_team(int members, ah_piece_fn fn, void *context)
     members = members < pool.started ? members : pool.started;
     atomic_store(&barrier.arrived, 0);
     int64_t shortest;
-    run_pieces(pool_publish(members, members, fn, context, -1), 1, &shortest);
+    run_pieces(pool_publish(members, members, fn, context, ANY_CPU), 1, &shortest);
     pool_wait();
     atomic_flag_clear(&pool.running);
 }

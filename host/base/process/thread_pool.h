@@ -17,8 +17,8 @@ enum {
     AH_PIECES_PER_THREAD = 2, /* of a region whose work can be divided anywhere */
 };
 
-/* Run fn(context, 0), ..., fn(context, pieces - 1), on at most ah_num_threads() threads. Within a piece of another
- * region, or while another thread's region runs, the caller runs them all. */
+/* Run fn(context, 0), ..., fn(context, pieces - 1), at most 65,535, on at most ah_num_threads() threads. Within a piece
+ * of another region, or while another thread's region runs, the caller runs them all. */
 void ah_pool_run(int pieces, ah_piece_fn fn, void *context);
 
 /* Run `members` pieces at the same time, each on a thread of its own: for code whose pieces wait for each other

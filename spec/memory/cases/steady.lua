@@ -1,5 +1,6 @@
--- usage: steady.lua basicnet|cnn|mlp WARM_UP STEPS: prints what a steady step costs in system allocations and page
--- faults, and by how many bytes the resident size grew, the worst of all ranks.
+-- usage: steady.lua basicnet|cnn|mlp WARM_UP STEPS: prints the system allocations of a steady step, the page faults of
+-- the median step, and by how many bytes the resident size grew, each of the worst rank. The median, because a second
+-- thread that the pool rested during the warm-up touches its scratch memory for the first time in a later step.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local kind, warm_up, steps = arg[1], tonumber(arg[2]), tonumber(arg[3])
@@ -28,7 +29,8 @@ local batch_sizes = {basicnet = 64, cnn = 2, mlp = 16}
 local loader = data.DataLoader(set, {batch_size = batch_sizes[kind], shuffle = true})
 model, optimizer, loader = accelerator:prepare(model, optimizer, loader)
 
-local before
+local before, faults_before
+local faults = {}
 local step = 0
 while step < warm_up + steps do
   for images, labels in loader do
@@ -39,6 +41,11 @@ while step < warm_up + steps do
     if step == warm_up then
       collectgarbage()
       before = accelhost.memory_stats()
+      faults_before = before.page_faults
+    elseif step > warm_up then
+      local faults_now = accelhost.memory_stats().page_faults
+      faults[#faults + 1] = faults_now - faults_before
+      faults_before = faults_now
     end
     if step == warm_up + steps then break end
   end
@@ -49,5 +56,6 @@ local function tell(name, value)
   accelerator:print(name, accelerator:reduce(accelhost.tensor(value, {dtype = "float64"}), "max"):item())
 end
 tell("allocations_per_step", (after.system_calls - before.system_calls) / steps)
-tell("faults_per_step", (after.page_faults - before.page_faults) / steps)
+table.sort(faults)
+tell("faults_of_the_median_step", faults[math.ceil(#faults / 2)])
 tell("growth", after.rss - before.rss)

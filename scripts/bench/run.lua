@@ -105,14 +105,14 @@ local function torch(script, arguments, processes, threads, interpreter)
   local base = ("%s OMP_NUM_THREADS=%d %s %s/peers/%s %s"):format(peer_env, threads, interpreter, here, script,
     arguments)
   if processes == 1 then return base end
-  return ("rm -f %s/store; export WORLD_SIZE=2 BENCH_STORE=%s/store; RANK=1 %s & RANK=0 %s; s=$?; wait; (exit $s)")
-    :format(scratch, scratch, base, base)
+  return ("rm -f %s/store; export WORLD_SIZE=%d BENCH_STORE=%s/store; for r in $(seq 1 %d); do RANK=$r %s & done; "
+    .. "RANK=0 %s; s=$?; wait; (exit $s)"):format(scratch, processes, scratch, processes - 1, base, base)
 end
 
 -- A workload is measured once per turn on both sides; rows read its results.
 local workloads = {}
-local function training(name, net, steps, processes, threads)
-  local batches = ("%s %d 7"):format(net, steps)
+local function training(name, net, steps, processes, threads, blocks)
+  local batches = ("%s %d %d"):format(net, steps, blocks or 7)
   local through_loader = batches .. " loader"
   workloads[name] = {
     ours = ours("train.lua", batches, processes, threads),
@@ -138,6 +138,8 @@ training("mnist_cnn_2p", "mnist_cnn", 10, 2, 1)
 training("mlp_1t", "mlp", 500, 1, 1)
 training("mlp_2t", "mlp", 500, 1, 2)
 training("mlp_2p", "mlp", 200, 2, 1)
+local resnets = {"resnet18_28", "resnet18_32", "resnet18_28_float64"}
+for _, net in ipairs(resnets) do training(net, net, 1, 1, 1, 5) end
 for _, net in ipairs {"cnn", "wide", "gpt"} do
   for _, dtype in ipairs {"float32", "bfloat16"} do
     local arguments = ("%s %s 15"):format(net, dtype)
@@ -158,16 +160,36 @@ for _, tokens in ipairs {256, 1024} do
     peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
   }
 end
--- The buffer in the shared arena, as gradients are, and in ordinary memory.
-for name, where in pairs {allreduce_4m8 = "arena", allreduce_4m8_private = "private"} do
+-- All-reduces of a buffer in the shared arena, as gradients are, or in ordinary memory. The bare cycle is for 2 ranks
+-- and does not have the cost of a call, so it is a bound for large buffers alone.
+local all_reduces = {
+  {"allreduce_4k", 1024, 2000, 2}, {"allreduce_64k", 16384, 2000, 2}, {"allreduce_1m", 262144, 500, 2},
+  {"allreduce_4m8", 1199882, 200, 2}, {"allreduce_4m8_private", 1199882, 200, 2}, {"allreduce_40m", 10485760, 30, 2},
+  {"allreduce_400m", 104857600, 5, 2}, {"allreduce_64k_4p", 16384, 200, 4}, {"allreduce_4m8_4p", 1199882, 50, 4},
+  {"allreduce_4m8_8p", 1199882, 20, 8},
+}
+local bare_of = {}
+for _, case in ipairs(all_reduces) do
+  local name, count, turns, processes = unpack(case)
+  local call = ("%d %d"):format(count, turns)
+  local arguments = call .. (name:find "private" and " private" or " arena")
   workloads[name] = {
-    ours = ours("allreduce.lua", "1199882 200 " .. where, 2, 1),
-    peer = options.against and run_by(options.against, "allreduce.lua", "1199882 200 " .. where, 2, 1) or mpi
-      and ("%s mpirun --allow-run-as-root --oversubscribe -np 2 %s/allreduce 1199882 200"):format(clean, scratch)
-      or torch("allreduce.py", "1199882 200", 2, 1),
+    ours = ours("allreduce.lua", arguments, processes, 1),
+    peer = options.against and run_by(options.against, "allreduce.lua", arguments, processes, 1) or mpi
+      and ("%s mpirun --allow-run-as-root --oversubscribe -np %d %s/allreduce %s"):format(clean, processes, scratch,
+        call)
+      or torch("allreduce.py", call, processes, 1),
     peer_name = options.against and "the other build" or mpi
       or python and "gloo of PyTorch " .. torch_version,
   }
+  if processes == 2 and count > 1e5 and arguments:find "arena" then
+    bare_of[#bare_of + 1] = name
+    workloads[name .. "_bare"] = {
+      ours = workloads[name].ours,
+      peer = bare and ("%s/cycle %s"):format(scratch, call) or nil,
+      peer_name = "the bare cycle in C",
+    }
+  end
 end
 -- The same script on both sides, in two processes.
 local function pair(name, script, arguments)
@@ -184,11 +206,6 @@ for _, size in ipairs(sizes) do pair("message_" .. 4 * size, "pingpong", size ..
 if not options.against then -- PyTorch's match no sums of several buckets over gloo, or raise an assertion
   workloads.hook_power_sgd.peer, workloads.hook_batched_power_sgd.peer = nil, nil
 end
-workloads.allreduce_4m8_bare = {
-  ours = workloads.allreduce_4m8.ours,
-  peer = bare and ("%s/cycle 1199882 200"):format(scratch) or nil,
-  peer_name = "the bare cycle in C",
-}
 
 -- One thread on both sides; the data are in the folder of the specs' data.
 local data_dir = os.getenv "ACCELHOST_DATA" or "data"
@@ -252,6 +269,22 @@ for shape, counts in pairs {["1t"] = {1, 1}, ["2t"] = {1, 2}, ["2p"] = {2, 1}} d
   }
 end
 
+-- Two processes against twice the rate of one that runs alone.
+local scaled = {}
+for net, steps in pairs {mnist_cnn = 10, mlp = 200, resnet18_28 = 2, bert_tiny = 10, char_gpt = 10} do
+  local arguments = ("%s %d 7"):format(net, steps)
+  local name = net .. "_2p_scaling"
+  scaled[#scaled + 1] = name
+  workloads[name] = {
+    ours = ours("train.lua", arguments, 2, 1),
+    peer = options.against and run_by(options.against, "train.lua", arguments, 2, 1)
+      or ours("train.lua", arguments, 1, 1),
+    peer_factor = not options.against and 2 or nil,
+    peer_name = options.against and "the other build" or "twice 1 process, alone",
+  }
+end
+table.sort(scaled)
+
 local rows = {}
 local function row(name, workload, key, unit, less_is_better)
   rows[#rows + 1] = {name = name, workload = workload, key = key, unit = unit, less = less_is_better}
@@ -263,14 +296,14 @@ for _, net in ipairs {"mnist_cnn", "mlp"} do
     row(name .. "_loader", name .. "_loader", "items_per_s", "images/s")
   end
 end
+for _, net in ipairs(resnets) do row(net, net, "items_per_s", "images/s") end
 row("startup_first_step", "mnist_cnn_2t", "first_step_s", "s", true)
 row("startup_first_step_2p", "mnist_cnn_2p", "first_step_s", "s", true)
 row("rss_mnist", "mnist_cnn_1t", "peak_mb", "MB", true)
 row("rss_mnist_2p", "mnist_cnn_2p", "peak_mb", "MB per rank", true)
-row("allreduce_4m8", "allreduce_4m8", "call_us", "us", true)
-row("allreduce_4m8_bare", "allreduce_4m8_bare", "call_us", "us", true)
-row("allreduce_4m8_private", "allreduce_4m8_private", "call_us", "us", true)
-
+for _, case in ipairs(all_reduces) do row(case[1], case[1], "call_us", "us", true) end
+for _, name in ipairs(bare_of) do row(name .. "_bare", name .. "_bare", "call_us", "us", true) end
+for _, name in ipairs(scaled) do row(name, name, "items_per_s", "items/s") end
 for _, net in ipairs {"cnn", "wide", "gpt"} do
   for _, dtype in ipairs {"float32", "bfloat16"} do
     local name = ("step_%s_%s"):format(net, dtype)
@@ -402,6 +435,7 @@ for _, item in ipairs(rows) do
   local workload = workloads[item.workload]
   local peer_results = workloads[workload.peer_of or item.workload].results.peer
   local mine, theirs = median(workload.results.ours, item.key), median(peer_results, item.key)
+  theirs = theirs and theirs * (workload.peer_factor or 1)
   local ratio = mine and theirs and (item.less and theirs / mine or mine / theirs)
   print(("%-22s %12s %12s  %-12s %7s"):format(item.name, shown(mine), shown(theirs), item.unit,
     ratio and ("%.2f"):format(ratio) or "-"))

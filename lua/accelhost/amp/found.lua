@@ -3,7 +3,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 
@@ -21,7 +21,7 @@ end
 
 -- Refuse a captured step without existing tensors: tensors that it makes itself belong to the graph.
 local function check_there(device)
-  if tape.is_recording() then
+  if host_updates.is_recording() then
     fail("GradScaler: it has not scaled a loss and unscaled gradients on %s before, so that it cannot be captured in a "
       .. "graph", device)
   end

@@ -2,13 +2,13 @@
 --- infinite by it.
 --
 -- If the gradients' device supports it (amp/found.lua), the device unscales them without the host, which reads the
--- result when it needs it: in step, or, when the step is captured in a graph, once its replay is over (util/tape.lua).
--- The optimizer's step in a graph is left out by the device.
+-- result when it needs it: in step, or, when the step is captured in a graph, after its replay (util/host_updates.lua).
+-- The device skips the optimizer's step in a graph.
 local C = require "accelhost._C"
 local Found = require "accelhost.amp.found"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 
@@ -92,7 +92,7 @@ local function scaled(self, outputs, factors)
     local device = outputs.device
     local there = device ~= "cpu" and self._found:scales(device, self._scale)
     -- A separate tensor, which an update does not change before backward, unless the graph needs one that it does.
-    factors[device] = factors[device] or tape.is_recording() and there and there.factor
+    factors[device] = factors[device] or host_updates.is_recording() and there and there.factor
       or there and there.factor:clone() or C.tensor(self._scale, {device = device})
     return outputs * factors[device]
   end
@@ -112,8 +112,8 @@ end
 ---@return Tensor|table
 function GradScaler:scale(outputs)
   if not self._enabled then return outputs end
-  tape.settle()
-  if tape.is_recording() and self._ended == tape.current() then
+  host_updates.settle()
+  if host_updates.is_recording() and self._ended == host_updates.current() then
     fail("scale: the scaler has been updated in this captured step, so that its scale may be another now; capture the "
       .. "following code as a separate step")
   end
@@ -141,15 +141,15 @@ end
 
 local function unscale(self, optimizer, what)
   local parameters = parameters_of(optimizer, what)
-  local entry = {stage = "unscaled", count = #parameters, within = tape.current(),
+  local entry = {stage = "unscaled", count = #parameters, within = host_updates.current(),
     found = self._found:unscale(optimizer, parameters, self._scale)}
   if not entry.found then
     local _, overflow = C.optim.unscale_grad(parameters, rounded(1 / self._scale))
     entry.overflow = overflow
   end
   self._stages[optimizer], self._latest[optimizer] = entry, entry
-  if not tape.is_recording() then return end
-  tape.note(function()
+  if not host_updates.is_recording() then return end
+  host_updates.add(function()
     entry.stage, entry.overflow = "unscaled", nil
     self._stages[optimizer], self._latest[optimizer] = entry, entry
   end, function() self._stages[optimizer] = nil end)
@@ -157,12 +157,13 @@ end
 
 -- The device skips the step, and the host's part of it is reverted when the device reports that.
 local function step_captured(optimizer, entry)
-  if entry.within ~= tape.current() then
+  if entry.within ~= host_updates.current() then
     fail "step: the gradients were unscaled outside of the captured step; unscale them within it"
   end
-  tape.note(function() entry.stage = "stepped" end)
+  host_updates.add(function() entry.stage = "stepped" end)
   optimizer._unless = entry.found
-  local fine, problem = pcall(tape.unless, function() return overflowed(entry) end, optimizer.step, optimizer)
+  local skipped = function() return overflowed(entry) end
+  local fine, problem = pcall(host_updates.unless_skipped, skipped, optimizer.step, optimizer)
   local left = optimizer._unless
   optimizer._unless = nil
   if not fine then error(problem, 0) end
@@ -179,7 +180,7 @@ end
 ---@param optimizer Optimizer
 function GradScaler:unscale_(optimizer)
   if not self._enabled then return end
-  tape.settle()
+  host_updates.settle()
   local entry = self._stages[optimizer]
   if entry then
     fail(entry.stage == "stepped" and "unscale_: step has been called for this optimizer since the last update"
@@ -201,7 +202,7 @@ function GradScaler:step(optimizer, ...)
   if (...) ~= nil then
     fail("step: a closure would make gradients that are not unscaled; leave it out, or use bfloat16 without a scaler")
   end
-  tape.settle()
+  host_updates.settle()
   local entry = self._stages[optimizer]
   if entry and entry.stage == "stepped" then
     fail "step: it has been called for this optimizer since the last update"
@@ -212,7 +213,7 @@ function GradScaler:step(optimizer, ...)
   end
   if entry.count == 0 then fail "step: no parameter of the optimizer has a gradient" end
   entry.stage = "stepped"
-  if tape.is_recording() then return step_captured(optimizer, entry) end
+  if host_updates.is_recording() then return step_captured(optimizer, entry) end
   if not overflowed(entry) then return optimizer:step() end
 end
 
@@ -239,10 +240,10 @@ local function finish(self, entries, kept)
   end
   local before = self._stages
   self._stages = arguments.copy(kept)
-  if not tape.is_recording() then return adapt_by_all() end
-  self._ended = tape.current()
-  tape.note(function() self._stages = arguments.copy(kept) end, function() self._stages = before end)
-  tape.note_settled(adapt_by_all)
+  if not host_updates.is_recording() then return adapt_by_all() end
+  self._ended = host_updates.current()
+  host_updates.add(function() self._stages = arguments.copy(kept) end, function() self._stages = before end)
+  host_updates.after_settle(adapt_by_all)
 end
 
 --- End an iteration: the scale shrinks if one of the optimizers' steps was left out, and grows after growth_interval
@@ -255,9 +256,11 @@ end
 ---@param new_scale? number|Tensor set the scale to this
 function GradScaler:update(new_scale)
   if not self._enabled then return end
-  tape.settle()
+  host_updates.settle()
   if new_scale ~= nil then
-    if tape.is_recording() then fail "update: a new scale cannot be captured in a graph; set it between two steps" end
+    if host_updates.is_recording() then
+      fail "update: a new scale cannot be captured in a graph; set it between two steps"
+    end
     if C.is_tensor(new_scale) then new_scale = new_scale:item() end
     set_scale(self, rounded(arguments.check("update", "new_scale", "positive", new_scale)))
     self._stages = {}
@@ -298,7 +301,7 @@ end
 function GradScaler:_forget(optimizer)
   if self:_stepped(optimizer) or not self._stages[optimizer] then return end
   self._stages[optimizer] = nil
-  if tape.is_recording() then tape.note(function() self._stages[optimizer] = nil end) end
+  if host_updates.is_recording() then host_updates.add(function() self._stages[optimizer] = nil end) end
 end
 
 -- Update by the steps so far. Gradients that are unscaled and not stepped yet stay so.
@@ -317,7 +320,7 @@ end
 --- The scale; 1 when the scaler is not enabled.
 ---@return number
 function GradScaler:get_scale()
-  tape.settle()
+  host_updates.settle()
   return self._enabled and self._scale or 1
 end
 
@@ -359,7 +362,7 @@ function GradScaler:is_enabled() return self._enabled end
 --- after update.
 ---@return table
 function GradScaler:state_dict()
-  tape.settle()
+  host_updates.settle()
   if not self._enabled then return {} end
   return {
     scale = self._scale, growth_factor = self._growth_factor, backoff_factor = self._backoff_factor,
@@ -371,7 +374,7 @@ end
 ---@param state table
 function GradScaler:load_state_dict(state)
   if not self._enabled then return end
-  tape.settle()
+  host_updates.settle()
   arguments.check("load_state_dict", "state", "table", state)
   if next(state) == nil then
     fail "load_state_dict: the state is empty: it was saved from a scaler that is not enabled"

@@ -1,7 +1,7 @@
 --- Steps that are one pass in C over all parameters of a group (host/optim/step.c), and the state that they need.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail, describe = arguments.fail, arguments.describe
 local native = C.optim
@@ -85,14 +85,14 @@ return function(Optimizer)
   -- `_unless` is a GradScaler's tensor, by which the device leaves it out.
   local function step_captured(self)
     for _, group in ipairs(self.param_groups) do
-      local missing, again, undo = native.step(self._kind, group, group.params, self.state, nil, true, self._unless)
+      local missing, redo, undo = native.step(self._kind, group, group.params, self.state, nil, true, self._unless)
       if missing then
         fail("%s:step: the state of parameter %d is made by its first step, which cannot be captured in a graph",
           self._name, missing[1])
       end
-      tape.note(again, undo)
+      host_updates.add(redo, undo)
     end
-    tape.note(function() self._step_count = self._step_count + 1 end,
+    host_updates.add(function() self._step_count = self._step_count + 1 end,
       function() self._step_count = self._step_count - 1 end)
     self._unless = nil
   end
@@ -102,9 +102,9 @@ return function(Optimizer)
   ---@return any loss the result of closure
   function Optimizer:step(closure)
     local loss = closure ~= nil and self:_run_closure(closure) or nil
-    tape.settle()
+    host_updates.settle()
     self._step_count = self._step_count + 1
-    if tape.is_recording() then
+    if host_updates.is_recording() then
       step_captured(self)
       return loss
     end

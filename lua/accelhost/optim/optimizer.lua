@@ -7,7 +7,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local hooks = require "accelhost.optim.hooks"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -257,7 +257,7 @@ end
 ---@param fn fun(group: table, param: table)
 ---@return any loss the result of the closure
 function Optimizer:each_parameter(closure, fn)
-  if tape.is_recording() then
+  if host_updates.is_recording() then
     fail("%s:step: its numbers are the host's, so it cannot be captured in a graph; call it outside of the step",
       self._name)
   end

@@ -1,7 +1,7 @@
 --- The state of an optimizer as a table to save, and back.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -12,7 +12,7 @@ return function(Optimizer)
   -- Parameters are numbered from 0 through the groups. Tensors are those of the optimizer, not copies.
   ---@return table
   function Optimizer:state_dict()
-    tape.settle()
+    host_updates.settle()
     local next_id = 0
     local result = {state = {}, param_groups = {}}
     for g, group in ipairs(self.param_groups) do
@@ -32,7 +32,7 @@ return function(Optimizer)
 
   -- The saved ids of each group, checked against the groups here: id -> parameter, and its place in messages.
   local function params_by_id(self, saved)
-    tape.settle()
+    host_updates.settle()
     if type(saved) ~= "table" or type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
       fail("%s: load_state_dict: expected {state = ..., param_groups = ...}, got %s", self._name, describe(saved))
     end

@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local protect = require "accelhost.util.protect"
 local states = require "accelhost.sharding.states"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 local stepping = {}
@@ -72,7 +72,7 @@ end
 ---@return any # the results of the closure or the step
 function stepping.step(optimizer, shard_of, shards, closure, step)
   stepping.check(optimizer)
-  if tape.is_recording() then
+  if host_updates.is_recording() then
     fail("%s:step: a sharded step waits for the other processes, so it cannot be captured", optimizer._name)
   end
   local loss

@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"
 local class = require "accelhost.util.class"
 local signature = require "accelhost.accelerator.training.step_signature"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 
@@ -95,7 +95,7 @@ local function record(self, arguments_)
   local function keep(recorded, ...)
     return recorded, results(select("#", ...), ...)
   end
-  return keep(tape.record(self._fn, unpack(arguments_, 1, arguments_.n)))
+  return keep(host_updates.record(self._fn, unpack(arguments_, 1, arguments_.n)))
 end
 
 -- A graph holds works of devices: averages of gradients too, where the devices make them by themselves.
@@ -125,7 +125,7 @@ local function capture(self, ...)
   if not carried then fine, values = false, {lost} end
   local ended, problem = pcall(graph.finish, graph, fine)
   if not (fine and ended) then
-    tape.undo(recorded)
+    host_updates.undo(recorded)
     set_gradients(self._parameters, before)
     graph:close()
     error(fine and problem or values[1], 0)
@@ -141,21 +141,23 @@ end
 -- Let the graph's next replay use the host's numbers of the next step.
 local function revise(self)
   self._graph:revise(true)
-  local fine, problem = pcall(tape.replay, self._recorded)
+  local fine, problem = pcall(host_updates.replay, self._recorded)
   local ended, other = pcall(self._graph.revise, self._graph, false)
   if not fine or not ended then error(fine and other or problem, 0) end
 end
 
 local function replay(self)
   self._graph:replay(self._outputs)
-  tape.begun(self._recorded)
+  host_updates.mark_replayed(self._recorded)
   set_gradients(self._parameters, self._after)
   return unpack(self._values, 1, self._values.n)
 end
 
 function CompiledStep:__call(...)
   if self._eager then return self._fn(...) end
-  if tape.is_recording() then fail "compile: a compiled step cannot be called within another; call its function" end
+  if host_updates.is_recording() then
+    fail "compile: a compiled step cannot be called within another; call its function"
+  end
   if self.captured then
     local given = signature.of(self._accelerator.device, ...)
     signature.check(self._inputs, given)
@@ -179,7 +181,7 @@ end
 --   step(x)
 --   step:reset()
 function CompiledStep:reset()
-  tape.settle()
+  host_updates.settle()
   if self._graph then self._graph:close() end
   self._graph, self._inputs, self._recorded, self._values, self._outputs, self._after = nil, nil, nil, nil, nil, nil
   self._calls, self.captured = 0, false

@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local later = require "accelhost.util.later"
 local sharded = later "accelhost.accelerator.training.sharding"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 local kind_of = require "accelhost.accelerator.process.kinds"
 
 ---@class LossScaler
@@ -97,15 +97,15 @@ function LossScaler:scale(loss)
   if not scaler then return loss end
   self:end_window()
   self.scaled = true
-  if tape.is_recording() then
-    tape.note(function() self.scaled = true end, function() self.scaled = false end)
+  if host_updates.is_recording() then
+    host_updates.add(function() self.scaled = true end, function() self.scaled = false end)
   end
   return scaler:scale(loss)
 end
 
 --- End the window in which losses were scaled, at the latest when the next one begins.
 function LossScaler:end_window()
-  tape.settle()
+  host_updates.settle()
   if scaler_of(self) then self:_update_scaler(false) end
 end
 
@@ -137,8 +137,8 @@ function LossScaler:step(optimizer, report, ...)
   local function report_outcome()
     report(scaler:_overflowed(optimizer))
   end
-  if tape.is_recording() then
-    tape.note_settled(report_outcome)
+  if host_updates.is_recording() then
+    host_updates.after_settle(report_outcome)
   else
     report_outcome()
   end
@@ -178,8 +178,8 @@ function LossScaler:_update_scaler(all)
   if not any or (all and not every) then return end
   self.scaler:_update_stepped()
   self.scaled = false
-  if tape.is_recording() then
-    tape.note(function() self.scaled = false end, function() self.scaled = true end)
+  if host_updates.is_recording() then
+    host_updates.add(function() self.scaled = false end, function() self.scaled = true end)
   end
 end
 

@@ -6,7 +6,7 @@ local arguments = require "accelhost.util.arguments"
 local later = require "accelhost.util.later"
 local contents = later "accelhost.checkpoint.contents"
 local sharded = later "accelhost.accelerator.training.sharding"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 local warn = require "accelhost.util.warn"
 
 local wrappers = {}
@@ -20,7 +20,7 @@ local function wrap(inner, mark, methods)
     __index = function(_, key)
       local own = methods[key]
       if own ~= nil and key ~= "step_was_skipped" then return own end
-      tape.settle()
+      host_updates.settle()
       if own ~= nil then return methods.read_skipped() end
       local value = inner[key]
       if type(value) ~= "function" then return value end
@@ -29,7 +29,7 @@ local function wrap(inner, mark, methods)
       end
     end,
     __newindex = function(_, key, value)
-      tape.settle()
+      host_updates.settle()
       inner[key] = value
     end,
     __tostring = function() return tostring(inner) end,
@@ -116,7 +116,7 @@ function wrappers.optimizer(accelerator, optimizer)
       else
         result = accelerator._loss_scaler:step(optimizer, report, closure, ...)
       end
-      stepped_in = tape.current()
+      stepped_in = host_updates.current()
       for _, group in ipairs(optimizer.param_groups) do Parallel.used(group.params[1]) end
       return result
     end,
@@ -134,7 +134,7 @@ function wrappers.optimizer(accelerator, optimizer)
     end,
     step_was_skipped = false,
     read_skipped = function()
-      if stepped_in and stepped_in == tape.current() and accelerator._loss_scaler:outcome_of(optimizer) then
+      if stepped_in and stepped_in == host_updates.current() and accelerator._loss_scaler:outcome_of(optimizer) then
         arguments.fail "step_was_skipped: the device has not decided that while the step is captured; read it after it"
       end
       return methods.step_was_skipped
@@ -142,7 +142,7 @@ function wrappers.optimizer(accelerator, optimizer)
     -- For a scheduler in a captured step: a function that reports after a replay whether the last step until now was
     -- left out.
     outcome = function()
-      local own = stepped_in and stepped_in == tape.current() and accelerator._loss_scaler:outcome_of(optimizer)
+      local own = stepped_in and stepped_in == host_updates.current() and accelerator._loss_scaler:outcome_of(optimizer)
       return own or function() return methods.step_was_skipped end
     end,
   }
@@ -162,7 +162,7 @@ end
 local function step_captured(accelerator, scheduler, optimizers, ...)
   local outcomes = {}
   for i, optimizer in ipairs(optimizers) do outcomes[i] = optimizer.outcome() end
-  tape.unless(function()
+  host_updates.unless_skipped(function()
     for _, outcome in ipairs(outcomes) do
       if outcome() then return true end
     end
@@ -184,7 +184,7 @@ function wrappers.scheduler(accelerator, scheduler, optimizers)
         if counts then scheduler._step_count = scheduler._step_count + 1 end
         return
       end
-      if tape.is_recording() then return step_captured(accelerator, scheduler, optimizers, ...) end
+      if host_updates.is_recording() then return step_captured(accelerator, scheduler, optimizers, ...) end
       for _, optimizer in ipairs(optimizers) do
         if optimizer.step_was_skipped then return end
       end

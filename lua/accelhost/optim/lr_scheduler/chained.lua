@@ -1,7 +1,7 @@
 --- ChainedScheduler.
 local Parts = require "accelhost.optim.lr_scheduler.parts"
 local arguments = require "accelhost.util.arguments"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 --- All schedulers step together; their effects multiply.
 --
@@ -27,7 +27,7 @@ function ChainedScheduler:_go(epoch)
 end
 
 function ChainedScheduler:step()
-  if tape.is_recording() then return self:_step_captured() end
+  if host_updates.is_recording() then return self:_step_captured() end
   for _, scheduler in ipairs(self._schedulers) do scheduler:step() end
   self._last_lr = self:current_lrs()
 end

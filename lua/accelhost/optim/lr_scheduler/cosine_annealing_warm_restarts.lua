@@ -1,7 +1,7 @@
 --- CosineAnnealingWarmRestarts.
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 local arguments = require "accelhost.util.arguments"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local cos, pi, floor, log = math.cos, math.pi, math.floor, math.log
 
@@ -27,7 +27,7 @@ end
 
 --- The epoch may have a fraction: scheduler:step(epoch + i / iterations).
 function Restarts:step(epoch)
-  if tape.is_recording() then return self:_step_captured(epoch) end
+  if host_updates.is_recording() then return self:_step_captured(epoch) end
   self._step_count = self._step_count + 1
   self:_go(epoch)
 end

@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 local arguments = require "accelhost.util.arguments"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 
@@ -53,7 +53,7 @@ end
 
 ---@param metrics number|userdata a number or a tensor with one element
 function Plateau:step(metrics)
-  if tape.is_recording() then
+  if host_updates.is_recording() then
     fail "ReduceLROnPlateau:step: it reads metrics, which cannot be captured in a graph; call it after the step"
   end
   local value = C.is_tensor(metrics) and metrics:numel() == 1 and metrics:item() or metrics

@@ -7,7 +7,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -223,14 +223,14 @@ end
 --- Step within a step that is captured as a graph: now, and before each of its replays.
 ---@param ... any of step
 function LRScheduler:_step_captured(...)
-  tape.both(function() return saved(self) end, self.step, self, ...)
+  host_updates.call_each_replay(function() return saved(self) end, self.step, self, ...)
 end
 
 --- Advance by one epoch (or step, as you count), after optimizer:step().
 ---@param epoch integer? go to this one instead
 function LRScheduler:step(epoch)
-  if tape.is_recording() then return self:_step_captured(epoch) end
-  tape.settle()
+  if host_updates.is_recording() then return self:_step_captured(epoch) end
+  host_updates.settle()
   if epoch ~= nil then arguments.check("step", "epoch", "number", epoch) end
   -- Optimizers written in a script do not count their steps.
   if self._step_count == 1 and self.optimizer._kind and self.optimizer._step_count < 1 then
@@ -272,7 +272,7 @@ end
 --- Everything but the optimizer and functions, as plain data.
 ---@return table
 function LRScheduler:state_dict()
-  tape.settle()
+  host_updates.settle()
   local state = {}
   for _, name in ipairs(all_fields(self)) do
     if not is_code(self[name]) then state[name] = copy(self[name]) end
@@ -283,7 +283,7 @@ end
 --- Load a state_dict. The optimizer's rates are part of the optimizer's own state.
 ---@param state table
 function LRScheduler:load_state_dict(state)
-  tape.settle()
+  host_updates.settle()
   if type(state) ~= "table" then
     fail("%s: load_state_dict: expected a table, got %s", self._name, describe(state))
   end

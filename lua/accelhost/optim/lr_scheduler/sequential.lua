@@ -1,7 +1,7 @@
 --- SequentialLR.
 local Parts = require "accelhost.optim.lr_scheduler.parts"
 local arguments = require "accelhost.util.arguments"
-local tape = require "accelhost.util.tape"
+local host_updates = require "accelhost.util.host_updates"
 
 --- One scheduler after the other; milestones are the epochs at which the next one starts (from its own epoch 0).
 --
@@ -46,7 +46,7 @@ function SequentialLR:init(...)
 end
 
 function SequentialLR:step()
-  if tape.is_recording() then return self:_step_captured() end
+  if host_updates.is_recording() then return self:_step_captured() end
   self.last_epoch = self.last_epoch + 1
   local place, scheduler = part_at(self, self.last_epoch)
   if place > 1 and self._milestones[place - 1] == self.last_epoch then

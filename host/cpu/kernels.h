@@ -2,7 +2,7 @@
 #ifndef AH_CPU_KERNELS_H
 #define AH_CPU_KERNELS_H
 
-#include "ops/dispatch/op.h"
+struct ah_call;
 
 #define OP(name, forward, kernel, signature, flags) int ah_cpu_##kernel(struct ah_call *call);
 #include "ops/schema/table.def"

@@ -1,4 +1,5 @@
 #include "cpu/loop/iterate.h"
+#include "tensor/tensor.h"
 
 #include "test.h"
 

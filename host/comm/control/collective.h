@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "base/numeric/dtype.h"
-#include "base/status/status.h"
 
 struct ah_device;
 struct ah_call_record;

@@ -4,6 +4,7 @@
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "ops/dispatch/op.h"
 
 struct elu {
     double above, below, input_scale; /* scale, scale * alpha */

@@ -6,6 +6,7 @@
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/pair_vector.h"
+#include "ops/dispatch/op.h"
 
 /* Report whether all tensors of the call have one half dtype, and the table has a loop on its bits. */
 static bool elementwise_has_bit_loop(const struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out,

@@ -5,6 +5,7 @@
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/pair_vector.h"
+#include "ops/dispatch/op.h"
 
 /* Integers have no infinity: PyTorch raises, and the hardware would trap. The divisor is checked as the loops see it:
  * 256 is 0 in uint8. */

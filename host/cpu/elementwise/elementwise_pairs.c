@@ -6,6 +6,7 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/pair_vector.h"
+#include "ops/dispatch/op.h"
 
 #define FLOATS(name, expr32, expr64)             \
     LOOP2(name##_f32, float, float, expr32)      \

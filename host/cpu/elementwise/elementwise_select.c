@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cpu/elementwise/elementwise.h"
+#include "ops/dispatch/op.h"
 #include "tensor/rng.h"
 
 #define ALL_BINARY(name, expr)                       \

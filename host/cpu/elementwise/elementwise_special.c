@@ -8,6 +8,7 @@
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/special.h"
 #include "cpu/elementwise/special_vector.h"
+#include "ops/dispatch/op.h"
 
 static int special_run(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {

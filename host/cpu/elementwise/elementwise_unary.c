@@ -7,6 +7,7 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/special_vector.h"
+#include "ops/dispatch/op.h"
 
 static int unary_run(struct ah_call *c, const ah_loop *loops, const double *numbers)
 {

@@ -9,6 +9,7 @@
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
 
 /* Locations whose tables fit the first cache; the farthest that a coordinate may be, in input positions. */
 enum { BLOCK = 128, FARTHEST = 1 << 30 };

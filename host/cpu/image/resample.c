@@ -9,6 +9,7 @@
 #include "base/process/threads.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
 
 enum filter { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LANCZOS };
 

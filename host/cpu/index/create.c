@@ -4,6 +4,7 @@
 
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
+#include "ops/dispatch/op.h"
 
 static int create_fill(struct ah_tensor *out, double value)
 {

@@ -8,6 +8,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
+#include "ops/dispatch/op.h"
 
 /* Row numbers as int64, each inside 0..rows-1. */
 static int indices_open(struct ah_dense *held, const int64_t **out, struct ah_tensor *index, int64_t rows)

@@ -8,6 +8,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
+#include "ops/dispatch/op.h"
 
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out)

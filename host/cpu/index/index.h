@@ -2,7 +2,14 @@
 #ifndef AH_CPU_INDEX_H
 #define AH_CPU_INDEX_H
 
-#include "ops/dispatch/op.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/numeric/dtype.h"
+
+struct ah_call;
+struct ah_tensor;
 
 /* `index` (int32 or int64, any shape) as contiguous int64 in 0..n-1, to be released by the caller;
  * with `from_end` -n..-1 count from the end. AH_EINVAL names the first bad index, its position, and

@@ -7,6 +7,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
+#include "ops/dispatch/op.h"
 
 enum { BLOCK = 64 };
 

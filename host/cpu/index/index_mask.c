@@ -5,6 +5,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
+#include "ops/dispatch/op.h"
 
 /* A tensor broadcast to a shape, row-major. */
 static int mask_spread(struct ah_tensor *tensor, const int64_t *size, int ndim, struct ah_tensor **out)

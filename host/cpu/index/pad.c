@@ -9,6 +9,7 @@
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
+#include "ops/dispatch/op.h"
 
 static int pad_fill(struct ah_tensor *out, double value)
 {

@@ -7,6 +7,7 @@
 #include "base/memory/alloc.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
+#include "ops/dispatch/op.h"
 #include "tensor/overlap.h"
 #include "tensor/rng.h"
 

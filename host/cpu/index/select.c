@@ -6,6 +6,7 @@
 #include "cpu/index/sort.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
+#include "ops/dispatch/op.h"
 
 /* For more ranks of a line it is sorted. */
 enum { MOST_RANKS = 4 };

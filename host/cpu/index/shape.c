@@ -5,6 +5,7 @@
 #include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/shape_copy.h"
+#include "ops/dispatch/op.h"
 
 /* Copy src into the window of dst that starts `offset` elements after dst's own first one and has
  * src's shape. */

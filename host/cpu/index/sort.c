@@ -6,9 +6,22 @@
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "cpu/index/index.h"
+#include "ops/dispatch/op.h"
 #include "cpu/index/sort.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
+
+int64_t ah_sort_line_start(const struct ah_tensor *tensor, int dim, int64_t line)
+{
+    int64_t at = 0;
+    for (int d = tensor->ndim - 1; d >= 0; d--) {
+        if (d == dim)
+            continue;
+        at += line % tensor->size[d] * tensor->stride[d];
+        line /= tensor->size[d];
+    }
+    return at;
+}
 
 /* Lines along one dim; the first `keep` entries of each, in order. */
 struct lines {

@@ -3,7 +3,12 @@
 #ifndef AH_CPU_SORT_H
 #define AH_CPU_SORT_H
 
-#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/numeric/dtype.h"
+
+struct ah_tensor;
 
 /* A value's key and its place in the line. */
 struct ah_sort_entry {

@@ -196,15 +196,3 @@ void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch
     }
     ah_sort_entries(entry, scratch, keep);
 }
-
-int64_t ah_sort_line_start(const struct ah_tensor *tensor, int dim, int64_t line)
-{
-    int64_t at = 0;
-    for (int d = tensor->ndim - 1; d >= 0; d--) {
-        if (d == dim)
-            continue;
-        at += line % tensor->size[d] * tensor->stride[d];
-        line /= tensor->size[d];
-    }
-    return at;
-}

@@ -13,6 +13,7 @@
 #include "cpu/linear/gemm.h"
 #include "cpu/linear/lapack.h"
 #include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
 
 /* Columns that LAPACK's blocked routines work on at once, at most. */
 enum { BLOCKED = 64, LEAST_WORK = 8000000 };

@@ -2,6 +2,7 @@
  * with F16C for the two hot half conversions. Same dtypes are moved as bits, so that a NaN's payload survives. */
 #include <string.h>
 
+#include "base/numeric/half.h"
 #include "cpu/loop/iterate.h"
 
 #ifdef __F16C__

@@ -6,6 +6,7 @@
 
 #include "base/numeric/half.h"
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/loop/dense.h"
 
 enum { CHUNK_ROWS = 256, BLOCK = 64 };

@@ -5,6 +5,7 @@
 #include "base/memory/alloc.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
+#include "tensor/tensor.h"
 
 int ah_dense_scratch(struct ah_dense *dense, size_t bytes)
 {

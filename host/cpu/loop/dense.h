@@ -6,7 +6,9 @@
 #ifndef AH_CPU_DENSE_H
 #define AH_CPU_DENSE_H
 
-#include "tensor/tensor.h"
+#include <stddef.h>
+
+struct ah_tensor;
 
 struct ah_dense {
     const void *data; /* NULL for an absent tensor */

@@ -8,6 +8,7 @@
 #include "base/process/parallel.h"
 #include "cpu/loop/shape_copy.h"
 #include "tensor/overlap.h"
+#include "tensor/tensor.h"
 
 enum {
     CHUNK = 512,        /* elements converted at a time: five buffers of doubles fit the first-level cache */

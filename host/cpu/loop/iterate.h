@@ -7,7 +7,12 @@
 #ifndef AH_CPU_ITERATE_H
 #define AH_CPU_ITERATE_H
 
-#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/numeric/dtype.h"
+
+struct ah_tensor;
 
 enum { AH_ITER_OPERANDS = 5 };
 

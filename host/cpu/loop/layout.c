@@ -4,6 +4,7 @@
 
 #include "base/memory/alloc.h"
 #include "cpu/loop/iterate.h"
+#include "tensor/tensor.h"
 #include "tensor/transpose.h"
 
 struct extent {

@@ -2,6 +2,8 @@
 #ifndef AH_CPU_LAYOUT_H
 #define AH_CPU_LAYOUT_H
 
+#include <stdbool.h>
+
 #include "cpu/loop/dense.h"
 
 /* A float tensor (N, C, H, W) or (C, H, W) as a float array in the order N, H, W, C; with `half` its 16 bits as they

@@ -8,6 +8,7 @@
 #include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
 
 struct ctc {
     int64_t steps, batch, classes, longest; /* log_probs [steps, batch, classes], targets [batch, longest] */

@@ -4,6 +4,7 @@
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
 
 /* Logarithms are cut at -100, so that a wrong certainty costs much but not infinitely. */
 #define PROBABILITY(suffix, real, LOG)                                                                      \

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/numeric/half.h"
 #include "base/process/parallel.h"
 #include "cpu/loop/iterate.h"
 #include "optim/scalars.h"
-#include "tensor/tensor.h"
 
 #define LOOPS "cpu/optim_loss/optim_loops.h"
 #include "cpu/loop/for_reals.h"

@@ -6,6 +6,7 @@
 #include "cpu/kernels.h"
 #include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
 
 enum norm { COUNT, ABSOLUTE, SQUARE, LARGEST, POWER };
 

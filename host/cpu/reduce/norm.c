@@ -9,6 +9,7 @@
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/layout.h"
+#include "ops/dispatch/op.h"
 
 /* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
 struct batch {

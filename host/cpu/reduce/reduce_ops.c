@@ -9,6 +9,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/reduce/reduce.h"
+#include "ops/dispatch/op.h"
 #include "cpu/reduce/reduce_loops.h"
 
 static uint32_t mask_of(const struct ah_call *c)

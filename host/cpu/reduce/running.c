@@ -6,6 +6,7 @@
 #include "base/process/parallel.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
+#include "ops/dispatch/op.h"
 
 enum { WIDTH = 64 };
 

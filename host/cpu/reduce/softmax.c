@@ -9,6 +9,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/row_max.h"
+#include "ops/dispatch/op.h"
 
 /* VECTOR: the floats of the widest vector. SHORT, PACK: rows of up to SHORT items are computed as columns, PACK at a
  * time. */

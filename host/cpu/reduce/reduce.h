@@ -5,7 +5,12 @@
 #ifndef AH_CPU_REDUCE_H
 #define AH_CPU_REDUCE_H
 
-#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/numeric/dtype.h"
+
+struct ah_tensor;
 
 enum ah_fold {
     AH_FOLD_SUM,
@@ -20,6 +25,14 @@ enum ah_fold {
     AH_FOLD_ABS_MAX,
     AH_FOLD_ABS_MIN,
 };
+
+/* The inner loops of a fold of one input type: `row` folds n inputs into one accumulator (double or int64), `column`
+ * folds each of `rows` rows of n inputs, `stride` apart, into n accumulators. `p` is that of AH_FOLD_POWERS. */
+struct ah_fold_loops {
+    void (*row)(void *acc, const void *input, int64_t n, double p);
+    void (*column)(void *acc, const void *input, int64_t n, int64_t rows, int64_t stride, double p);
+};
+const struct ah_fold_loops *ah_fold_loops(enum ah_dtype dtype, enum ah_fold fold);
 
 struct ah_reduction {
     void *data;    /* one value per output in row-major order: double or int64 */

@@ -1,5 +1,4 @@
-/* For reduce.c and reduce_ops.c: the inner loops of a fold, for one input type and one accumulator type. `row` folds n
- * inputs into one accumulator, `column` folds each of `rows` rows of n inputs, `stride` apart, into n accumulators. */
+/* The inner loops of a fold (struct ah_fold_loops) for one input type and one accumulator type. */
 #ifndef AH_CPU_REDUCE_LOOPS_H
 #define AH_CPU_REDUCE_LOOPS_H
 
@@ -8,11 +7,6 @@
 #include <string.h>
 
 #include "cpu/loop/lanes.h"
-
-struct fold_loops {
-    void (*row)(void *acc, const void *input, int64_t n, double p);
-    void (*column)(void *acc, const void *input, int64_t n, int64_t rows, int64_t stride, double p);
-};
 
 /* The column of a fold: `step` makes a new accumulator of s and x. Four rows at a time, so that an accumulator is read
  * and written once for all of them. */

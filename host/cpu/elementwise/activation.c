@@ -85,31 +85,25 @@ TWO_INPUTS(gated, a *ah_sigmoidf(b), a *ah_sigmoid(b))
 
 int ah_cpu_hardshrink(struct ah_call *c)
 {
-    enum ah_dtype dtype = c->out[0]->dtype;
-    return ah_elementwise(c, 1, dtype, dtype, false, hardshrink_loops,
-                          (double[]){ah_args(c, hardshrink)->lambd.number, 0});
+    return ah_elementwise_result(c, 1, hardshrink_loops);
 }
 
 int ah_cpu_softshrink(struct ah_call *c)
 {
-    enum ah_dtype dtype = c->out[0]->dtype;
-    return ah_elementwise(c, 1, dtype, dtype, false, softshrink_loops,
-                          (double[]){ah_args(c, softshrink)->lambd.number, 0});
+    return ah_elementwise_result(c, 1, softshrink_loops);
 }
 
 int ah_cpu_shrink_backward(struct ah_call *c)
 {
-    enum ah_dtype dtype = c->out[0]->dtype;
-    return ah_elementwise(c, 2, dtype, dtype, true, shrink_backward_loops,
-                          (double[]){ah_args(c, shrink_backward)->lambd.number, 0});
+    return ah_elementwise_result(c, 2, shrink_backward_loops);
 }
 
 int ah_cpu_sloped(struct ah_call *c)
 {
-    return ah_elementwise(c, 2, c->out[0]->dtype, c->out[0]->dtype, true, sloped_loops, NULL);
+    return ah_elementwise_result(c, 2, sloped_loops);
 }
 
 int ah_cpu_gated(struct ah_call *c)
 {
-    return ah_elementwise(c, 2, c->out[0]->dtype, c->out[0]->dtype, true, gated_loops, NULL);
+    return ah_elementwise_result(c, 2, gated_loops);
 }

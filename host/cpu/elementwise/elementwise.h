@@ -5,14 +5,37 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 
-/* Run the loop for dtype `in` over out[0] and the first `inputs` arguments. `numbers` (at least 2 doubles) reach
- * the loops as c0 and c1. AH_ENOTIMPL when the op has no loop for that dtype. Halves use the loop for float32, unless
- * the table has one on their bits and all tensors have the dtype `in`. */
-int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, bool scalars,
-                   const ah_loop *loops, const double *numbers);
+/* Run the loop for dtype `in` over out[0] and the first `inputs` arguments; one input of two may be a repeated value.
+ * `numbers` (at least 2 doubles; NULL: the call's first number arguments) reach the loops as c0 and c1. AH_ENOTIMPL
+ * when the op has no loop for that dtype. Halves use the loop for float32, unless the table has one on their bits and
+ * all tensors have the dtype `in`. */
+int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, const ah_loop *loops,
+                   const double *numbers);
 
-/* The same over two arguments that promote, the result in their common dtype. */
-int ah_elementwise_pair(struct ah_call *c, const ah_loop *loops);
+/* The same in the dtype of the result, or in the one to which the inputs promote (_float: float32 if that is none). */
+int ah_elementwise_result(struct ah_call *c, int inputs, const ah_loop *loops);
+int ah_elementwise_promoted(struct ah_call *c, int inputs, const ah_loop *loops);
+int ah_elementwise_promoted_float(struct ah_call *c, int inputs, const ah_loop *loops);
+
+/* Two inputs, in the dtype to which they promote. AH_EINVAL when one of a whole dtype is divided by zero. */
+int ah_elementwise_divide(struct ah_call *c, const ah_loop *loops);
+
+/* In the dtype of the result if it is a float; whole numbers are copied, since a result never is its input. */
+int ah_elementwise_of_floats(struct ah_call *c, const ah_loop *loops);
+
+/* Tests: the result is boolean. Of one input; whole numbers are seen as float64: all finite, with their sign. Of two
+ * inputs that promote, in their order or `exchanged`. */
+int ah_elementwise_test(struct ah_call *c, const ah_loop *loops);
+int ah_elementwise_compare(struct ah_call *c, const ah_loop *loops, bool exchanged);
+
+/* Report whether the call has the string argument `name`. */
+bool ah_elementwise_has(const struct ah_call *c, const char *name);
+
+/* The loops of sums a + alpha * b (elementwise_arithmetic.c), those of powers with this exponent, or NULL, and those of
+ * powers with any. */
+const ah_loop *ah_sum_loops(double alpha);
+const ah_loop *ah_power_loops(double exponent);
+extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
 
 /* A negative number reaches an unsigned type by way of int64. */
 #define AS_NUMBER(type, x) _Generic((type)0, float: (x), double: (x), default: (int64_t)(x))

@@ -1,40 +1,9 @@
-/* Elementwise division and remainders. The integer loops never see a zero divisor (`division_divide` checks first); the
- * quotient by -1 is written as a negation, because the hardware traps on the smallest integer. */
+/* Elementwise division and remainders. The integer loops never see a zero divisor (ah_elementwise_divide checks first);
+ * the quotient by -1 is written as a negation, because the hardware traps on the smallest integer. */
 #include <math.h>
-#include <string.h>
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/pair_vector.h"
-#include "ops/dispatch/op.h"
-
-/* Integers have no infinity: PyTorch raises, and the hardware would trap. The divisor is checked as the loops see it:
- * 256 is 0 in uint8. */
-static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
-{
-    struct ah_tensor *divisor = NULL;
-    AH_TRY(ah_contiguous_as(&divisor, ah_args(c, div)->other.tensor, dtype));
-    size_t item = ah_dtype_size(dtype);
-    const char *at = ah_tensor_data(divisor);
-    static const char zero[sizeof(int64_t)];
-    int64_t i = 0;
-    while (i < divisor->numel && memcmp(at + (size_t)i * item, zero, item) != 0)
-        i++;
-    int status = 0;
-    if (i < divisor->numel && c->out[0]->numel > 0) {
-        status = ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
-                         c->op->name, ah_dtype_name(dtype), (long long)i);
-    }
-    ah_tensor_release(divisor);
-    return status;
-}
-
-static int division_divide(struct ah_call *c, const ah_loop *loops)
-{
-    enum ah_dtype dtype = ah_call_promote(c, 2);
-    if (!ah_dtype_is_float(dtype))
-        AH_TRY(refuse_zero_divisor(c, dtype));
-    return ah_elementwise_pair(c, loops);
-}
 
 static inline double floor_quotient_f64(double a, double b)
 {
@@ -160,26 +129,24 @@ FLOAT_TABLE(div);
 
 int ah_cpu_div(struct ah_call *c)
 {
-    const struct ah_args_div *arg = ah_args(c, div);
-    if (arg->rounding_mode.kind == AH_STRING)
-        return division_divide(c, arg->rounding_mode.string[0] == 'f' ? div_floor_loops : div_trunc_loops);
-    enum ah_dtype dtype = ah_call_promote(c, 2);
-    if (!ah_dtype_is_float(dtype))
-        dtype = AH_F32;
-    return ah_elementwise(c, 2, dtype, dtype, true, div_loops, NULL);
+    if (ah_elementwise_has(c, "floor"))
+        return ah_elementwise_divide(c, div_floor_loops);
+    if (ah_elementwise_has(c, "trunc"))
+        return ah_elementwise_divide(c, div_trunc_loops);
+    return ah_elementwise_promoted_float(c, 2, div_loops);
 }
 
 int ah_cpu_floor_divide(struct ah_call *c)
 {
-    return division_divide(c, div_floor_loops);
+    return ah_elementwise_divide(c, div_floor_loops);
 }
 
 int ah_cpu_remainder(struct ah_call *c)
 {
-    return division_divide(c, remainder_loops);
+    return ah_elementwise_divide(c, remainder_loops);
 }
 
 int ah_cpu_fmod(struct ah_call *c)
 {
-    return division_divide(c, fmod_loops);
+    return ah_elementwise_divide(c, fmod_loops);
 }

@@ -6,7 +6,6 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/pair_vector.h"
-#include "ops/dispatch/op.h"
 
 #define FLOATS(name, expr32, expr64)             \
     LOOP2(name##_f32, float, float, expr32)      \
@@ -14,8 +13,7 @@
     FLOAT_TABLE(name);                           \
     int ah_cpu_##name(struct ah_call *c)         \
     {                                            \
-        enum ah_dtype dtype = c->out[0]->dtype;  \
-        return ah_elementwise(c, 2, dtype, dtype, true, name##_loops, NULL); \
+        return ah_elementwise_result(c, 2, name##_loops); \
     }
 
 /* log(b^x + b^y) as the larger of both plus the other's part; equal infinities are that infinity. */
@@ -62,7 +60,7 @@ FLOATS(ldexp, a *ah_exp2f(b), a *exp2(b))
     ALL_TABLE(name);                                                                          \
     int ah_cpu_##name(struct ah_call *c)                                                      \
     {                                                                                         \
-        return ah_elementwise_pair(c, name##_loops);                                          \
+        return ah_elementwise_promoted(c, 2, name##_loops);                                   \
     }
 ALL(fmax, b != b || a > b ? a : a != a ? b : b)
 ALL(fmin, b != b || a < b ? a : a != a ? b : b)
@@ -107,7 +105,7 @@ static inline int64_t right_shift(int64_t a, int64_t count, int width)
         [AH_U8] = name##_u8, [AH_I32] = name##_i32, [AH_I64] = name##_i64};                   \
     int ah_cpu_##name(struct ah_call *c)                                                      \
     {                                                                                         \
-        return ah_elementwise_pair(c, name##_loops);                                          \
+        return ah_elementwise_promoted(c, 2, name##_loops);                                   \
     }
 INTEGERS(gcd, gcd(a, b), gcd(size_of(a), size_of(b)), gcd(size_of(a), size_of(b)))
 INTEGERS(lcm, lcm(a, b), lcm(size_of(a), size_of(b)), lcm(size_of(a), size_of(b)))

@@ -1,106 +1,31 @@
-/* Elementwise kernels that choose: order, comparison, logic, clamping, where, dropout, copies and fills. NaN wins in
- * maxima and minima and compares false otherwise; a mask is one byte per element. */
+/* Elementwise kernels that choose: a loop by the values of operands (sums, powers, clamping), elements by a mask of one
+ * byte per element (where, dropout); copies and fills. */
 #include <string.h>
 
 #include "cpu/elementwise/elementwise.h"
 #include "ops/dispatch/op.h"
 #include "tensor/rng.h"
 
-#define ALL_BINARY(name, expr)                       \
-    LOOP2(name##_b8, uint8_t, uint8_t, expr)         \
-    LOOP2(name##_u8, uint8_t, uint8_t, expr)         \
-    LOOP2(name##_i32, int32_t, int32_t, expr)        \
-    LOOP2(name##_i64, int64_t, int64_t, expr)        \
-    LOOP2(name##_f32, float, float, expr)            \
-    LOOP2(name##_f64, double, double, expr)          \
-    ALL_TABLE(name);
-
-ALL_BINARY(maximum, a > b || a != a ? a : b)
-ALL_BINARY(minimum, a < b || a != a ? a : b)
-
-int ah_cpu_maximum(struct ah_call *c)
+int ah_cpu_add(struct ah_call *c)
 {
-    return ah_elementwise_pair(c, maximum_loops);
+    return ah_elementwise_promoted(c, 2, ah_sum_loops(ah_args(c, add)->alpha.number));
 }
 
-int ah_cpu_minimum(struct ah_call *c)
+int ah_cpu_sub(struct ah_call *c)
 {
-    return ah_elementwise_pair(c, minimum_loops);
+    double alpha = -ah_args(c, sub)->alpha.number;
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    return ah_elementwise(c, 2, dtype, dtype, ah_sum_loops(alpha), (double[]){alpha, 0});
 }
 
-/* Of the inputs in their order, or with `exchanged`. */
-static int compare(struct ah_call *c, const ah_loop *loops, bool exchanged)
+int ah_cpu_pow(struct ah_call *c)
 {
-    static const double none[2];
-    enum ah_dtype dtype = ah_compute_dtype(ah_call_promote(c, 2));
-    const struct ah_operand operand[] = {
-        {c->out[0], AH_BOOL}, {c->arg[exchanged].tensor, dtype}, {c->arg[!exchanged].tensor, dtype}};
-    return ah_iterate(operand, 3, true, loops[dtype], none);
+    const struct ah_tensor *exponent = ah_args(c, pow)->exponent.tensor;
+    const ah_loop *loops = NULL;
+    if (exponent->wrapped && ah_dtype_is_float(ah_call_promote(c, 2)))
+        loops = ah_power_loops(ah_tensor_get(exponent, 0));
+    return ah_elementwise_promoted(c, 2, loops ? loops : ah_any_power_loops);
 }
-
-/* Equality compares bits: signed integers have the loops of unsigned ones. */
-#define EQUALITY(name, op)                                               \
-    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
-    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
-    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
-    LOOP2(name##_f32, float, uint8_t, a op b)                            \
-    LOOP2(name##_f64, double, uint8_t, a op b)                           \
-    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
-        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,   [AH_I8] = name##_u8,   [AH_I16] = name##_u16, \
-        [AH_U16] = name##_u16, [AH_I32] = name##_u32, [AH_U32] = name##_u32, [AH_I64] = name##_u64, \
-        [AH_U64] = name##_u64, [AH_F32] = name##_f32, [AH_F64] = name##_f64};                       \
-    int ah_cpu_##name(struct ah_call *c)                                 \
-    {                                                                    \
-        return compare(c, name##_loops, false);                          \
-    }
-EQUALITY(eq, ==)
-EQUALITY(ne, !=)
-
-/* a > b is b < a, also for NaN. */
-#define ORDER(name, op, opposite)                                        \
-    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_i8, int8_t, uint8_t, a op b)                            \
-    LOOP2(name##_i16, int16_t, uint8_t, a op b)                          \
-    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
-    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
-    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
-    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
-    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
-    LOOP2(name##_f32, float, uint8_t, a op b)                            \
-    LOOP2(name##_f64, double, uint8_t, a op b)                           \
-    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
-        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,   [AH_I8] = name##_i8,   [AH_I16] = name##_i16, \
-        [AH_U16] = name##_u16, [AH_I32] = name##_i32, [AH_U32] = name##_u32, [AH_I64] = name##_i64, \
-        [AH_U64] = name##_u64, [AH_F32] = name##_f32, [AH_F64] = name##_f64};                       \
-    int ah_cpu_##name(struct ah_call *c)                                 \
-    {                                                                    \
-        return compare(c, name##_loops, false);                          \
-    }                                                                    \
-    int ah_cpu_##opposite(struct ah_call *c)                             \
-    {                                                                    \
-        return compare(c, name##_loops, true);                           \
-    }
-ORDER(lt, <, gt)
-ORDER(le, <=, ge)
-
-#define BITWISE(name, op)                                                \
-    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
-    LOOP2(name##_i32, int32_t, int32_t, a op b)                          \
-    LOOP2(name##_i64, int64_t, int64_t, a op b)                          \
-    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
-        [AH_BOOL] = name##_b8, [AH_U8] = name##_b8, [AH_I32] = name##_i32, [AH_I64] = name##_i64}; \
-    int ah_cpu_bitwise_##name(struct ah_call *c)                         \
-    {                                                                    \
-        return ah_elementwise_pair(c, name##_loops);                                  \
-    }                                                                    \
-    int ah_cpu_logical_##name(struct ah_call *c)                         \
-    {                                                                    \
-        return ah_elementwise(c, 2, AH_BOOL, AH_BOOL, true, name##_loops, NULL); \
-    }
-BITWISE(and, &)
-BITWISE(or, |)
-BITWISE(xor, ^)
 
 /* Clamping between two bounds; numbers go the fast way. */
 
@@ -125,17 +50,14 @@ int ah_cpu_clamp(struct ah_call *c)
     enum ah_dtype dtype = ah_call_promote(c, 3);
     if (ah_dtype_is_float(dtype) && arg->min.tensor->wrapped && arg->max.tensor->wrapped) {
         double bounds[2] = {ah_tensor_get(arg->min.tensor, 0), ah_tensor_get(arg->max.tensor, 0)};
-        return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops, bounds);
+        return ah_elementwise(c, 1, dtype, dtype, clamp_numbers_loops, bounds);
     }
-    return ah_elementwise(c, 3, dtype, dtype, false, clamp_loops, NULL);
+    return ah_elementwise(c, 3, dtype, dtype, clamp_loops, NULL);
 }
 
 int ah_cpu_hardtanh(struct ah_call *c)
 {
-    const struct ah_args_hardtanh *arg = ah_args(c, hardtanh);
-    enum ah_dtype dtype = c->out[0]->dtype;
-    return ah_elementwise(c, 1, dtype, dtype, false, clamp_numbers_loops,
-                          (double[]){arg->min_val.number, arg->max_val.number});
+    return ah_elementwise_result(c, 1, clamp_numbers_loops);
 }
 
 /* where: a selects; masked_fill: b selects, so its loops' operands are (mask, value, input). */

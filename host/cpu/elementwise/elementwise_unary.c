@@ -7,12 +7,6 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/special_vector.h"
-#include "ops/dispatch/op.h"
-
-static int unary_run(struct ah_call *c, const ah_loop *loops, const double *numbers)
-{
-    return ah_elementwise(c, 1, c->out[0]->dtype, c->out[0]->dtype, false, loops, numbers);
-}
 
 #define FLOAT_UNARY(name, expr32, expr64)        \
     LOOP1(name##_f32, float, float, expr32)      \
@@ -20,7 +14,7 @@ static int unary_run(struct ah_call *c, const ah_loop *loops, const double *numb
     FLOAT_TABLE(name);                           \
     int ah_cpu_##name(struct ah_call *c)         \
     {                                            \
-        return unary_run(c, name##_loops, NULL); \
+        return ah_elementwise_result(c, 1, name##_loops); \
     }
 
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
@@ -38,7 +32,7 @@ static int unary_run(struct ah_call *c, const ah_loop *loops, const double *numb
         [AH_F32] = name##_f32, [AH_F64] = name##_f64};    \
     int ah_cpu_##name(struct ah_call *c)                  \
     {                                                     \
-        return unary_run(c, name##_loops, NULL);          \
+        return ah_elementwise_result(c, 1, name##_loops);          \
     }
 
 #define SQRT_2_OVER_PI 0.79788456080286535588
@@ -50,35 +44,31 @@ NUMBER_UNARY(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
 NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
 NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
 
-/* Of halves the bits decide: 0x8000 is -0; numbers below 0 are 0x8001 to 0x8000 + c0, the bits of infinity. */
-#define HALF_BELOW_0(bits) ((uint16_t)((bits) - 0x8001) < c0)
-#define HALF_UP_TO_0(bits) ((uint16_t)((bits) - 0x8000) <= c0 || (bits) == 0)
-
-static double half_infinity(const struct ah_tensor *t)
-{
-    return t->dtype == AH_F16 ? 0x7c00 : 0x7f80;
-}
+/* Of halves the bits decide: 0x8000 is -0; numbers below 0 are 0x8001 to 0x8000 + the bits of infinity. */
+#define F16_INFINITY 0x7c00
+#define BF16_INFINITY 0x7f80
+#define HALF_BELOW_0(bits, infinity) ((uint16_t)((bits) - 0x8001) < (infinity))
+#define HALF_UP_TO_0(bits, infinity) ((uint16_t)((bits) - 0x8000) <= (infinity) || (bits) == 0)
 
 NUMBER_LOOPS(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
-LOOP1(relu_half, uint16_t, uint16_t, HALF_BELOW_0(a) ? 0 : a)
+LOOP1(relu_f16, uint16_t, uint16_t, HALF_BELOW_0(a, F16_INFINITY) ? 0 : a)
+LOOP1(relu_bf16, uint16_t, uint16_t, HALF_BELOW_0(a, BF16_INFINITY) ? 0 : a)
 static const ah_loop relu_loops[AH_DTYPE_COUNT] = {
-    [AH_BOOL] = relu_u8,  [AH_U8] = relu_u8,     [AH_I32] = relu_i32, [AH_I64] = relu_i64,
-    [AH_F16] = relu_half, [AH_BF16] = relu_half, [AH_F32] = relu_f32, [AH_F64] = relu_f64};
+    [AH_BOOL] = relu_u8, [AH_U8] = relu_u8,     [AH_I32] = relu_i32, [AH_I64] = relu_i64,
+    [AH_F16] = relu_f16, [AH_BF16] = relu_bf16, [AH_F32] = relu_f32, [AH_F64] = relu_f64};
 
 int ah_cpu_relu(struct ah_call *c)
 {
-    return unary_run(c, relu_loops, (double[]){half_infinity(c->out[0]), 0});
+    return ah_elementwise_result(c, 1, relu_loops);
 }
 
-/* Whole numbers are copied: a result never is its input. */
-#define ROUNDING(name, expr32, expr64)                                                     \
-    LOOP1(name##_f32, float, float, expr32)                                                \
-    LOOP1(name##_f64, double, double, expr64)                                              \
-    FLOAT_TABLE(name);                                                                     \
-    int ah_cpu_##name(struct ah_call *c)                                                   \
-    {                                                                                      \
-        return ah_dtype_is_float(c->out[0]->dtype) ? unary_run(c, name##_loops, NULL)      \
-                                                   : ah_copy(c->out[0], c->arg[0].tensor); \
+#define ROUNDING(name, expr32, expr64)                  \
+    LOOP1(name##_f32, float, float, expr32)             \
+    LOOP1(name##_f64, double, double, expr64)           \
+    FLOAT_TABLE(name);                                  \
+    int ah_cpu_##name(struct ah_call *c)                \
+    {                                                   \
+        return ah_elementwise_of_floats(c, name##_loops); \
     }
 ROUNDING(floor, floorf(a), floor(a))
 ROUNDING(ceil, ceilf(a), ceil(a))
@@ -129,7 +119,7 @@ FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
     FLOAT_TABLE(name);                                                                             \
     int ah_cpu_##name(struct ah_call *c)                                                           \
     {                                                                                              \
-        return unary_run(c, name##_loops, NULL);                                                   \
+        return ah_elementwise_result(c, 1, name##_loops);                                                   \
     }
 TRIGONOMETRIC(sin, ah_trigf(a, 0))
 TRIGONOMETRIC(cos, ah_trigf(a, 1))
@@ -146,28 +136,22 @@ FLOAT_LOOPS(gelu_tanh, 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(
             0.5 * a * (1.0 + tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : log1p(exp(a * c0)) / c0)
 FLOAT_LOOPS(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
-static bool is_tanh(const struct ah_value *approximate)
-{
-    return !strcmp(approximate->string, "tanh");
-}
 
 int ah_cpu_gelu(struct ah_call *c)
 {
-    return unary_run(c, is_tanh(&ah_args(c, gelu)->approximate) ? gelu_tanh_loops : gelu_erf_loops, NULL);
+    return ah_elementwise_result(c, 1, ah_elementwise_has(c, "tanh") ? gelu_tanh_loops : gelu_erf_loops);
 }
 
 int ah_cpu_softplus(struct ah_call *c)
 {
-    const struct ah_args_softplus *arg = ah_args(c, softplus);
-    return unary_run(c, softplus_loops, (double[]){arg->beta.number, arg->threshold.number});
+    return ah_elementwise_result(c, 1, softplus_loops);
 }
 
 int ah_cpu_leaky_relu(struct ah_call *c)
 {
-    return unary_run(c, leaky_relu_loops, (double[]){ah_args(c, leaky_relu)->negative_slope.number, 0});
+    return ah_elementwise_result(c, 1, leaky_relu_loops);
 }
 
-/* Floats are tested as they are, everything else is finite. */
 LOOP1(isnan_f32, float, uint8_t, a != a)
 LOOP1(isnan_f64, double, uint8_t, a != a)
 LOOP1(isinf_f32, float, uint8_t, fabsf(a) == __builtin_inff())
@@ -178,25 +162,19 @@ FLOAT_TABLE(isnan);
 FLOAT_TABLE(isinf);
 FLOAT_TABLE(isfinite);
 
-static int unary_classify(struct ah_call *c, const ah_loop *loops)
-{
-    enum ah_dtype dtype = ah_args(c, isinf)->input.tensor->dtype;
-    return ah_elementwise(c, 1, ah_dtype_is_float(dtype) ? dtype : AH_F64, AH_BOOL, false, loops, NULL);
-}
-
 int ah_cpu_isnan(struct ah_call *c)
 {
-    return unary_classify(c, isnan_loops);
+    return ah_elementwise_test(c, isnan_loops);
 }
 
 int ah_cpu_isinf(struct ah_call *c)
 {
-    return unary_classify(c, isinf_loops);
+    return ah_elementwise_test(c, isinf_loops);
 }
 
 int ah_cpu_isfinite(struct ah_call *c)
 {
-    return unary_classify(c, isfinite_loops);
+    return ah_elementwise_test(c, isfinite_loops);
 }
 
 LOOP1(not_b8, uint8_t, uint8_t, !a)
@@ -207,14 +185,14 @@ LOOP1(not_i64, int64_t, int64_t, ~a)
 int ah_cpu_logical_not(struct ah_call *c)
 {
     static const ah_loop loops[AH_DTYPE_COUNT] = {[AH_BOOL] = not_b8};
-    return ah_elementwise(c, 1, AH_BOOL, AH_BOOL, false, loops, NULL);
+    return ah_elementwise(c, 1, AH_BOOL, AH_BOOL, loops, NULL);
 }
 
 int ah_cpu_bitwise_not(struct ah_call *c)
 {
     static const ah_loop loops[AH_DTYPE_COUNT] = {
         [AH_BOOL] = not_b8, [AH_U8] = not_u8, [AH_I32] = not_i32, [AH_I64] = not_i64};
-    return unary_run(c, loops, NULL);
+    return ah_elementwise_result(c, 1, loops);
 }
 
 /* Fused gradients: a is the incoming gradient, b the tensor that the forward saved. */
@@ -259,12 +237,13 @@ static inline double silu_slope_f64(double x)
     return s * (1.0 + x * (1.0 - s));
 }
 
-LOOP2(relu_backward_half, uint16_t, uint16_t, HALF_UP_TO_0(b) ? 0 : a)
+LOOP2(relu_backward_f16, uint16_t, uint16_t, HALF_UP_TO_0(b, F16_INFINITY) ? 0 : a)
+LOOP2(relu_backward_bf16, uint16_t, uint16_t, HALF_UP_TO_0(b, BF16_INFINITY) ? 0 : a)
 LOOP2(relu_backward_f32, float, float, b <= 0 ? 0 : a)
 LOOP2(relu_backward_f64, double, double, b <= 0 ? 0 : a)
 static const ah_loop relu_backward_loops[AH_DTYPE_COUNT] = {
-    [AH_F16] = relu_backward_half, [AH_BF16] = relu_backward_half,
-    [AH_F32] = relu_backward_f32,  [AH_F64] = relu_backward_f64};
+    [AH_F16] = relu_backward_f16, [AH_BF16] = relu_backward_bf16,
+    [AH_F32] = relu_backward_f32, [AH_F64] = relu_backward_f64};
 FLOAT_BACKWARD(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
 FLOAT_BACKWARD(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
 FLOAT_BACKWARD(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
@@ -275,43 +254,38 @@ FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
 FLOAT_BACKWARD(gelu_erf_backward, a *gelu_erf_slope(b), a *gelu_erf_slope_f64(b))
 FLOAT_BACKWARD(gelu_tanh_backward, a *gelu_tanh_slope(b), a *gelu_tanh_slope_f64(b))
 
-static int unary_backward(struct ah_call *c, const ah_loop *loops, double number)
-{
-    return ah_elementwise(c, 2, c->out[0]->dtype, c->out[0]->dtype, true, loops, (double[]){number, 0});
-}
-
 int ah_cpu_relu_backward(struct ah_call *c)
 {
-    return unary_backward(c, relu_backward_loops, half_infinity(c->out[0]));
+    return ah_elementwise_result(c, 2, relu_backward_loops);
 }
 
 int ah_cpu_tanh_backward(struct ah_call *c)
 {
-    return unary_backward(c, tanh_backward_loops, 0);
+    return ah_elementwise_result(c, 2, tanh_backward_loops);
 }
 
 int ah_cpu_sigmoid_backward(struct ah_call *c)
 {
-    return unary_backward(c, sigmoid_backward_loops, 0);
+    return ah_elementwise_result(c, 2, sigmoid_backward_loops);
 }
 
 int ah_cpu_silu_backward(struct ah_call *c)
 {
-    return unary_backward(c, silu_backward_loops, 0);
+    return ah_elementwise_result(c, 2, silu_backward_loops);
 }
 
 int ah_cpu_hardswish_backward(struct ah_call *c)
 {
-    return unary_backward(c, hardswish_backward_loops, 0);
+    return ah_elementwise_result(c, 2, hardswish_backward_loops);
 }
 
 int ah_cpu_leaky_relu_backward(struct ah_call *c)
 {
-    return unary_backward(c, leaky_relu_backward_loops, ah_args(c, leaky_relu_backward)->negative_slope.number);
+    return ah_elementwise_result(c, 2, leaky_relu_backward_loops);
 }
 
 int ah_cpu_gelu_backward(struct ah_call *c)
 {
-    bool tanh_form = is_tanh(&ah_args(c, gelu_backward)->approximate);
-    return unary_backward(c, tanh_form ? gelu_tanh_backward_loops : gelu_erf_backward_loops, 0);
+    return ah_elementwise_result(c, 2, ah_elementwise_has(c, "tanh") ? gelu_tanh_backward_loops
+                                                                     : gelu_erf_backward_loops);
 }

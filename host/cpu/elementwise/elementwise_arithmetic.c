@@ -1,0 +1,168 @@
+/* Elementwise arithmetic of several inputs: sums, products, powers, the distances of losses. A loop for each dtype is
+ * made of one expression (cpu/elementwise/elementwise.h). */
+#include <math.h>
+
+#include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/pair_vector.h"
+
+/* Arithmetic. Integers wrap around, so their sums and products are made in an unsigned type. */
+
+LOOP2(add_b8, uint8_t, uint8_t, a | (c0 ? b : 0))
+LOOP2(add_u8, uint8_t, uint8_t, a + c0 * b)
+LOOP2(add_i32, int32_t, int32_t, (uint32_t)a + (uint32_t)c0 * (uint32_t)b)
+LOOP2(add_i64, int64_t, int64_t, (uint64_t)a + (uint64_t)c0 * (uint64_t)b)
+LOOP2(add_f32, float, float, a + b)
+LOOP2(add_f64, double, double, a + b)
+LOOP2(sub_f32, float, float, a - b)
+LOOP2(sub_f64, double, double, a - b)
+LOOP2(add_scaled_f32, float, float, fmaf(c0, b, a))
+LOOP2(add_scaled_f64, double, double, fma(c0, b, a))
+
+const ah_loop *ah_sum_loops(double alpha)
+{
+#define WHOLE_SUMS [AH_BOOL] = add_b8, [AH_U8] = add_u8, [AH_I32] = add_i32, [AH_I64] = add_i64
+    static const ah_loop of_1[AH_DTYPE_COUNT] = {WHOLE_SUMS, [AH_F32] = add_f32, [AH_F64] = add_f64};
+    static const ah_loop of_minus_1[AH_DTYPE_COUNT] = {WHOLE_SUMS, [AH_F32] = sub_f32, [AH_F64] = sub_f64};
+    static const ah_loop scaled[AH_DTYPE_COUNT] = {WHOLE_SUMS, [AH_F32] = add_scaled_f32, [AH_F64] = add_scaled_f64};
+#undef WHOLE_SUMS
+    return alpha == 1 ? of_1 : alpha == -1 ? of_minus_1 : scaled;
+}
+
+LOOP2(mul_b8, uint8_t, uint8_t, a & b)
+LOOP2(mul_u8, uint8_t, uint8_t, a * b)
+LOOP2(mul_i32, int32_t, int32_t, (uint32_t)a * (uint32_t)b)
+LOOP2(mul_i64, int64_t, int64_t, (uint64_t)a * (uint64_t)b)
+LOOP2(mul_f32, float, float, a * b)
+LOOP2(mul_f64, double, double, a * b)
+ALL_TABLE(mul);
+
+int ah_cpu_mul(struct ah_call *c)
+{
+    return ah_elementwise_promoted(c, 2, mul_loops);
+}
+
+/* Powers. */
+
+static inline int64_t integer_power(int64_t base, int64_t exponent)
+{
+    if (exponent < 0)
+        return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+    uint64_t result = 1, factor = (uint64_t)base;
+    for (uint64_t left = (uint64_t)exponent; left; left >>= 1, factor *= factor)
+        if (left & 1)
+            result *= factor;
+    return (int64_t)result;
+}
+
+LOOP2(pow_u8, uint8_t, uint8_t, integer_power(a, b))
+LOOP2(pow_i32, int32_t, int32_t, integer_power(a, b))
+LOOP2(pow_i64, int64_t, int64_t, integer_power(a, b))
+LOOP2(pow_f32, float, float, ah_powf(a, b))
+LOOP2(pow_f64, double, double, pow(a, b))
+const ah_loop ah_any_power_loops[AH_DTYPE_COUNT] = {
+    [AH_U8] = pow_u8, [AH_I32] = pow_i32, [AH_I64] = pow_i64, [AH_F32] = pow_f32, [AH_F64] = pow_f64};
+
+#define FIXED_POWER(name, expr32, expr64)    \
+    LOOP2(name##_f32, float, float, expr32)  \
+    LOOP2(name##_f64, double, double, expr64)\
+    FLOAT_TABLE(name);
+FIXED_POWER(pow_2, a *a, a *a)
+FIXED_POWER(pow_3, a *a *a, a *a *a)
+FIXED_POWER(pow_half, sqrtf(a), sqrt(a))
+FIXED_POWER(pow_minus_half, 1.0f / sqrtf(a), 1.0 / sqrt(a))
+FIXED_POWER(pow_minus_1, 1.0f / a, 1.0 / a)
+FIXED_POWER(pow_minus_2, 1.0f / (a * a), 1.0 / (a * a))
+
+const ah_loop *ah_power_loops(double exponent)
+{
+    static const struct {
+        double exponent;
+        const ah_loop *loops;
+    } fixed[] = {{2, pow_2_loops},          {3, pow_3_loops},        {0.5, pow_half_loops},
+                 {-0.5, pow_minus_half_loops}, {-1, pow_minus_1_loops}, {-2, pow_minus_2_loops}};
+    for (size_t k = 0; k < sizeof fixed / sizeof *fixed; k++)
+        if (fixed[k].exponent == exponent)
+            return fixed[k].loops;
+    return NULL;
+}
+
+/* Distances of losses: quadratic below c0, linear above. */
+
+static inline float smooth_l1_at_f32(float z, float beta)
+{
+    return z < beta ? 0.5f * z * z / beta : z - 0.5f * beta;
+}
+
+static inline double smooth_l1_at_f64(double z, double beta)
+{
+    return z < beta ? 0.5 * z * z / beta : z - 0.5 * beta;
+}
+
+static inline float huber_at_f32(float z, float delta)
+{
+    return z <= delta ? 0.5f * z * z : delta * (z - 0.5f * delta);
+}
+
+static inline double huber_at_f64(double z, double delta)
+{
+    return z <= delta ? 0.5 * z * z : delta * (z - 0.5 * delta);
+}
+
+LOOP2(squared_difference_i32, int32_t, int32_t, ((uint32_t)a - (uint32_t)b) * ((uint32_t)a - (uint32_t)b))
+LOOP2(squared_difference_i64, int64_t, int64_t, ((uint64_t)a - (uint64_t)b) * ((uint64_t)a - (uint64_t)b))
+LOOP2(squared_difference_u8, uint8_t, uint8_t, (a - b) * (a - b))
+LOOP2(squared_difference_f32, float, float, (a - b) * (a - b))
+LOOP2(squared_difference_f64, double, double, (a - b) * (a - b))
+NUMBER_TABLE(squared_difference);
+LOOP2(smooth_l1_f32, float, float, smooth_l1_at_f32(fabsf(a - b), c0))
+LOOP2(smooth_l1_f64, double, double, smooth_l1_at_f64(fabs(a - b), c0))
+LOOP2(huber_f32, float, float, huber_at_f32(fabsf(a - b), c0))
+LOOP2(huber_f64, double, double, huber_at_f64(fabs(a - b), c0))
+FLOAT_TABLE(smooth_l1);
+FLOAT_TABLE(huber);
+
+int ah_cpu_squared_difference(struct ah_call *c)
+{
+    return ah_elementwise_promoted(c, 2, squared_difference_loops);
+}
+
+int ah_cpu_smooth_l1(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 2, smooth_l1_loops);
+}
+
+int ah_cpu_huber(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 2, huber_loops);
+}
+
+/* Three inputs. */
+
+LOOP3(lerp_f32, float, float, float, fabsf(c) < 0.5f ? fmaf(c, b - a, a) : b - (b - a) * (1.0f - c))
+LOOP3(lerp_f64, double, double, double, fabs(c) < 0.5 ? fma(c, b - a, a) : b - (b - a) * (1.0 - c))
+FLOAT_TABLE(lerp);
+
+int ah_cpu_lerp(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 3, lerp_loops);
+}
+
+LOOP3(addcmul_u8, uint8_t, uint8_t, uint8_t, a + c0 * b * c)
+LOOP3(addcmul_i32, int32_t, int32_t, int32_t, (uint32_t)a + (uint32_t)c0 * (uint32_t)b * (uint32_t)c)
+LOOP3(addcmul_i64, int64_t, int64_t, int64_t, (uint64_t)a + (uint64_t)c0 * (uint64_t)b * (uint64_t)c)
+LOOP3(addcmul_f32, float, float, float, a + c0 * b * c)
+LOOP3(addcmul_f64, double, double, double, a + c0 * b * c)
+NUMBER_TABLE(addcmul);
+LOOP3(addcdiv_f32, float, float, float, a + c0 * b / c)
+LOOP3(addcdiv_f64, double, double, double, a + c0 * b / c)
+FLOAT_TABLE(addcdiv);
+
+int ah_cpu_addcmul(struct ah_call *c)
+{
+    return ah_elementwise_promoted(c, 3, addcmul_loops);
+}
+
+int ah_cpu_addcdiv(struct ah_call *c)
+{
+    return ah_elementwise_promoted(c, 3, addcdiv_loops);
+}

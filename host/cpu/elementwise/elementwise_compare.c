@@ -1,0 +1,89 @@
+/* Elementwise kernels of two inputs that compare: extremes, order, equality, and the logic of bits. NaN wins in maxima
+ * and minima and compares false otherwise. */
+#include "cpu/elementwise/elementwise.h"
+
+#define ALL_BINARY(name, expr)                       \
+    LOOP2(name##_b8, uint8_t, uint8_t, expr)         \
+    LOOP2(name##_u8, uint8_t, uint8_t, expr)         \
+    LOOP2(name##_i32, int32_t, int32_t, expr)        \
+    LOOP2(name##_i64, int64_t, int64_t, expr)        \
+    LOOP2(name##_f32, float, float, expr)            \
+    LOOP2(name##_f64, double, double, expr)          \
+    ALL_TABLE(name);
+
+ALL_BINARY(maximum, a > b || a != a ? a : b)
+ALL_BINARY(minimum, a < b || a != a ? a : b)
+
+int ah_cpu_maximum(struct ah_call *c)
+{
+    return ah_elementwise_promoted(c, 2, maximum_loops);
+}
+
+int ah_cpu_minimum(struct ah_call *c)
+{
+    return ah_elementwise_promoted(c, 2, minimum_loops);
+}
+
+/* Equality compares bits: signed integers have the loops of unsigned ones. */
+#define EQUALITY(name, op)                                               \
+    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
+    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
+    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
+    LOOP2(name##_f32, float, uint8_t, a op b)                            \
+    LOOP2(name##_f64, double, uint8_t, a op b)                           \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,   [AH_I8] = name##_u8,   [AH_I16] = name##_u16, \
+        [AH_U16] = name##_u16, [AH_I32] = name##_u32, [AH_U32] = name##_u32, [AH_I64] = name##_u64, \
+        [AH_U64] = name##_u64, [AH_F32] = name##_f32, [AH_F64] = name##_f64};                       \
+    int ah_cpu_##name(struct ah_call *c)                                 \
+    {                                                                    \
+        return ah_elementwise_compare(c, name##_loops, false);           \
+    }
+EQUALITY(eq, ==)
+EQUALITY(ne, !=)
+
+/* a > b is b < a, also for NaN. */
+#define ORDER(name, op, opposite)                                        \
+    LOOP2(name##_u8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i8, int8_t, uint8_t, a op b)                            \
+    LOOP2(name##_i16, int16_t, uint8_t, a op b)                          \
+    LOOP2(name##_u16, uint16_t, uint8_t, a op b)                         \
+    LOOP2(name##_i32, int32_t, uint8_t, a op b)                          \
+    LOOP2(name##_u32, uint32_t, uint8_t, a op b)                         \
+    LOOP2(name##_i64, int64_t, uint8_t, a op b)                          \
+    LOOP2(name##_u64, uint64_t, uint8_t, a op b)                         \
+    LOOP2(name##_f32, float, uint8_t, a op b)                            \
+    LOOP2(name##_f64, double, uint8_t, a op b)                           \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,   [AH_I8] = name##_i8,   [AH_I16] = name##_i16, \
+        [AH_U16] = name##_u16, [AH_I32] = name##_i32, [AH_U32] = name##_u32, [AH_I64] = name##_i64, \
+        [AH_U64] = name##_u64, [AH_F32] = name##_f32, [AH_F64] = name##_f64};                       \
+    int ah_cpu_##name(struct ah_call *c)                                 \
+    {                                                                    \
+        return ah_elementwise_compare(c, name##_loops, false);           \
+    }                                                                    \
+    int ah_cpu_##opposite(struct ah_call *c)                             \
+    {                                                                    \
+        return ah_elementwise_compare(c, name##_loops, true);            \
+    }
+ORDER(lt, <, gt)
+ORDER(le, <=, ge)
+
+#define BITWISE(name, op)                                                \
+    LOOP2(name##_b8, uint8_t, uint8_t, a op b)                           \
+    LOOP2(name##_i32, int32_t, int32_t, a op b)                          \
+    LOOP2(name##_i64, int64_t, int64_t, a op b)                          \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                \
+        [AH_BOOL] = name##_b8, [AH_U8] = name##_b8, [AH_I32] = name##_i32, [AH_I64] = name##_i64}; \
+    int ah_cpu_bitwise_##name(struct ah_call *c)                         \
+    {                                                                    \
+        return ah_elementwise_promoted(c, 2, name##_loops);                           \
+    }                                                                    \
+    int ah_cpu_logical_##name(struct ah_call *c)                         \
+    {                                                                    \
+        return ah_elementwise(c, 2, AH_BOOL, AH_BOOL, name##_loops, NULL); \
+    }
+BITWISE(and, &)
+BITWISE(or, |)
+BITWISE(xor, ^)

@@ -230,6 +230,25 @@ describe("memory", function()
     ]]}
     assert.is_true(tonumber(result.stdout) < 100 * 2 ^ 20, result.output)
   end)
+
+  it("that free() has released causes no collection, that of a graph does", function()
+    collectgarbage "stop"
+    local function collects(run)
+      local marker = setmetatable({{}}, {__mode = "v"})
+      for _ = 1, 200 do run() end
+      return marker[1] == nil
+    end
+    collectgarbage()
+    local freed = collects(function() accelhost.zeros(256, 1024):free() end)
+    local leaf = accelhost.zeros({256 * 1024}, {requires_grad = true})
+    local held = collects(function()
+      local twice = leaf * 2
+      local _ = twice:dot(twice)
+      twice:free()
+    end)
+    collectgarbage "restart"
+    assert.same({false, true}, {freed, held})
+  end)
 end)
 
 describe("with_data", function()

@@ -17,9 +17,10 @@ enum { SMALL_HEAP_KB = 8192, DEVICES = 16 };
 #define MIB ((size_t)1 << 20)
 
 static struct {
-    size_t live;      /* bytes counted by handles that exist */
-    size_t debt;      /* bytes counted since the last collect */
-    double scale;     /* raised while collecting costs more than 2 % of the time */
+    size_t live;         /* bytes counted by handles that exist */
+    size_t debt;         /* bytes counted since the last collect, less those that free() has released */
+    uint32_t collection; /* number of the next collect */
+    double scale;        /* raised while collecting costs more than 2 % of the time */
     int64_t spent, since;
     int collects; /* since `since` */
     bool stress;
@@ -90,6 +91,7 @@ static void handle_collect(lua_State *L)
     lua_gc(L, LUA_GCCOLLECT, 0);
     int64_t end = thread_ns();
     account.debt = 0;
+    account.collection++;
     for (int i = 0; i < device_count; i++)
         device_accounts[i].debt = device_accounts[i].limit = 0;
     account.spent += end - begin;
@@ -206,6 +208,7 @@ static void handle_push(lua_State *L, struct ah_tensor *tensor, bool fresh)
     struct ah_handle *handle = lua_newuserdata(L, sizeof *handle);
     handle->tensor = tensor;
     handle->counted = 0;
+    handle->collection = account.collection;
     handle->on_device = false;
     if (fresh || atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
         struct device_account *of = find_device(tensor->storage->device);
@@ -298,11 +301,26 @@ static int handle_gc(lua_State *L)
     return 0;
 }
 
+/* Subtract from the debt the bytes that are released with the handle, unless a graph or a view holds them. */
+static void handle_settle(const struct ah_handle *handle)
+{
+    const struct ah_tensor *tensor = handle->tensor;
+    if (!tensor || !handle->counted || handle->collection != account.collection ||
+        tensor->refs > 1 ||
+        atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) > 1)
+        return;
+    struct device_account *of = handle->on_device ? find_device(tensor->storage->device) : NULL;
+    size_t *debt = of ? &of->debt : &account.debt;
+    *debt -= *debt < handle->counted ? *debt : handle->counted;
+}
+
 static int handle_free(lua_State *L)
 {
     if (!is_handle(L, 1))
         return ah_raise_text(L, "free: expected a tensor, got %s", ah_value_text(L, 1));
-    handle_drop(L, lua_touserdata(L, 1));
+    struct ah_handle *handle = lua_touserdata(L, 1);
+    handle_settle(handle);
+    handle_drop(L, handle);
     return 0;
 }
 

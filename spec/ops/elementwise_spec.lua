@@ -520,6 +520,20 @@ describe("fused gradients", function()
     local shrunk = T({-2, 0.5, 3}, "float64", true)
     F.softshrink(shrunk):backward(T({1, inf, inf}, "float64"))
     assert.same({1, 0, inf}, shrunk.grad:tolist())
+    local cut = T({-2, 0.5, 3}, "float64", true)
+    F.threshold(cut, 0.5, 7):backward(T({inf, inf, 3}, "float64"))
+    assert.same({0, 0, 3}, cut.grad:tolist())
+  end)
+
+  it("of threshold cover every dtype of numbers", function()
+    for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int32", "int64"} do
+      local x = T({-1, 2, 3, 5}, dtype)
+      local result = F.threshold(x, 2, -4)
+      assert.equal(dtype, result.dtype)
+      assert.same({-4, -4, 3, 5}, result:tolist())
+      assert.same({-4, -4, 3, 5}, F.threshold_(x, 2, -4):tolist())
+    end
+    assert.same({{9, 9}, {3, 4}}, F.threshold(T({{1, 3}, {2, 4}}, "float32"):t(), 2, 9):tolist())
   end)
 
   it("keep nan through the activations that cut", function()
@@ -528,6 +542,7 @@ describe("fused gradients", function()
       assert.is_true(F[name](none):isnan():all():item(), name)
     end
     assert.is_true(F.prelu(none, accelhost.ones(1)):isnan():all():item())
+    assert.is_true(F.threshold(none, 0, 1):isnan():all():item())
     check.raises("softshrink: lambd: expected a number of at least 0, got -1", function() F.softshrink(none, -1) end)
   end)
 end)

@@ -59,6 +59,14 @@ int ah_backward_shrink_backward(struct ah_rule *r)
     return r->status;
 }
 
+int ah_backward_threshold(struct ah_rule *r)
+{
+    const struct ah_args_threshold *arg = ah_args(r, threshold);
+    struct ah_tensor *below = ah_r(r, AH_OP_le, arg->input, arg->threshold);
+    ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(r->grad_out[0]), AH_T(below), AH_N(0)));
+    return r->status;
+}
+
 int ah_backward_sloped(struct ah_rule *r)
 {
     const struct ah_args_sloped *arg = ah_args(r, sloped);

@@ -79,6 +79,7 @@ int ah_cpu_elu_backward(struct ah_call *c)
 /* A nan fails every comparison and stays. */
 ONE_INPUT(hardshrink, a >= -c0 && a <= c0 ? 0 : a)
 ONE_INPUT(softshrink, a > c0 ? a - c0 : a < -c0 ? a + c0 : a * 0)
+ONE_INPUT(threshold, a <= c0 ? c1 : a)
 TWO_INPUTS(shrink_backward, b >= -c0 && b <= c0 ? 0 : a, b >= -c0 && b <= c0 ? 0 : a)
 TWO_INPUTS(sloped, a > 0 ? a : a * b, a > 0 ? a : a * b)
 TWO_INPUTS(gated, a *ah_sigmoidf(b), a *ah_sigmoid(b))
@@ -96,6 +97,11 @@ int ah_cpu_softshrink(struct ah_call *c)
 int ah_cpu_shrink_backward(struct ah_call *c)
 {
     return ah_elementwise_result(c, 2, shrink_backward_loops);
+}
+
+int ah_cpu_threshold(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 1, threshold_loops);
 }
 
 int ah_cpu_sloped(struct ah_call *c)

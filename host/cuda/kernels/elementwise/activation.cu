@@ -13,6 +13,7 @@ AH_EW1_FLOATS(hardsigmoid, (a < T(-3) ? T(0) : a > T(3) ? T(6) : a + T(3)) / T(6
 AH_EW1_FLOATS(hardswish, a *(a < T(-3) ? T(0) : a > T(3) ? T(6) : a + T(3)) / T(6))
 AH_EW1_FLOATS(hardshrink, a >= -c0 && a <= c0 ? T(0) : a)
 AH_EW1_FLOATS(softshrink, a > c0 ? a - c0 : a < -c0 ? a + c0 : a * T(0))
+AH_EW1_FLOATS(threshold, a <= c0 ? c1 : a)
 /* c0: scale, c1: scale * alpha, c2: the input's scale. */
 AH_EW1_FLOATS(elu, a > 0 ? a * c0 : c1 * expm1((a > 0 ? T(0) : a) * c2))
 AH_EW2_FLOATS(elu_backward, a *(b > 0 ? c0 : c1 * c2 * exp((b > 0 ? T(0) : b) * c2)))

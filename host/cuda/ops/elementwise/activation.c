@@ -39,6 +39,13 @@ NUMBERED(hardshrink, 1, lambd)
 NUMBERED(softshrink, 1, lambd)
 NUMBERED(shrink_backward, 2, lambd)
 
+int ah_cuda_threshold(struct ah_call *c)
+{
+    LOOPS("threshold");
+    const struct ah_args_threshold *arg = ah_args(c, threshold);
+    return activation_run(c, loops, 1, (double[4]){arg->threshold.number, arg->value.number});
+}
+
 static bool is_tanh(const struct ah_value *approximate)
 {
     return approximate->string[0] == 't';

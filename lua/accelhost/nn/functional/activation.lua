@@ -62,6 +62,7 @@ end)
 --   F.threshold(accelhost.tensor{-2, 2}, 0, -1)  --> tensor([-1.,  2.])
 F.threshold, F.threshold_ = with_inplace("threshold", {"threshold: number", "value: number"},
   function(input, threshold, value)
+    if input:is_floating_point() then return C.threshold(input, threshold, value) end
     local below = input:le(threshold)
     local result = input:masked_fill(below, value)
     below:free()

@@ -113,7 +113,7 @@ describe("attention without scores in memory", function()
     {{2, 1, 2, 20, 64}, {2, 1, 2, 30, 64}}, {{2, 2, 20, 64}, {1, 2, 30, 64}}, {{20, 64}, {30, 64}},
   }
   for dtype, tiny in pairs {bfloat16 = 2 ^ -8, float16 = 2 ^ -11} do
-    it("does not round scores and weights to " .. dtype, function()
+    it("rounds no scores, and sums of weights no more than results are, in " .. dtype, function()
       accelhost.manual_seed(12)
       for _, case in ipairs(shapes) do
         local inputs = {}

@@ -1,6 +1,7 @@
 /* Attention without its matrix of scores: blocks of queries, blocks of keys, products in registers. Forward, threads
  * divide blocks of queries; backward, heads of keys, so results do not depend on their number. Operands that the loops
- * cannot read in place (fp16 and bf16, strided items, head sizes that are no multiple of a vector) are copied first. */
+ * cannot read in place (fp16, bf16 on a processor without products of pairs, strided items, head sizes that are no
+ * multiple of a vector) are copied first. */
 #include "cpu/linear/attention.h"
 
 #include <math.h>
@@ -12,6 +13,7 @@
 #include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
+#include "cpu/loop/bf16.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/lanes.h"
 #include "cpu/loop/shape_copy.h"
@@ -19,10 +21,37 @@
 
 #define log_f32 ah_logf
 #define log_f64 log
-#define LOOPS "cpu/linear/attention_tile.h"
+#define LOOPS "cpu/linear/attention_scores.h"
 #include "cpu/loop/for_reals.h"
-#define LOOPS "cpu/linear/attention_loops.h"
+#define LOOPS "cpu/linear/attention_factors.h"
 #include "cpu/loop/for_reals.h"
+#ifdef AH_LANES_PAIRS
+#pragma GCC push_options
+#pragma GCC target("avx512bf16")
+#include "cpu/linear/attention_pairs.h"
+#pragma GCC pop_options
+#endif
+
+/* The functions for rows of a dtype. */
+struct attention_kind {
+    void (*forward)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *scratch);
+    void (*backward)(const struct ah_attention *a, const struct ah_attention_unit *group, void *scratch);
+    size_t (*scratch_bytes)(const struct ah_attention *a);
+};
+
+static const struct attention_kind attention_kinds[AH_DTYPE_COUNT] = {
+    [AH_F32] = {attend_f32, attend_group_back_f32, scratch_bytes_f32},
+    [AH_F64] = {attend_f64, attend_group_back_f64, scratch_bytes_f64},
+#ifdef AH_LANES_PAIRS
+    [AH_BF16] = {attend_bf16, attend_group_back_bf16, scratch_bytes_bf16},
+#endif
+};
+
+/* The dtype of the rows of a call on tensors of `dtype`. */
+static enum ah_dtype attention_dtype(enum ah_dtype dtype)
+{
+    return dtype == AH_BF16 && attention_kinds[AH_BF16].forward && ah_bf16_pairs() ? AH_BF16 : ah_compute_dtype(dtype);
+}
 
 /* The spans of a call: of (n, 5) integers begin and count of queries, begin, count and room of keys; else the batch. */
 static int make_spans(struct ah_attention *plan, const struct ah_tensor *query, const struct ah_tensor *key,
@@ -81,7 +110,7 @@ struct array {
 
 static int64_t whole_vectors(int64_t width, enum ah_dtype dtype)
 {
-    int64_t lanes = AH_LANES_BYTES / (int64_t)ah_dtype_size(dtype);
+    int64_t lanes = AH_LANES_BYTES / (int64_t)ah_dtype_size(ah_compute_dtype(dtype));
     return (width + lanes - 1) / lanes * lanes;
 }
 
@@ -104,10 +133,10 @@ static void copy_rows(char *to, size_t to_bytes, const char *from, size_t from_b
     }
 }
 
-/* Can rows of `whole` items be those of the tensor itself? */
-static bool are_rows(const struct ah_tensor *t, int64_t whole)
+/* Can rows of `whole` items of `dtype` be those of the tensor itself? */
+static bool are_rows(const struct ah_tensor *t, enum ah_dtype dtype, int64_t whole)
 {
-    return t->dtype == ah_compute_dtype(t->dtype) && whole == t->size[t->ndim - 1] && t->stride[t->ndim - 1] == 1;
+    return t->dtype == dtype && whole == t->size[t->ndim - 1] && t->stride[t->ndim - 1] == 1;
 }
 
 static void rows_of(struct ah_attention_rows *rows, struct ah_tensor *t)
@@ -117,17 +146,16 @@ static void rows_of(struct ah_attention_rows *rows, struct ah_tensor *t)
                                        t->stride[n - 2], t->size[n - 1]};
 }
 
-static int open_rows(struct array *a, struct ah_attention_rows *rows, struct ah_tensor *t)
+static int open_rows(struct array *a, struct ah_attention_rows *rows, struct ah_tensor *t, enum ah_dtype dtype)
 {
-    enum ah_dtype dtype = ah_compute_dtype(t->dtype);
     int64_t width = t->size[t->ndim - 1], whole = whole_vectors(width, dtype);
     size_t item = ah_dtype_size(dtype);
-    if (are_rows(t, whole)) {
+    if (are_rows(t, dtype, whole)) {
         AH_TRY(ah_tensor_row_major(t));
         rows_of(rows, t);
         return 0;
     }
-    AH_TRY(ah_dense_open(&a->dense, t));
+    AH_TRY(t->dtype == dtype ? ah_dense_open_as_is(&a->dense, t) : ah_dense_open(&a->dense, t));
     row_major_strides(rows, t, whole);
     rows->data = (void *)a->dense.data;
     if (whole == width || t->numel == 0)
@@ -140,18 +168,18 @@ static int open_rows(struct array *a, struct ah_attention_rows *rows, struct ah_
 }
 
 /* Rows to be written; whole vectors where `padded`, else the caller's items. */
-static int open_result(struct array *a, struct ah_attention_rows *rows, struct ah_tensor *t, bool padded)
+static int open_result(struct array *a, struct ah_attention_rows *rows, struct ah_tensor *t, enum ah_dtype dtype,
+                       bool padded)
 {
-    enum ah_dtype dtype = ah_compute_dtype(t->dtype);
     int64_t width = t->size[t->ndim - 1], whole = padded ? whole_vectors(width, dtype) : width;
-    if (are_rows(t, whole)) {
-        rows_of(rows, t);
-        return 0;
-    }
-    if (!ah_tensor_is_contiguous(t)) {
+    if (!are_rows(t, dtype, whole) && !ah_tensor_is_contiguous(t)) {
         AH_TRY(ah_tensor_empty_like(&a->own, t));
         a->strided = t;
         t = a->own;
+    }
+    if (are_rows(t, dtype, whole)) {
+        rows_of(rows, t);
+        return 0;
     }
     AH_TRY(ah_dense_out_open(&a->result, t));
     row_major_strides(rows, t, whole);
@@ -183,12 +211,10 @@ static void close_array(struct array *a)
 }
 
 /* All units, each by one thread, which has its own scratch block. */
-typedef void (*unit_fn)(const struct ah_attention *plan, const struct ah_attention_unit *unit, void *scratch);
-
 struct units {
     const struct ah_attention *plan;
     const struct ah_attention_unit *unit;
-    unit_fn run;
+    void (*run)(const struct ah_attention *plan, const struct ah_attention_unit *unit, void *scratch);
     char *scratch;
     size_t scratch_bytes; /* of each thread */
 };
@@ -200,8 +226,9 @@ static void run_unit_range(void *context, int64_t begin, int64_t end)
         units->run(units->plan, &units->unit[i], units->scratch + (size_t)ah_thread_index() * units->scratch_bytes);
 }
 
-static int run_units(const struct ah_attention *plan, bool whole, unit_fn run, size_t scratch_bytes)
+static int run_units(const struct ah_attention *plan, bool whole)
 {
+    const struct attention_kind *kind = &attention_kinds[plan->dtype];
     struct ah_attention_unit *unit = NULL;
     struct ah_dense scratch = {0};
     int64_t count = 0, work = 0;
@@ -211,9 +238,9 @@ static int run_units(const struct ah_attention *plan, bool whole, unit_fn run, s
         work += plan->span[s].queries * plan->span[s].keys * plan->heads;
     if (!ah_worth_threads(work, AH_SHARE_HEAVY) || count < 2)
         threads = 1;
-    scratch_bytes = (scratch_bytes + 4095) / 4096 * 4096 + 64;
+    size_t scratch_bytes = (kind->scratch_bytes(plan) + 4095) / 4096 * 4096 + 64;
     AH_TRYGO(ah_dense_scratch(&scratch, scratch_bytes * (size_t)threads), out);
-    struct units units = {plan, unit, run, scratch.block, scratch_bytes};
+    struct units units = {plan, unit, whole ? kind->backward : kind->forward, scratch.block, scratch_bytes};
     ah_parallel_for(count, threads > 1 ? 1 : count, run_unit_range, &units);
 out:
     ah_dense_close(&scratch);
@@ -261,14 +288,14 @@ static int open_reading(struct reading *r, struct ah_attention *plan, struct ah_
                         struct ah_tensor *value, struct ah_tensor *mask)
 {
     int n = query->ndim;
-    enum ah_dtype dtype = ah_compute_dtype(query->dtype);
+    enum ah_dtype dtype = plan->dtype = attention_dtype(query->dtype);
     plan->heads = query->size[n - 2];
     plan->group = key->size[n - 2] ? plan->heads / key->size[n - 2] : 1;
     plan->width = whole_vectors(query->size[n - 1], dtype);
     plan->value_width = whole_vectors(value->size[n - 1], dtype);
-    AH_TRY(open_rows(&r->query, &plan->query, query));
-    AH_TRY(open_rows(&r->key, &plan->key, key));
-    AH_TRY(open_rows(&r->value, &plan->value, value));
+    AH_TRY(open_rows(&r->query, &plan->query, query, dtype));
+    AH_TRY(open_rows(&r->key, &plan->key, key, dtype));
+    AH_TRY(open_rows(&r->value, &plan->value, value, dtype));
     return open_mask(r, plan, mask, query, key);
 }
 
@@ -351,16 +378,13 @@ int ah_cpu_attention(struct ah_call *c)
     int status;
     AH_TRYGO(open_reading(&reading, &plan, query, arg->key.tensor, arg->value.tensor, ah_given(&arg->mask)), out);
     AH_TRYGO(make_spans(&plan, query, arg->key.tensor, c->extra[0]), out);
-    AH_TRYGO(open_result(&out, &plan.out, c->out[0], false), out);
+    AH_TRYGO(open_result(&out, &plan.out, c->out[0], plan.dtype, false), out);
     plan.lse = ah_tensor_data(c->out[1]);
     if (p > 0) {
         plan.keep = ah_tensor_data(c->extra[1]);
         AH_TRYGO(draw_keep(&plan, arg, ah_tensor_data(c->extra[1])), out);
     }
-    if (ah_compute_dtype(query->dtype) == AH_F32)
-        status = run_units(&plan, false, attend_f32, scratch_items_f32(&plan) * sizeof(float));
-    else
-        status = run_units(&plan, false, attend_f64, scratch_items_f64(&plan) * sizeof(double));
+    status = run_units(&plan, false);
 out:
     close_array(&out);
     close_reading(&reading, &plan);
@@ -381,17 +405,14 @@ int ah_cpu_attention_backward(struct ah_call *c)
     int status;
     AH_TRYGO(open_reading(&reading, &plan, query, arg->key.tensor, arg->value.tensor, ah_given(&arg->mask)), out);
     AH_TRYGO(make_spans(&plan, query, arg->key.tensor, ah_given(&arg->spans)), out);
-    AH_TRYGO(open_rows(&out, &plan.out, arg->output.tensor), out);
-    AH_TRYGO(open_rows(&grad, &plan.grad, arg->grad.tensor), out);
+    AH_TRYGO(open_rows(&out, &plan.out, arg->output.tensor, plan.dtype), out);
+    AH_TRYGO(open_rows(&grad, &plan.grad, arg->grad.tensor, plan.dtype), out);
     for (int i = 0; i < 3; i++)
-        AH_TRYGO(open_result(&result[i], rows[i], c->out[i], i > 0), out);
+        AH_TRYGO(open_result(&result[i], rows[i], c->out[i], plan.dtype, i > 0 && plan.dtype != AH_BF16), out);
     plan.lse = ah_tensor_data(arg->lse.tensor);
     if (ah_given(&arg->keep))
         plan.keep = ah_tensor_data(arg->keep.tensor);
-    if (ah_compute_dtype(query->dtype) == AH_F32)
-        status = run_units(&plan, true, attend_group_back_f32, scratch_items_f32(&plan) * sizeof(float));
-    else
-        status = run_units(&plan, true, attend_group_back_f64, scratch_items_f64(&plan) * sizeof(double));
+    status = run_units(&plan, true);
 out:
     for (int i = 0; i < 3; i++)
         close_array(&result[i]);

@@ -26,7 +26,7 @@ struct ah_attention_unit {
     int64_t head, first; /* query */
 };
 
-/* Rows of a head's width, in the type that is computed in. */
+/* Rows of a head's width, of items of the plan's dtype. */
 struct ah_attention_rows {
     void *data;
     int64_t batch, token, head; /* strides */
@@ -34,6 +34,7 @@ struct ah_attention_rows {
 };
 
 struct ah_attention {
+    enum ah_dtype dtype;        /* of rows: that of the tensors, or float32 where it is computed in */
     int64_t heads, group;       /* of the query; number of these that share a head of key and value */
     int64_t width, value_width; /* of a head, whole vectors */
     double scale;
@@ -48,5 +49,13 @@ struct ah_attention {
     struct ah_attention_rows query, key, value, out, grad, grad_query, grad_key, grad_value;
     void *lse;                  /* [heads, rows] */
 };
+
+/* The next part of a scratch block, on a cache line; `block` NULL: count its bytes only. */
+static inline void *ah_attention_part(void *block, size_t *at, size_t bytes)
+{
+    void *part = block ? (char *)block + *at : NULL;
+    *at += (bytes + 63) / 64 * 64;
+    return part;
+}
 
 #endif

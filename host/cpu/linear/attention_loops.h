@@ -1,150 +1,37 @@
-/* Attention over blocks for one element type (cpu/loop/for_reals.h): scores of up to AH_ATTENTION_QUERIES queries,
- * which are the lanes of vectors, against one block of keys after the other. Forward keeps for each query the largest
- * score so far and the sum of exponentials (Milakov and Gimelshein, 2018; Dao et al., 2022), backward computes the
- * weights again from the logarithm of that sum. */
+/* Attention over blocks for one kind of items (attention_factors.h, attention_pairs.h): up to AH_ATTENTION_QUERIES
+ * queries against one block of keys after the other. Forward keeps for each query the largest score so far and the sum
+ * of exponentials (Milakov and Gimelshein, 2018; Dao et al., 2022), backward computes the weights again from the
+ * logarithm of that sum. */
 
-enum { SUFFIX(WIDE) = AH_ATTENTION_QUERIES };
-
-/* A thread's scratch memory. Scores are stored as [key][query], transposed operands as [item][query]. */
-struct SUFFIX(scratch) {
-    REAL *turned_query, *turned_grad, *sums, *scores, *weights, *steps;
-    REAL largest[AH_ATTENTION_QUERIES], total[AH_ATTENTION_QUERIES], factor[AH_ATTENTION_QUERIES];
-};
-
-static size_t SUFFIX(scratch_items)(const struct ah_attention *a)
+static size_t KIND(scratch_bytes)(const struct ah_attention *a)
 {
-    int64_t width = a->width > a->value_width ? a->width : a->value_width;
-    return (size_t)(3 * width + 3 * AH_ATTENTION_KEYS) * SUFFIX(WIDE);
-}
-
-static void SUFFIX(scratch_at)(struct SUFFIX(scratch) *s, const struct ah_attention *a, REAL *block)
-{
-    int64_t width = a->width > a->value_width ? a->width : a->value_width;
-    int64_t turned = width * SUFFIX(WIDE), scores = AH_ATTENTION_KEYS * SUFFIX(WIDE);
-    s->turned_query = block;
-    s->turned_grad = block + turned;
-    s->sums = block + 2 * turned;
-    s->scores = block + 3 * turned;
-    s->weights = s->scores + scores;
-    s->steps = s->weights + scores;
+    return KIND(scratch_layout)(&(struct SUFFIX(scratch)){0}, a, NULL);
 }
 
 /* Query i of a unit, and key j, as seen from the unit's first query and the span's first key. */
-static REAL *SUFFIX(query_row)(const struct ah_attention_rows *rows, const struct ah_attention_unit *unit, int64_t i)
+static ITEM *KIND(query_row)(const struct ah_attention_rows *rows, const struct ah_attention_unit *unit, int64_t i)
 {
     const struct ah_attention_span *span = unit->span;
-    return (REAL *)rows->data + span->number * rows->batch + (span->query + unit->first + i) * rows->token +
+    return (ITEM *)rows->data + span->number * rows->batch + (span->query + unit->first + i) * rows->token +
            unit->head * rows->head;
 }
 
-static REAL *SUFFIX(key_row)(const struct ah_attention *a, const struct ah_attention_rows *rows,
-                             const struct ah_attention_unit *unit, int64_t j)
+static ITEM *KIND(key_row)(const struct ah_attention *a, const struct ah_attention_rows *rows,
+                           const struct ah_attention_unit *unit, int64_t j)
 {
     const struct ah_attention_span *span = unit->span;
-    return (REAL *)rows->data + span->number * rows->batch + (span->key + j) * rows->token +
+    return (ITEM *)rows->data + span->number * rows->batch + (span->key + j) * rows->token +
            unit->head / a->group * rows->head;
 }
 
-/* to[item][query] = scale * from[query][item]; the queries up to a whole vector are zeros. */
-static void SUFFIX(turn)(REAL *to, const REAL *from, int64_t step, int64_t count, int64_t width, REAL scale)
-{
-    int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), whole = width / 4 * 4, i = 0;
-    for (; i + 4 <= count; i += 4) {
-        for (int64_t d = 0; d < whole; d += 4)
-            SUFFIX(ah_turn_4)(to + d * SUFFIX(WIDE) + i, SUFFIX(WIDE), from + i * step + d, step, scale);
-        for (int64_t d = whole; d < width; d++)
-            for (int64_t k = i; k < i + 4; k++)
-                to[d * SUFFIX(WIDE) + k] = from[k * step + d] * scale;
-    }
-    for (; i < count; i++)
-        for (int64_t d = 0; d < width; d++)
-            to[d * SUFFIX(WIDE) + i] = from[i * step + d] * scale;
-    for (int64_t d = 0; d < width && count < lanes; d++)
-        memset(to + d * SUFFIX(WIDE) + count, 0, (size_t)(lanes - count) * sizeof *to);
-}
-
-/* The keys that some query of the unit sees: [*begin, *end). */
-static void SUFFIX(visible)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t count,
-                            int64_t *begin, int64_t *end)
-{
-    const struct ah_attention_span *span = unit->span;
-    int64_t first = unit->first + span->diagonal - a->left, last = unit->first + count + span->diagonal + a->right;
-    *begin = a->left < 0 || first < 0 ? 0 : first < span->keys ? first : span->keys;
-    *end = a->right < 0 || last > span->keys ? span->keys : last > *begin ? last : *begin;
-}
-
-/* -inf for the queries that do not see a key, by place. */
-static void SUFFIX(mask_places)(const struct ah_attention *a, const struct ah_attention_unit *unit, REAL *scores,
-                                int64_t key, int64_t keys, int64_t lanes)
-{
-    for (int64_t j = 0; j < keys; j++, scores += SUFFIX(WIDE)) {
-        int64_t own = key + j - unit->span->diagonal - unit->first; /* the query aligned with this key */
-        int64_t from = a->right < 0 ? 0 : own - a->right, to = a->left < 0 ? lanes : own + a->left + 1;
-        for (int64_t i = 0; i < from && i < lanes; i++)
-            scores[i] = (REAL)-INFINITY;
-        for (int64_t i = to < 0 ? 0 : to; i < lanes; i++)
-            scores[i] = (REAL)-INFINITY;
-    }
-}
-
-/* Ones where the bit of a lane is set in `word`, whose first bit is that of the first lane. */
-static inline SUFFIX(ah_lane_ints) SUFFIX(chosen)(uint64_t word)
-{
-    SUFFIX(ah_lane_ints) bit;
-    for (int i = 0; i < SUFFIX(LANE); i++)
-        bit[i] = 1 << i;
-    return (((int32_t)(word & 0xffff) - (SUFFIX(ah_lane_ints)){0}) & bit) != 0;
-}
-
-/* Set scores to -inf where a boolean mask is false. */
-static void SUFFIX(mask_seen)(const struct ah_attention *a, const uint8_t *seen, REAL *scores, int64_t keys,
-                              int64_t count, int64_t lanes)
-{
-    uint64_t word[AH_ATTENTION_KEYS] = {0};
-    for (int64_t j = 0; j < keys && a->mask_query == 0; j++)
-        word[j] = seen[j * a->mask_key] ? ~UINT64_C(0) : 0;
-    for (int64_t i = 0; i < count && a->mask_query != 0; i++) {
-        const uint8_t *row = seen + i * a->mask_query;
-        if (a->mask_key == 1)
-            for (int64_t j = 0; j < keys; j++)
-                word[j] |= (uint64_t)row[j] << i;
-        else
-            for (int64_t j = 0; j < keys; j++)
-                word[j] |= (uint64_t)row[j * a->mask_key] << i;
-    }
-    SUFFIX(ah_lanes) nothing = SUFFIX(ah_spread)((REAL)-INFINITY);
-    for (int64_t j = 0; j < keys; j++) {
-        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
-            SUFFIX(ah_lanes_at) *at = SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i);
-            *at = SUFFIX(ah_choose)(SUFFIX(chosen)(word[j] >> i), *at, nothing);
-        }
-    }
-}
-
-/* A mask of numbers is added, turned in `room`. */
-static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, REAL *scores, REAL *room, int64_t keys,
-                               int64_t count, int64_t lanes)
-{
-    if (a->mask_key == 1 && a->mask_query != 0) {
-        SUFFIX(turn)(room, added, a->mask_query, count, keys, 1);
-    } else {
-        for (int64_t j = 0; j < keys; j++)
-            for (int64_t i = 0; i < lanes; i++)
-                room[j * SUFFIX(WIDE) + i] = i < count ? added[i * a->mask_query + j * a->mask_key] : 0;
-    }
-    for (int64_t j = 0; j < keys; j++)
-        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE))
-            *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) += *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i);
-}
-
 /* scores = turned_query^T keys, masked. */
-static void SUFFIX(score)(const struct ah_attention *a, const struct ah_attention_unit *unit,
-                          const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, int64_t lanes)
+static void KIND(score)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                        const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, int64_t lanes)
 {
-    SUFFIX(multiply)(&(struct SUFFIX(product)){
-        .m = keys, .n = lanes, .depth = a->width, .a = SUFFIX(key_row)(a, &a->key, unit, key),
-        .a_row = a->key.token, .a_step = 1, .b = s->turned_query, .b_row = SUFFIX(WIDE), .c = s->scores,
-        .c_row = SUFFIX(WIDE), .far = true});
+    KIND(multiply)(&(struct KIND(product)){
+        .m = keys, .n = lanes, .depth = KIND(factors_of)(a->width), .a = KIND(key_row)(a, &a->key, unit, key),
+        .a_row = a->key.token * (int64_t)sizeof(ITEM), .a_step = sizeof(FACTOR), .b = s->turned_query,
+        .b_row = SUFFIX(WIDE), .c = s->scores, .c_row = SUFFIX(WIDE), .scale = (REAL)a->scale, .far = true});
     if (a->left >= 0 || a->right >= 0)
         SUFFIX(mask_places)(a, unit, s->scores, key, keys, lanes);
     int64_t at = unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query +
@@ -155,67 +42,17 @@ static void SUFFIX(score)(const struct ah_attention *a, const struct ah_attentio
         SUFFIX(mask_added)(a, (const REAL *)a->mask + at, s->scores, s->weights, keys, count, lanes);
 }
 
-/* The largest score and the sum of exponentials with a further block; scores become exponentials, s->factor the factor
- * by which the sums so far shrink. A query that sees nothing yet has the largest score -inf. */
-static void SUFFIX(weigh)(struct SUFFIX(scratch) *s, int64_t keys, int64_t lanes)
+/* Round `width` numbers to items. */
+static inline void KIND(write_row)(ITEM *restrict to, const REAL *restrict from, int64_t width)
 {
-    for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
-        REAL *scores = s->scores + i;
-        SUFFIX(ah_lanes) before = *SUFFIX(lanes)(s->largest + i), largest = before, odd = before;
-        for (int64_t j = 0; j + 1 < keys; j += 2) {
-            largest = SUFFIX(ah_larger)(*SUFFIX(lanes)(scores + j * SUFFIX(WIDE)), largest);
-            odd = SUFFIX(ah_larger)(*SUFFIX(lanes)(scores + (j + 1) * SUFFIX(WIDE)), odd);
-        }
-        if (keys % 2)
-            largest = SUFFIX(ah_larger)(*SUFFIX(lanes)(scores + (keys - 1) * SUFFIX(WIDE)), largest);
-        largest = SUFFIX(ah_larger)(odd, largest);
-        SUFFIX(ah_lanes) nothing = SUFFIX(ah_spread)((REAL)-INFINITY);
-        SUFFIX(ah_lanes) base = SUFFIX(ah_choose)(largest == nothing, SUFFIX(ah_spread)(0), largest);
-        SUFFIX(ah_lanes) factor = SUFFIX(ah_exp_down)(before - base), total = *SUFFIX(lanes)(s->total + i) * factor;
-        for (int64_t j = 0; j < keys; j++) {
-            SUFFIX(ah_lanes_at) *at = SUFFIX(lanes)(scores + j * SUFFIX(WIDE));
-            SUFFIX(ah_lanes) e = SUFFIX(ah_exp_down)(*at - base);
-            *at = e;
-            total += e;
-        }
-        *SUFFIX(lanes)(s->largest + i) = largest;
-        *SUFFIX(lanes)(s->factor + i) = factor;
-        *SUFFIX(lanes)(s->total + i) = total;
-    }
-}
-
-/* Multiply the accumulated values by the factor of each query. */
-static void SUFFIX(shrink)(struct SUFFIX(scratch) *s, int64_t count, int64_t width)
-{
-    for (int64_t i = 0; i < count; i++) {
-        SUFFIX(ah_lanes) factor = SUFFIX(ah_spread)(s->factor[i]);
-        for (int64_t d = 0; d < width; d += SUFFIX(LANE))
-            *SUFFIX(lanes)(s->sums + i * width + d) *= factor;
-    }
-}
-
-/* Zeros where a weight does not stay; the others times scale. */
-static void SUFFIX(drop)(REAL *weights, const uint64_t *keep, REAL scale, int64_t keys, int64_t lanes)
-{
-    for (int64_t j = 0; j < keys; j++, weights += SUFFIX(WIDE)) {
-        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
-            SUFFIX(ah_lanes_at) *at = SUFFIX(lanes)(weights + i);
-            SUFFIX(ah_lanes) scaled = *at * SUFFIX(ah_spread)(scale);
-            *at = SUFFIX(ah_choose)(SUFFIX(chosen)(keep[j] >> i), scaled, SUFFIX(ah_spread)(0));
-        }
-    }
-}
-
-static const uint64_t *SUFFIX(keep_at)(const struct ah_attention *a, const struct ah_attention_unit *unit)
-{
-    const struct ah_attention_span *span = unit->span;
-    int64_t blocks = ah_attention_blocks(span->queries);
-    return a->keep + span->words + (unit->head * blocks + unit->first / AH_ATTENTION_QUERIES) * span->keys;
+#pragma omp simd
+    for (int64_t d = 0; d < width; d++)
+        to[d] = KIND(item)(from[d]);
 }
 
 /* Write the results of the unit's queries: sums divided by the totals; zeros where all keys are masked. */
-static void SUFFIX(finish)(const struct ah_attention *a, const struct ah_attention_unit *unit,
-                           struct SUFFIX(scratch) *s, int64_t count)
+static void KIND(finish)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                         struct SUFFIX(scratch) *s, int64_t count)
 {
     int64_t width = a->value_width;
     REAL *lse = (REAL *)a->lse + unit->head * a->rows + unit->span->row + unit->first;
@@ -226,25 +63,25 @@ static void SUFFIX(finish)(const struct ah_attention *a, const struct ah_attenti
     }
     memcpy(lse, s->largest, (size_t)count * sizeof *lse);
     for (int64_t i = 0; i < count; i++) {
-        REAL *restrict to = SUFFIX(query_row)(&a->out, unit, i), factor = s->factor[i];
-        const REAL *restrict from = s->sums + i * width;
+        ITEM *restrict to = KIND(query_row)(&a->out, unit, i);
+        const REAL *restrict from = s->sums + i * width, factor = s->factor[i];
 #pragma omp simd
         for (int64_t d = 0; d < a->out.width; d++)
-            to[d] = from[d] * factor;
+            to[d] = KIND(item)(from[d] * factor);
     }
 }
 
-static void SUFFIX(attend)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *block)
+static void KIND(attend)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *block)
 {
     const struct ah_attention_span *span = unit->span;
     int64_t left = span->queries - unit->first, count = left < AH_ATTENTION_QUERIES ? left : AH_ATTENTION_QUERIES;
     int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), begin, end;
     struct SUFFIX(scratch) s;
     const uint64_t *keep = a->keep ? SUFFIX(keep_at)(a, unit) : NULL;
-    SUFFIX(scratch_at)(&s, a, block);
+    KIND(scratch_layout)(&s, a, block);
     SUFFIX(visible)(a, unit, count, &begin, &end);
-    SUFFIX(turn)(s.turned_query, SUFFIX(query_row)(&a->query, unit, 0), a->query.token, count,
-                 a->width, (REAL)a->scale);
+    KIND(turn_items)(s.turned_query, KIND(query_row)(&a->query, unit, 0), a->query.token, count, a->width,
+                     (REAL)a->scale);
     for (int64_t i = 0; i < AH_ATTENTION_QUERIES; i++) {
         s.largest[i] = (REAL)-INFINITY;
         s.total[i] = 0;
@@ -253,25 +90,29 @@ static void SUFFIX(attend)(const struct ah_attention *a, const struct ah_attenti
         memset(s.sums, 0, (size_t)(count * a->value_width) * sizeof *s.sums);
     for (int64_t key = begin; key < end; key += AH_ATTENTION_KEYS) {
         int64_t keys = end - key < AH_ATTENTION_KEYS ? end - key : AH_ATTENTION_KEYS;
-        SUFFIX(score)(a, unit, &s, key, keys, count, lanes);
+        KIND(score)(a, unit, &s, key, keys, count, lanes);
         SUFFIX(weigh)(&s, keys, lanes);
         if (keep)
             SUFFIX(drop)(s.scores, keep + key, (REAL)a->keep_scale, keys, lanes);
         if (key > begin)
             SUFFIX(shrink)(&s, count, a->value_width);
-        SUFFIX(multiply)(&(struct SUFFIX(product)){
-            .m = count, .n = a->value_width, .depth = keys, .a = s.scores, .a_row = 1, .a_step = SUFFIX(WIDE),
-            .b = SUFFIX(key_row)(a, &a->value, unit, key), .b_row = a->value.token, .c = s.sums,
-            .c_row = a->value_width, .add = key > begin});
+        int64_t row;
+        const FACTOR *value = KIND(factor_rows)(s.room_key, KIND(key_row)(a, &a->value, unit, key), a->value.token,
+                                                keys, a->value_width, &row);
+        KIND(multiply)(&(struct KIND(product)){
+            .m = count, .n = a->value_width, .depth = KIND(factors_of)(keys),
+            .a = KIND(factor_scores)(s.room_weights, s.scores, keys, lanes), .a_row = sizeof(FACTOR),
+            .a_step = SUFFIX(WIDE) * sizeof(FACTOR), .b = value, .b_row = row, .c = s.sums, .c_row = a->value_width,
+            .scale = 1, .add = key > begin});
     }
-    SUFFIX(finish)(a, unit, &s, count);
+    KIND(finish)(a, unit, &s, count);
 }
 
 /* Back. */
 
 /* s->factor = sum of output * gradient of each query, s->largest = its log-sum-exp. */
-static void SUFFIX(correct)(const struct ah_attention *a, const struct ah_attention_unit *unit,
-                            struct SUFFIX(scratch) *s, int64_t count)
+static void KIND(correct)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                          struct SUFFIX(scratch) *s, int64_t count)
 {
     const REAL *lse = (const REAL *)a->lse + unit->head * a->rows + unit->span->row + unit->first;
     for (int64_t i = 0; i < AH_ATTENTION_QUERIES; i++) {
@@ -279,112 +120,156 @@ static void SUFFIX(correct)(const struct ah_attention *a, const struct ah_attent
         s->factor[i] = 0;
     }
     for (int64_t i = 0; i < count; i++) {
-        const REAL *out = SUFFIX(query_row)(&a->out, unit, i), *grad = SUFFIX(query_row)(&a->grad, unit, i);
+        const ITEM *out = KIND(query_row)(&a->out, unit, i), *grad = KIND(query_row)(&a->grad, unit, i);
         REAL sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t d = 0; d < a->out.width; d++)
-            sum += out[d] * grad[d];
+            sum += KIND(real)(out[d]) * KIND(real)(grad[d]);
         s->factor[i] = sum;
         s->largest[i] = lse[i];
     }
 }
 
-/* Of one block: weights into s->weights, as dropped as they were, and the gradient of the scores, times scale, into
- * s->steps. */
-static void SUFFIX(weigh_back)(const struct ah_attention *a, const struct ah_attention_unit *unit,
-                               struct SUFFIX(scratch) *s, const uint64_t *keep, int64_t key, int64_t keys,
-                               int64_t count, int64_t lanes)
+/* Of one block: weights into s->weight_items, as dropped as they were, and the gradient of the scores, times scale,
+ * into s->step_items. */
+static void KIND(weigh_back)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                             struct SUFFIX(scratch) *s, const uint64_t *keep, int64_t key, int64_t keys,
+                             int64_t count, int64_t lanes)
 {
-    REAL scale = (REAL)a->scale, keep_scale = (REAL)a->keep_scale;
-    SUFFIX(score)(a, unit, s, key, keys, count, lanes);
-    SUFFIX(multiply)(&(struct SUFFIX(product)){
-        .m = keys, .n = lanes, .depth = a->value_width,
-        .a = SUFFIX(key_row)(a, &a->value, unit, key), .a_row = a->value.token,
-        .a_step = 1, .b = s->turned_grad, .b_row = SUFFIX(WIDE), .c = s->steps, .c_row = SUFFIX(WIDE), .far = true});
-    if (keep)
-        SUFFIX(drop)(s->steps, keep, keep_scale, keys, lanes);
+    const SUFFIX(ah_lanes) scale = SUFFIX(ah_spread)((REAL)a->scale), nothing = SUFFIX(ah_spread)(0);
+    const SUFFIX(ah_lanes) keep_scale = SUFFIX(ah_spread)((REAL)a->keep_scale);
+    ITEM *weight_items = s->weight_items, *step_items = s->step_items;
+    KIND(score)(a, unit, s, key, keys, count, lanes);
+    KIND(multiply)(&(struct KIND(product)){
+        .m = keys, .n = lanes, .depth = KIND(factors_of)(a->value_width),
+        .a = KIND(key_row)(a, &a->value, unit, key), .a_row = a->value.token * (int64_t)sizeof(ITEM),
+        .a_step = sizeof(FACTOR), .b = s->turned_grad, .b_row = SUFFIX(WIDE), .c = s->steps, .c_row = SUFFIX(WIDE),
+        .scale = 1, .far = true});
     for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
         SUFFIX(ah_lanes) lse = *SUFFIX(lanes)(s->largest + i), factor = *SUFFIX(lanes)(s->factor + i);
         for (int64_t j = 0; j < keys; j++) {
-            SUFFIX(ah_lanes_at) *step = SUFFIX(lanes)(s->steps + j * SUFFIX(WIDE) + i);
-            SUFFIX(ah_lanes) weight = SUFFIX(ah_exp_down)(*SUFFIX(lanes)(s->scores + j * SUFFIX(WIDE) + i) - lse);
-            *SUFFIX(lanes)(s->weights + j * SUFFIX(WIDE) + i) = weight;
-            *step = weight * (*step - factor) * SUFFIX(ah_spread)(scale);
+            int64_t at = j * SUFFIX(WIDE) + i;
+            SUFFIX(ah_lanes) step = *SUFFIX(lanes)(s->steps + at);
+            SUFFIX(ah_lanes) weight = SUFFIX(ah_exp_down)(*SUFFIX(lanes)(s->scores + at) - lse), dropped = weight;
+            if (keep) {
+                SUFFIX(ah_lane_ints) stays = SUFFIX(chosen)(keep[j] >> i);
+                step = SUFFIX(ah_choose)(stays, step * keep_scale, nothing);
+                dropped = SUFFIX(ah_choose)(stays, weight * keep_scale, nothing);
+            }
+            KIND(store_items)(weight_items + at, dropped);
+            KIND(store_items)(step_items + at, weight * (step - factor) * scale);
         }
     }
-    if (keep)
-        SUFFIX(drop)(s->weights, keep, keep_scale, keys, lanes);
 }
 
 /* Zeros for the gradients of keys that nothing has been written to. */
-static void SUFFIX(clear_keys)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t begin,
-                               int64_t end)
+static void KIND(clear_keys)(const struct ah_attention *a, const struct SUFFIX(scratch) *s, int64_t begin, int64_t end)
 {
     for (int64_t j = begin; j < end; j++) {
-        memset(SUFFIX(key_row)(a, &a->grad_key, unit, j), 0, (size_t)a->width * sizeof(REAL));
-        memset(SUFFIX(key_row)(a, &a->grad_value, unit, j), 0, (size_t)a->value_width * sizeof(REAL));
+        memset(s->key_sums + j * s->key_step, 0, (size_t)a->width * sizeof(REAL));
+        memset(s->value_sums + j * s->value_step, 0, (size_t)a->value_width * sizeof(REAL));
     }
 }
 
+/* A unit's rows of queries and of their gradients as second factors of products. */
+struct KIND(query_factors) {
+    const FACTOR *query, *grad;
+    int64_t query_row, grad_row;
+};
+
 /* Add a block of weights to the gradients of its keys and values, and of the unit's queries at `to`. */
-static void SUFFIX(spread)(const struct ah_attention *a, const struct ah_attention_unit *unit,
-                           const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, bool add_keys,
-                           REAL *to, int64_t to_row, bool add_queries)
+static void KIND(spread)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                         const struct SUFFIX(scratch) *s, const struct KIND(query_factors) *q, int64_t key,
+                         int64_t keys, int64_t count, bool add_keys, REAL *to, int64_t to_row, bool add_queries)
 {
-    SUFFIX(multiply)(&(struct SUFFIX(product)){
-        .m = keys, .n = a->value_width, .depth = count, .a = s->weights, .a_row = SUFFIX(WIDE), .a_step = 1,
-        .b = SUFFIX(query_row)(&a->grad, unit, 0), .b_row = a->grad.token,
-        .c = SUFFIX(key_row)(a, &a->grad_value, unit, key), .c_row = a->grad_value.token, .add = add_keys});
-    SUFFIX(multiply)(&(struct SUFFIX(product)){
-        .m = keys, .n = a->width, .depth = count, .a = s->steps, .a_row = SUFFIX(WIDE), .a_step = 1,
-        .b = SUFFIX(query_row)(&a->query, unit, 0), .b_row = a->query.token,
-        .c = SUFFIX(key_row)(a, &a->grad_key, unit, key), .c_row = a->grad_key.token, .add = add_keys});
-    SUFFIX(multiply)(&(struct SUFFIX(product)){
-        .m = count, .n = a->width, .depth = keys, .a = s->steps, .a_row = 1, .a_step = SUFFIX(WIDE),
-        .b = SUFFIX(key_row)(a, &a->key, unit, key), .b_row = a->key.token, .c = to, .c_row = to_row,
+    const int64_t item_row = SUFFIX(WIDE) * sizeof(ITEM);
+    const int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE);
+    int64_t row, step_row;
+    KIND(multiply)(&(struct KIND(product)){
+        .m = keys, .n = a->value_width, .depth = KIND(factors_of)(count), .a = s->weight_items, .a_row = item_row,
+        .a_step = sizeof(FACTOR), .b = q->grad, .b_row = q->grad_row, .c = s->value_sums + key * s->value_step,
+        .c_row = s->value_step, .scale = 1, .add = add_keys});
+    KIND(multiply)(&(struct KIND(product)){
+        .m = keys, .n = a->width, .depth = KIND(factors_of)(count), .a = s->step_items, .a_row = item_row,
+        .a_step = sizeof(FACTOR), .b = q->query, .b_row = q->query_row, .c = s->key_sums + key * s->key_step,
+        .c_row = s->key_step, .scale = 1, .add = add_keys});
+    const FACTOR *keys_at = KIND(factor_rows)(s->room_key, KIND(key_row)(a, &a->key, unit, key), a->key.token, keys,
+                                              a->width, &row);
+    const FACTOR *steps = KIND(factor_rows)(s->room_weights, s->step_items, SUFFIX(WIDE), keys, lanes, &step_row);
+    KIND(multiply)(&(struct KIND(product)){
+        .m = count, .n = a->width, .depth = KIND(factors_of)(keys), .a = steps, .a_row = sizeof(FACTOR),
+        .a_step = step_row * (int64_t)sizeof(FACTOR), .b = keys_at, .b_row = row, .c = to, .c_row = to_row, .scale = 1,
         .add = add_queries});
 }
 
 /* Add the share of a unit to the gradients of keys and values, and write those of its queries. `written`: number of
  * keys that have had a share before. */
-static void SUFFIX(attend_back)(const struct ah_attention *a, const struct ah_attention_unit *unit,
-                                struct SUFFIX(scratch) *s, int64_t *written)
+static void KIND(attend_back)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                              struct SUFFIX(scratch) *s, int64_t *written)
 {
     int64_t left = unit->span->queries - unit->first, count = left < AH_ATTENTION_QUERIES ? left : AH_ATTENTION_QUERIES;
     int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE), begin, end;
     const uint64_t *keep = a->keep ? SUFFIX(keep_at)(a, unit) : NULL;
-    bool direct = a->grad_query.width == a->width;
-    REAL *to = direct ? SUFFIX(query_row)(&a->grad_query, unit, 0) : s->sums;
+    bool direct = a->grad_query.width == a->width && sizeof(ITEM) == sizeof(REAL);
+    REAL *to = direct ? (REAL *)KIND(query_row)(&a->grad_query, unit, 0) : s->sums;
     int64_t to_row = direct ? a->grad_query.token : a->width;
+    ITEM *query = KIND(query_row)(&a->query, unit, 0), *grad = KIND(query_row)(&a->grad, unit, 0);
+    struct KIND(query_factors) q;
     SUFFIX(visible)(a, unit, count, &begin, &end);
-    SUFFIX(turn)(s->turned_query, SUFFIX(query_row)(&a->query, unit, 0), a->query.token, count, a->width,
-                 (REAL)a->scale);
-    SUFFIX(turn)(s->turned_grad, SUFFIX(query_row)(&a->grad, unit, 0), a->grad.token, count, a->value_width, 1);
-    SUFFIX(correct)(a, unit, s, count);
+    KIND(turn_items)(s->turned_query, query, a->query.token, count, a->width, (REAL)a->scale);
+    KIND(turn_items)(s->turned_grad, grad, a->grad.token, count, a->value_width, 1);
+    q.query = KIND(factor_rows)(s->room_query, query, a->query.token, count, a->width, &q.query_row);
+    q.grad = KIND(factor_rows)(s->room_grad, grad, a->grad.token, count, a->value_width, &q.grad_row);
+    KIND(correct)(a, unit, s, count);
     for (int64_t i = 0; i < count && begin == end; i++)
         memset(to + i * to_row, 0, (size_t)a->width * sizeof *to);
     for (int64_t key = begin; key < end; key += AH_ATTENTION_KEYS) {
         int64_t keys = end - key < AH_ATTENTION_KEYS ? end - key : AH_ATTENTION_KEYS;
         bool fresh = key >= *written;
-        SUFFIX(weigh_back)(a, unit, s, keep ? keep + key : NULL, key, keys, count, lanes);
-        SUFFIX(clear_keys)(a, unit, *written, fresh ? key : key + keys);
+        KIND(weigh_back)(a, unit, s, keep ? keep + key : NULL, key, keys, count, lanes);
+        KIND(clear_keys)(a, s, *written, fresh ? key : key + keys);
         *written = key + keys > *written ? key + keys : *written;
-        SUFFIX(spread)(a, unit, s, key, keys, count, !fresh, to, to_row, key > begin);
+        KIND(spread)(a, unit, s, &q, key, keys, count, !fresh, to, to_row, key > begin);
     }
     for (int64_t i = 0; i < count && !direct; i++)
-        memcpy(SUFFIX(query_row)(&a->grad_query, unit, i), to + i * to_row, (size_t)a->grad_query.width * sizeof *to);
+        KIND(write_row)(KIND(query_row)(&a->grad_query, unit, i), to + i * to_row, a->grad_query.width);
+}
+
+/* The sums of the gradients of a head's keys and values: in the results where these are REAL, else in scratch
+ * memory. */
+static void KIND(open_sums)(const struct ah_attention *a, const struct ah_attention_unit *group,
+                            struct SUFFIX(scratch) *s)
+{
+    if (s->key_sums)
+        return;
+    s->key_sums = (REAL *)KIND(key_row)(a, &a->grad_key, group, 0);
+    s->value_sums = (REAL *)KIND(key_row)(a, &a->grad_value, group, 0);
+    s->key_step = a->grad_key.token;
+    s->value_step = a->grad_value.token;
+}
+
+static void KIND(close_sums)(const struct ah_attention *a, const struct ah_attention_unit *group,
+                             const struct SUFFIX(scratch) *s)
+{
+    for (int64_t j = 0; j < group->span->room && sizeof(ITEM) != sizeof(REAL); j++) {
+        KIND(write_row)(KIND(key_row)(a, &a->grad_key, group, j), s->key_sums + j * s->key_step, a->grad_key.width);
+        KIND(write_row)(KIND(key_row)(a, &a->grad_value, group, j), s->value_sums + j * s->value_step,
+                        a->grad_value.width);
+    }
 }
 
 /* All queries that share one head of key and value. */
-static void SUFFIX(attend_group_back)(const struct ah_attention *a, const struct ah_attention_unit *group,
-                                      void *block)
+static void KIND(attend_group_back)(const struct ah_attention *a, const struct ah_attention_unit *group,
+                                    void *block)
 {
     struct SUFFIX(scratch) s;
     struct ah_attention_unit unit = *group;
     int64_t written = 0;
-    SUFFIX(scratch_at)(&s, a, block);
+    KIND(scratch_layout)(&s, a, block);
+    KIND(open_sums)(a, group, &s);
     for (; unit.head < group->head + a->group; unit.head++)
         for (unit.first = 0; unit.first < unit.span->queries; unit.first += AH_ATTENTION_QUERIES)
-            SUFFIX(attend_back)(a, &unit, &s, &written);
-    SUFFIX(clear_keys)(a, group, written, group->span->room);
+            KIND(attend_back)(a, &unit, &s, &written);
+    KIND(clear_keys)(a, &s, written, group->span->room);
+    KIND(close_sums)(a, group, &s);
 }

@@ -1,36 +1,31 @@
-/* Small matrix products for one element type (cpu/loop/for_reals.h): C = A B or C + A B, where a row of B and of C
- * is a whole number of vectors and A is read one number at a time, so that it may have any strides. Nothing is
- * packed. */
+/* Small matrix products for one kind of factors (attention_factors.h, attention_pairs.h): C = A B or C + A B in REAL,
+ * where a row of B and of C is a whole number of vectors and A is read one FACTOR at a time, so that it may have any
+ * strides. Nothing is packed. */
 
-enum { SUFFIX(LANE) = AH_LANES_BYTES / sizeof(REAL) };
-
-static inline SUFFIX(ah_lanes_at) *SUFFIX(lanes)(const REAL *at)
-{
-    return (SUFFIX(ah_lanes_at) *)at;
-}
-
-struct SUFFIX(product) {
-    int64_t m, n, depth;
-    const REAL *a;
-    int64_t a_row, a_step; /* A(i, k) = a[i a_row + k a_step] */
-    const REAL *b;
+struct KIND(product) {
+    int64_t m, n, depth; /* the last in factors */
+    const void *a;
+    int64_t a_row, a_step; /* A(i, k) is i a_row + k a_step bytes behind a */
+    const FACTOR *b;
     int64_t b_row;
     REAL *c;
     int64_t c_row;
-    bool add; /* to the present values */
+    REAL scale; /* of products of pairs, which are not added */
+    bool add;   /* to the present values */
     bool far; /* the rows of A are not in the first cache yet, and too far apart for the processor to expect them */
 };
 
 /* M rows of A and V vectors of B, both constant at every call so that the sums stay in registers. */
 static inline __attribute__((always_inline)) void
-SUFFIX(tile)(const int M, const int V, const struct SUFFIX(product) *p, int64_t row, int64_t column)
+KIND(tile)(const int M, const int V, const struct KIND(product) *p, int64_t row, int64_t column)
 {
     SUFFIX(ah_lanes) sum[8][4];
-    const REAL *a[8], *b = p->b + column;
+    const char *a[8];
+    const FACTOR *b = p->b + column;
     REAL *c = p->c + row * p->c_row + column;
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++) {
-        a[i] = p->a + (row + i) * p->a_row;
+        a[i] = (const char *)p->a + (row + i) * p->a_row;
 #pragma GCC unroll 4
         for (int v = 0; v < V; v++)
             if (p->add)
@@ -39,32 +34,32 @@ SUFFIX(tile)(const int M, const int V, const struct SUFFIX(product) *p, int64_t 
                 sum[i][v] = SUFFIX(ah_spread)(0);
     }
     for (int i = 0; i < M && p->far; i++)
-        for (int64_t k = 0; k < p->depth; k += 64 / (int64_t)sizeof(REAL))
+        for (int64_t k = 0; k < p->depth * (int64_t)sizeof(FACTOR); k += 64)
             __builtin_prefetch(a[i] + M * p->a_row + k);
     for (int64_t k = 0, at = 0; k < p->depth; k++, at += p->a_step, b += p->b_row) {
         SUFFIX(ah_lanes) line[4];
 #pragma GCC unroll 4
         for (int v = 0; v < V; v++)
-            line[v] = *SUFFIX(lanes)(b + v * SUFFIX(LANE));
+            line[v] = *KIND(factors)(b + v * SUFFIX(LANE));
 #pragma GCC unroll 8
         for (int i = 0; i < M; i++) {
-            SUFFIX(ah_lanes) x = SUFFIX(ah_spread)(a[i][at]);
+            SUFFIX(ah_lanes) x = KIND(spread_factor)(a[i] + at);
 #pragma GCC unroll 4
             for (int v = 0; v < V; v++)
-                sum[i][v] = SUFFIX(ah_fma)(x, line[v], sum[i][v]);
+                sum[i][v] = KIND(add_product)(x, line[v], sum[i][v]);
         }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < V; v++)
-            *SUFFIX(lanes)(c + i * p->c_row + v * SUFFIX(LANE)) = sum[i][v];
+            *SUFFIX(lanes)(c + i * p->c_row + v * SUFFIX(LANE)) = KIND(scale_sum)(sum[i][v], p->scale);
 }
 
 #define TILE(m, v)                                                                                        \
-    static void SUFFIX(tile_##m##_##v)(const struct SUFFIX(product) *p, int64_t row, int64_t column)      \
+    static void KIND(tile_##m##_##v)(const struct KIND(product) *p, int64_t row, int64_t column)          \
     {                                                                                                     \
-        SUFFIX(tile)(m, v, p, row, column);                                                               \
+        KIND(tile)(m, v, p, row, column);                                                                 \
     }
 TILE(1, 1) TILE(2, 1) TILE(4, 1) TILE(8, 1)
 TILE(1, 2) TILE(2, 2) TILE(4, 2)
@@ -75,29 +70,29 @@ TILE(6, 2)
 #endif
 #undef TILE
 
-typedef void (*SUFFIX(tile_fn))(const struct SUFFIX(product) *p, int64_t row, int64_t column);
-struct SUFFIX(tiles) {
+typedef void (*KIND(tile_fn))(const struct KIND(product) *p, int64_t row, int64_t column);
+struct KIND(tiles) {
     int vectors;
     struct {
         int rows;
-        SUFFIX(tile_fn) run;
+        KIND(tile_fn) run;
     } height[4];
 };
 
 /* The tiles that fit the registers, widest and highest first. */
-static const struct SUFFIX(tiles) SUFFIX(tiles)[] = {
+static const struct KIND(tiles) KIND(tiles)[] = {
 #if AH_LANES_REGISTERS == 32
-    {4, {{6, SUFFIX(tile_6_4)}, {4, SUFFIX(tile_4_4)}, {2, SUFFIX(tile_2_4)}, {1, SUFFIX(tile_1_4)}}},
-    {2, {{8, SUFFIX(tile_8_2)}, {4, SUFFIX(tile_4_2)}, {2, SUFFIX(tile_2_2)}, {1, SUFFIX(tile_1_2)}}},
+    {4, {{6, KIND(tile_6_4)}, {4, KIND(tile_4_4)}, {2, KIND(tile_2_4)}, {1, KIND(tile_1_4)}}},
+    {2, {{8, KIND(tile_8_2)}, {4, KIND(tile_4_2)}, {2, KIND(tile_2_2)}, {1, KIND(tile_1_2)}}},
 #else
-    {2, {{6, SUFFIX(tile_6_2)}, {4, SUFFIX(tile_4_2)}, {2, SUFFIX(tile_2_2)}, {1, SUFFIX(tile_1_2)}}},
+    {2, {{6, KIND(tile_6_2)}, {4, KIND(tile_4_2)}, {2, KIND(tile_2_2)}, {1, KIND(tile_1_2)}}},
 #endif
-    {1, {{8, SUFFIX(tile_8_1)}, {4, SUFFIX(tile_4_1)}, {2, SUFFIX(tile_2_1)}, {1, SUFFIX(tile_1_1)}}},
+    {1, {{8, KIND(tile_8_1)}, {4, KIND(tile_4_1)}, {2, KIND(tile_2_1)}, {1, KIND(tile_1_1)}}},
 };
 
-static void SUFFIX(multiply)(const struct SUFFIX(product) *p)
+static void KIND(multiply)(const struct KIND(product) *p)
 {
-    const struct SUFFIX(tiles) *tiles = SUFFIX(tiles);
+    const struct KIND(tiles) *tiles = KIND(tiles);
     for (int64_t column = 0; column < p->n; column += tiles->vectors * SUFFIX(LANE)) {
         while (column + tiles->vectors * SUFFIX(LANE) > p->n)
             tiles++;

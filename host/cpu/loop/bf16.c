@@ -22,20 +22,21 @@ static int bf16_instructions(void)
 
 /* The choice and its description; `text` NULL: not determined yet. */
 static struct {
-    bool native;
+    bool native, pairs;
     const char *text;
 } bf16_choice;
 
 static void bf16_choose(void)
 {
     const char *wanted = getenv("ACCELHOST_BF16");
-    int found = ah_onednn_version() ? bf16_instructions() : ABSENT;
+    int has = bf16_instructions(), found = ah_onednn_version() ? has : ABSENT;
     bool fast = found == AMX || (found == AVX512 && __builtin_cpu_is("amd"));
     if (wanted && !strcmp(wanted, "native"))
         fast = found != ABSENT;
     else if (wanted && !strcmp(wanted, "float32"))
         fast = false;
     bf16_choice.native = fast;
+    bf16_choice.pairs = has != ABSENT && !(wanted && !strcmp(wanted, "float32"));
     if (fast)
         bf16_choice.text = found == AMX ? "amx_bf16" : "avx512_bf16";
     else if (found == ABSENT)
@@ -52,6 +53,13 @@ bool ah_bf16_native(void)
     if (!bf16_choice.text)
         bf16_choose();
     return bf16_choice.native;
+}
+
+bool ah_bf16_pairs(void)
+{
+    if (!bf16_choice.text)
+        bf16_choose();
+    return bf16_choice.pairs;
 }
 
 const char *ah_bf16_text(void)

@@ -21,6 +21,12 @@
 #define AH_LANES_REGISTERS 16
 #endif
 
+/* Can a function be compiled for sums of products of pairs of bfloat16 (AVX512-BF16)? Run it where ah_bf16_pairs()
+ * (cpu/loop/bf16.h). */
+#if defined(__AVX512BW__) && defined(__GNUC__) && !defined(__clang__)
+#define AH_LANES_PAIRS
+#endif
+
 typedef float ah_lanes_f32 __attribute__((vector_size(AH_LANES_BYTES)));
 typedef double ah_lanes_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 typedef ah_lanes_f32 ah_lanes_at_f32 __attribute__((aligned(4), may_alias));

@@ -587,6 +587,35 @@ describe("relu of halves", function()
   end
 end)
 
+describe("gelu of bfloat16", function()
+  for _, formula in ipairs {"none", "tanh"} do
+    it("is that of float64, rounded, for every number, as is its gradient: " .. formula, function()
+      local bits = accelhost.arange(-32768, 32768, {device = "cpu"}):to "int16"
+      local x = bits:view("bfloat16"):to(accelhost.get_default_device())
+      local half, wide = x:clone():requires_grad_(), x:double():requires_grad_()
+      local a, b = F.gelu(half, {approximate = formula}), F.gelu(wide, {approximate = formula})
+      local finite = x:isfinite():logical_and(x:double():abs():lt(1e10)) -- the squares are finite
+      local wanted, got = b:detach():masked_select(finite), a:detach():double():masked_select(finite)
+      local near = got - wanted
+      assert.is_true((near:abs() - wanted:abs() * 2 ^ -8):max():item() < 1e-6)
+      local g = accelhost.linspace(-2, 2, 65536):to "bfloat16"
+      a:backward(g)
+      b:backward(g:double())
+      local slope = (half.grad:double() - wide.grad):masked_select(finite)
+      assert.is_true((slope:abs() - wide.grad:masked_select(finite):abs() * 2 ^ -8):max():item() < 2e-4)
+      assert.same(check.flat(x:isnan()), check.flat(half.grad:isnan():logical_and(x:isnan())))
+    end)
+  end
+
+  it("reads one gradient for all, and strided inputs", function()
+    local x = accelhost.randn(6, 70):to "bfloat16"
+    local whole, part = x:clone():requires_grad_(), x:t():requires_grad_()
+    F.gelu(whole):sum():backward()
+    F.gelu(part):sum():backward()
+    check.near(check.flat(whole.grad:t()), part.grad, 0)
+  end)
+end)
+
 describe("dropout of halves", function()
   for _, dtype in ipairs {"float16", "bfloat16"} do
     it("is the product with the mask in float32, rounded to " .. dtype .. ", as is its gradient", function()

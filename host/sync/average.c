@@ -71,7 +71,7 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
     ah_reducer_at(r, where);
     AH_TRY(ah_reducer_find_way(r));
     r->active = true;
-    if (ah_group_size(r->group) > 1 && !r->watching) {
+    if (ah_reducer_meets(r) && !r->watching) {
         ah_engine_watch(&r->watcher);
         r->watching = true;
     }
@@ -191,7 +191,7 @@ void ah_reducer_param_ready(void *reducer, int index)
         return;
     }
     mark_ready(r, index);
-    if (ah_group_size(r->group) > 1 || r->hook.launch)
+    if (ah_reducer_meets(r) || r->hook.launch)
         average_launch(r, false);
 }
 
@@ -335,7 +335,7 @@ int ah_reducer_finish(struct ah_reducer *r, const char *where)
         return 0;
     ah_reducer_at(r, where);
     r->end_ns = ah_now_ns();
-    bool together = ah_group_size(r->group) > 1 || r->hook.launch;
+    bool together = ah_reducer_meets(r) || r->hook.launch;
     int status = together ? finish_group(r) : finish_alone(r);
     r->rounds += status == 0;
     r->active = status < 0; /* a failed one is not begun again */

@@ -103,7 +103,7 @@ static int move_in(struct ah_reducer *r, bool apart)
         else
             ah_arena_place(r->params, offset, r->parameter[i].tensor);
     }
-    if (ah_group_size(r->group) > 1 && !apart)
+    if (ah_group_communicates(r->group) && !apart)
         AH_TRY(reducer_spread(r));
     for (int i = 0; i < r->layout.count; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];

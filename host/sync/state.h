@@ -83,4 +83,10 @@ static inline bool ah_reducer_slices(const struct ah_reducer *reducer)
     return reducer->sharding >= AH_SHARD_GRADIENTS && ah_group_size(reducer->group) > 1;
 }
 
+/* Are buckets averaged by calls of the group? Alone only where a device communicator was opened. */
+static inline bool ah_reducer_meets(const struct ah_reducer *reducer)
+{
+    return ah_group_size(reducer->group) > 1 || reducer->device_comm;
+}
+
 #endif

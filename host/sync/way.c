@@ -7,7 +7,7 @@ int ah_reducer_find_way(struct ah_reducer *r)
 {
     struct ah_device *device = r->grads->device;
     bool reached;
-    if (r->way_known || device == &ah_cpu || ah_group_size(r->group) == 1)
+    if (r->way_known || device == &ah_cpu || !ah_group_communicates(r->group))
         return 0;
     AH_TRY(ah_group_reach(r->group, device, device->type->device_comm, r->where, &reached));
     r->device_comm = reached ? device : NULL;

@@ -135,6 +135,10 @@ if section captured "captured steps against eager ones"; then
     # shellcheck disable=SC2086
     program captured "$(room 60)" "captured steps give the bits of eager ones" "$host" scripts/gpu/captured.lua $smoke
 fi
+if section nccl "NCCL of one"; then
+    program nccl "$(room 30)" "NCCL makes every kind of call with one card" env ACCELHOST_NCCL_ALONE=1 "$host" \
+        scripts/gpu/nccl.lua
+fi
 if section attention "attention by each way"; then
     program attention "$(room 45)" "attention by cuDNN and by own kernels agrees with float64" "$host" \
         scripts/gpu/attention.lua

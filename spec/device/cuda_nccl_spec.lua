@@ -78,6 +78,48 @@ describe("collectives on CUDA devices", function()
   end)
 end)
 
+describe("a group of one rank with ACCELHOST_NCCL_ALONE", function()
+  local function alone(words, env)
+    local all = {ACCELHOST_CUDA = not real and "sim" or nil, ACCELHOST_SIM_DEVICES = 1, ACCELHOST_TEST_DEVICE = false,
+      ACCELHOST_NCCL_ALONE = 1}
+    for name, value in pairs(env or {}) do all[name] = value end
+    table.insert(words, 1, "scripts/gpu/nccl.lua")
+    return run.host(words, {env = all, timeout = 100})
+  end
+
+  case("makes every kind of call by NCCL, also within a captured step", 1, function()
+    local result = alone {}
+    assert.equal("", result.stderr)
+    assert.equal("cpu:self,cuda:nccl: every result is as expected\n", result.stdout)
+  end)
+
+  case("does so under a launcher of one process too", 1, function()
+    local result = cards.launch("scripts/gpu/nccl.lua", {}, {ranks = 1, env = {ACCELHOST_NCCL_ALONE = 1}})
+    assert.equal("cpu:self,cuda:nccl: every result is as expected\n", result.stdout, result.stderr)
+  end)
+
+  case("opens none without it", 1, function()
+    local result = alone({}, {ACCELHOST_NCCL_ALONE = false})
+    assert.equal(1, result.code)
+    has(result.stderr, "send: expected another rank than this one, 0")
+  end)
+
+  if not real then
+    case("reports NCCL's error, aborts the communicator, and fails from then on", 1, function()
+      local result = alone({"fail"}, {ACCELHOST_SIM_FAIL = "nccl:4"})
+      local failure = "cuda:0: all_reduce #4 at scripts/gpu/nccl.lua:"
+      has(result.stdout:match "^[^\n]*", failure)
+      has(result.stdout:match "^[^\n]*", "NCCL: unhandled system error")
+      has(result.stdout, "all_reduce: the group failed before: " .. failure)
+      assert.equal(1, result.code)
+    end)
+
+    case("has other results where streams do not wait for each other", 1, function()
+      assert.equal(1, alone({}, {ACCELHOST_SIM_FAIL = "wait:1+", ACCELHOST_SIM_SEED = 1}).code)
+    end)
+  end
+end)
+
 describe("a compiled step of two processes", function()
   case("has the function's bits: averages, buffers, gathered losses, halves, clipping", 2, function()
     for seed = 1, cards.thorough and not real and 3 or 1 do

@@ -101,7 +101,7 @@ static int group_backend(lua_State *L)
 {
     struct ah_entry entry = ah_comm_enter(L);
     const char *type = luaL_optstring(L, entry.first, "cpu"), *name = NULL;
-    if (strcmp(type, "cpu") && ah_group_size(entry.group) > 1) {
+    if (strcmp(type, "cpu") && ah_group_communicates(entry.group)) {
         name = ah_group_device_comm(entry.group);
         if (!name && !ah_group_has_asked(entry.group) && ah_group_may_have_device_comm(entry.group))
             name = device_backend_name(type);

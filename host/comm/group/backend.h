@@ -125,7 +125,7 @@ struct ah_group {
     atomic_int refs;
     int rank, size;
     struct ah_group *root;            /* that this one was split from, directly or not; itself for the first */
-    struct ah_control_block *control; /* NULL for a group of one */
+    struct ah_control_block *control; /* NULL for a group of one that opens no device communicator */
     struct ah_group_block **peer;     /* every rank's group block of this group */
     int *member;                      /* its rank on the control block */
     int block;

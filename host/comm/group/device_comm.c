@@ -101,9 +101,10 @@ int ah_group_reach(struct ah_group *group, struct ah_device *device, const struc
                        "%s: a rank's tensors of a group must be on one device, and others of this one were on "
                        "another",
                        group->device_comm->type->moves.name);
-    if (group->device_comm_asked || group->size == 1 || !type) {
+    bool communicates = ah_group_communicates(group);
+    if (group->device_comm_asked || !communicates || !type) {
         *out = group->device_comm != NULL;
-        if (!*out && group->choice == AH_DEVICE_COMM_ONLY && group->size > 1)
+        if (!*out && group->choice == AH_DEVICE_COMM_ONLY && communicates)
             return ah_fail(AH_EINVAL, "this device has no collectives");
         return 0;
     }

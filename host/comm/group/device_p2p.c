@@ -11,7 +11,7 @@
 struct ah_device_p2p {
     struct ah_device_p2p *next; /* ordered by `from`, then `to` */
     int from, to;
-    uint32_t turn; /* messages that its receiver has accepted; that its sender has queued on the device */
+    uint32_t accepted, queued; /* messages, by its receiver and, on the device, by its sender */
     struct ah_device_comm *device_comm; /* NULL: not yet */
 };
 
@@ -90,13 +90,14 @@ int ah_device_p2p_answer(struct ah_message_request *request)
 {
     struct ah_group *group = request->group;
     struct ah_message_header *header = request->header;
-    bool meets = request->far && header->far && memcmp(header->card, request->card, sizeof request->card) != 0;
+    bool far = request->far && header->far;
+    bool meets = far && (group->size == 1 || memcmp(header->card, request->card, sizeof request->card) != 0);
     struct ah_device_p2p *p2p = NULL;
     if (meets) {
         AH_TRY(p2p_of(group, request->message.peer, group->rank, &p2p));
-        header->turn = p2p->turn++;
+        header->turn = p2p->accepted++;
     } else {
-        if (request->far && header->far && group->choice == AH_DEVICE_COMM_ONLY)
+        if (far && group->choice == AH_DEVICE_COMM_ONLY)
             return ah_fail(AH_EINVAL, "%s: ranks %d and %d share one card, and each rank needs its own card",
                            request->message.device_comm->moves.name, group->member[request->message.peer],
                            group->member[group->rank]);
@@ -130,7 +131,7 @@ int ah_device_p2p_serve(struct ah_message_request *request)
     if (way == AH_WAY_OPEN || request->moved)
         return 0;
     AH_TRY(p2p_of(group, group->rank, request->message.peer, &p2p));
-    if (p2p->turn != header->turn)
+    if (p2p->queued != header->turn)
         return 0;
     if (!p2p->device_comm) {
         AH_TRY(request->message.device_comm->invite(request->message.device, header->ticket));
@@ -139,7 +140,7 @@ int ah_device_p2p_serve(struct ah_message_request *request)
         device_p2p_wake(group, AH_SENT);
     }
     AH_TRY(p2p->device_comm->type->move(p2p->device_comm, request, &request->moved));
-    p2p->turn += request->moved;
+    p2p->queued += request->moved;
     return 0;
 }
 

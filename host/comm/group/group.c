@@ -32,6 +32,11 @@ int ah_group_size(const struct ah_group *group)
     return group->size;
 }
 
+bool ah_group_communicates(const struct ah_group *group)
+{
+    return group->size > 1 || group->control;
+}
+
 const char *ah_group_backend(const struct ah_group *group)
 {
     return group->backend->name;
@@ -188,6 +193,13 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
 
 /* Calls. */
 
+/* Does a call go by the control block? In a group of one those on a device, and the barrier of a captured step. */
+static bool group_meets(const struct ah_group *group, const struct ah_collective *call)
+{
+    bool barrier = group->device_comm && !call->async && ah_collective_is_barrier(call->kind);
+    return group->size > 1 || call->device || barrier;
+}
+
 static void log_call(struct ah_group *group, const struct ah_collective *call, int64_t begin, const char *what)
 {
     char text[256];
@@ -241,7 +253,7 @@ int ah_group_run(struct ah_group *group, struct ah_collective call)
     int64_t begin = group->logs ? ah_now_ns() : 0, timeout_ns = group->timeout_ns;
     group->timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns;
     struct ah_trace_mark mark = ah_trace_begin();
-    int status = group->size > 1 ? run_with_peers(group, &call) : group->backend->run(group, &call);
+    int status = group_meets(group, &call) ? run_with_peers(group, &call) : group->backend->run(group, &call);
     ah_group_poison(group, status);
     group->timeout_ns = timeout_ns;
     trace_call(mark, &call, ah_collective_name(call.kind, false));
@@ -316,7 +328,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     struct ah_work *work = new_work(group, &call);
     if (!work)
         return ah_group_poison(group, ah_fail(AH_ENOMEM, "%s: out of memory", ah_collective_name(call.kind, true)));
-    int status = group->size > 1 ? start_with_peers(group, work) : start_alone(group, work);
+    int status = group_meets(group, &call) ? start_with_peers(group, work) : start_alone(group, work);
     trace_call(mark, &call, ah_collective_name(call.kind, true));
     /* Of the caller, good for the post only. */
     work->call.size = NULL;
@@ -335,7 +347,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
 
 static bool group_complete(struct ah_work *work)
 {
-    if (!work->carried || work->group->size == 1 || work->mover->posted_is_all)
+    if (!work->carried || !group_meets(work->group, &work->call) || work->mover->posted_is_all)
         return work->carried;
     if (work->call.device)
         return work->group->device_comm->type->ready(work);
@@ -376,11 +388,12 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
     }
     int status = check_health(group, &work->call);
     struct ah_trace_mark mark = ah_trace_begin();
-    if (status == 0 && group->size > 1)
+    bool meets = group_meets(group, &work->call);
+    if (status == 0 && meets)
         status = ah_group_poison(group, group_await(work));
     trace_call(mark, &work->call, "wait for a result");
     *note = work->note;
-    if (status == 0 && group->size > 1 && work->mover->finish)
+    if (status == 0 && meets && work->mover->finish)
         status = ah_group_poison(group, work->mover->finish(work));
     if (status < 0)
         group_unlist(work);

@@ -50,6 +50,8 @@ int ah_group_rank(const struct ah_group *group);
 int ah_group_size(const struct ah_group *group);
 int ah_group_host(const struct ah_group *group, int rank);  /* the number of its host, from 0 */
 const char *ah_group_backend(const struct ah_group *group); /* "self", "shm" */
+/* May the group open a device communicator? One of a single rank only with ACCELHOST_NCCL_ALONE. */
+bool ah_group_communicates(const struct ah_group *group);
 /* Return the longest time that a call waits, after setting it to `set_ns` if that is above 0. */
 int64_t ah_group_timeout(struct ah_group *group, int64_t set_ns);
 

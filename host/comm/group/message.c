@@ -229,7 +229,7 @@ static int message_find(struct ah_message_request *request)
     struct ah_group *group = request->group;
     int peer = request->message.peer;
     for (int r = peer < 0 ? 0 : peer; r < group->size && (peer < 0 || r == peer); r++) {
-        struct ah_message_header *header = r == group->rank ? NULL : take_of(request, r);
+        struct ah_message_header *header = r == group->rank && group->size > 1 ? NULL : take_of(request, r);
         if (header)
             return message_accept(request, r, header);
     }
@@ -268,14 +268,15 @@ static int message_check(const struct ah_group *group, const struct ah_message *
 {
     if (!(any && m->peer == AH_ANY_PEER) && (m->peer < 0 || m->peer >= group->size))
         return ah_fail(AH_EINVAL, "%s: expected a rank in 0..%d, got %d", name, group->size - 1, m->peer);
-    if (m->peer == group->rank || group->size == 1)
+    bool looped = group->size == 1 && group->control && m->device;
+    if ((m->peer == group->rank || group->size == 1) && !looped)
         return ah_fail(AH_EINVAL, "%s: expected another rank than this one, %d", name, group->rank);
     if (m->count < 0 || m->dtype >= AH_DTYPE_COUNT)
         return ah_fail(AH_EINVAL, "%s: expected a count from 0, got %lld", name, (long long)m->count);
     if (group->control->header->recovers)
         return ah_fail(AH_ENOTIMPL, "%s: messages are not kept, so there are none with live recovery (--recover live)",
                        name);
-    if (!group->backend->give)
+    if (!group->backend->give && !looped)
         return ah_fail(AH_ENOTIMPL, "%s: the backend %s has no messages", name, group->backend->name);
     return 0;
 }
@@ -337,7 +338,9 @@ int ah_group_send(struct ah_group *group, struct ah_message message, bool stays,
     AH_TRY(ah_group_check_health(group, "send"));
     AH_TRY(new_message(&request, group, &message, true));
     request->stays = stays;
-    int status = request->far ? 0 : group->backend->give(request);
+    int status = request->far        ? 0
+                 : group->size > 1 ? group->backend->give(request)
+                                   : ah_fail(AH_EINVAL, "send: expected elements of a device, for this rank itself");
     if (status < 0) {
         free_message(request, true);
         return ah_group_poison(group, status);

@@ -35,6 +35,7 @@ const struct ah_backend ah_self_backend = {
     .name = "self",
     .group_bytes = sizeof(struct ah_group),
     .work_bytes = sizeof(struct ah_work),
+    .message_bytes = sizeof(struct ah_message_request),
     .run = self_run,
     .alloc = self_alloc,
     .free = self_free,

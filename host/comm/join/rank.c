@@ -122,10 +122,20 @@ int ah_rank_attach(struct ah_control_block **out)
 
 void ah_rank_show_alone(void)
 {
-    if (attached || ah_control_create(&rank_alone, 1) < 0)
+    if (attached || rank_alone || ah_control_create(&rank_alone, 1) < 0)
         return;
     ah_counters_move(&ah_rank_entry(rank_alone, 0)->counters);
     atomic_store(&ah_rank_entry(rank_alone, 0)->pid, (int)getpid());
+}
+
+int ah_rank_control_alone(struct ah_control_block **out)
+{
+    AH_TRY(ah_rank_attach(out));
+    if (*out)
+        return 0;
+    ah_rank_show_alone();
+    *out = rank_alone;
+    return rank_alone ? 0 : ah_fail(AH_ENOMEM, "no control block for a job of one process");
 }
 
 /* Leave the other hosts, as a leader: they receive the ends of this one's ranks, which may last as long as the

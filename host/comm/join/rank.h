@@ -25,6 +25,9 @@ int ah_rank_rendezvous(struct ah_control_block **out);
  * Failures are ignored. */
 void ah_rank_show_alone(void);
 
+/* The control block of the only rank of a job: its launcher's, else one of its own, which is made. */
+int ah_rank_control_alone(struct ah_control_block **out);
+
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the
  * first failed rank, wake every peer that waits for this one. `victim`: the failure follows from another rank's; a
  * group poisoned by a failed peer implies it. The caller then flushes and calls _exit(1). Returns true when the

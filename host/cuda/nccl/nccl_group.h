@@ -45,7 +45,8 @@ struct ah_nccl_comm {
     bool capturing; /* the step that is captured now has calls of it */
     bool captured;  /* a step has had */
     char text[600];
-    struct ah_nccl_comm *next; /* of those that are watched */
+    struct ah_message_request *looped; /* a rank's message to itself, before it is received; NULL: none */
+    struct ah_nccl_comm *next;         /* of those that are watched */
 };
 
 extern const struct ah_device_comm_type ah_nccl_comm_type;

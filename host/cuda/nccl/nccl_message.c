@@ -52,6 +52,41 @@ static int is_free(struct ah_nccl_comm *comm, const char *what, bool *out)
     return ah_nccl_check(comm, code, what);
 }
 
+static int wait_for_mark(struct ah_nccl_comm *comm, const struct mark *mark)
+{
+    return ah_cuda_check(ah_cuda.stream_wait(comm->stream, mark->begin, 0), "%s: waiting for an event",
+                         comm->cuda->device->name);
+}
+
+/* A rank that sends to itself passes both halves to NCCL in one group: the send waits for its receive. */
+static int give_looped(struct ah_nccl_comm *comm, struct ah_message_request *transfer)
+{
+    if (transfer->sends) {
+        comm->looped = transfer;
+        return 0;
+    }
+    if (!comm->looped)
+        return 0;
+    struct mark *sent = comm->looped->mark, *received = transfer->mark;
+    AH_TRY(wait_for_mark(comm, sent));
+    AH_TRY(wait_for_mark(comm, received));
+    comm->nccl->group_start();
+    int send = ah_nccl_give_message(comm, comm->looped), receive = ah_nccl_give_message(comm, transfer);
+    int ended = ah_nccl_check(comm, comm->nccl->group_end(), "send and recv");
+    sent->given = received->given = true;
+    comm->looped = NULL;
+    return send < 0 ? send : receive < 0 ? receive : ended;
+}
+
+static int give_one(struct ah_nccl_comm *comm, struct ah_message_request *transfer)
+{
+    struct mark *mark = transfer->mark;
+    AH_TRY(wait_for_mark(comm, mark));
+    AH_TRY(ah_nccl_give_message(comm, transfer));
+    mark->given = true;
+    return 0;
+}
+
 static int nccl_message_step(struct ah_nccl_comm *comm, struct ah_message_request *transfer, bool *done)
 {
     struct mark *mark = transfer->mark;
@@ -60,10 +95,9 @@ static int nccl_message_step(struct ah_nccl_comm *comm, struct ah_message_reques
     ah_message_describe(transfer, call, sizeof call);
     AH_TRY(is_free(comm, call, &idle));
     if (idle && !mark->given) {
-        AH_TRY(ah_cuda_check(ah_cuda.stream_wait(comm->stream, mark->begin, 0), "%s: waiting for an event",
-                             comm->cuda->device->name));
-        AH_TRY(ah_nccl_give_message(comm, transfer));
-        mark->given = true;
+        AH_TRY(comm->base.group->size == 1 ? give_looped(comm, transfer) : give_one(comm, transfer));
+        if (!mark->given)
+            return 0;
         AH_TRY(is_free(comm, call, &idle));
     }
     if (!idle)

@@ -37,10 +37,14 @@ static int nccl_exchange(struct ah_nccl_comm *comm, const struct ah_collective *
     ncclDataType_t type = nccl_types[call->dtype];
     const char *in = call->in;
     char *out = call->out;
+    struct ah_part own = ah_collective_part(call, size, rank, rank);
+    char *to = out + (size_t)own.place * width;
+    const char *from = in + (size_t)own.first * width;
+    bool looped = size == 1 && to != from; /* a rank that is alone sends to itself, so that NCCL is used */
     ncclResult_t code = nccl->group_start();
     for (int r = 0; r < size && code == ncclSuccess; r++) {
         struct ah_part given = ah_collective_part(call, size, rank, r), taken = ah_collective_part(call, size, r, rank);
-        if (r == rank)
+        if (r == rank && !looped)
             continue;
         if (given.count)
             code =
@@ -52,10 +56,7 @@ static int nccl_exchange(struct ah_nccl_comm *comm, const struct ah_collective *
     }
     ncclResult_t ended = nccl->group_end();
     AH_TRY(ah_nccl_check(comm, code ? code : ended, ah_collective_name(call->kind, call->async)));
-    struct ah_part own = ah_collective_part(call, size, rank, rank);
-    char *to = out + (size_t)own.place * width;
-    const char *from = in + (size_t)own.first * width;
-    if (!own.count || to == from)
+    if (!own.count || to == from || looped)
         return 0;
     return ah_cuda_check(ah_cuda.copy_within((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
                                              (size_t)own.count * width, comm->stream),
@@ -66,9 +67,11 @@ int ah_nccl_give_message(struct ah_nccl_comm *comm, const struct ah_message_requ
 {
     const struct ah_message *m = &transfer->message;
     size_t count = (size_t)m->count;
+    int receiver = comm->base.group->size > 1;
     ncclResult_t code =
-        transfer->sends ? comm->nccl->send(m->memory, count, nccl_types[m->dtype], 1, comm->handle, comm->stream)
-                    : comm->nccl->receive(m->memory, count, nccl_types[m->dtype], 0, comm->handle, comm->stream);
+        transfer->sends
+            ? comm->nccl->send(m->memory, count, nccl_types[m->dtype], receiver, comm->handle, comm->stream)
+            : comm->nccl->receive(m->memory, count, nccl_types[m->dtype], 0, comm->handle, comm->stream);
     return ah_nccl_check(comm, code, transfer->sends ? "send" : "recv");
 }
 

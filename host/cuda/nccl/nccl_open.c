@@ -250,7 +250,8 @@ int ah_nccl_open_p2p(struct ah_group *group, struct ah_device *device, const uin
     AH_TRY(comm_new(&comm, group, device));
     memcpy(&id, ticket, sizeof id);
     config.blocking = 0;
-    ncclResult_t code = comm->nccl->init(&handle, 2, id, sends ? 0 : 1, &config);
+    int size = group->size > 1 ? 2 : 1, rank = sends || size == 1 ? 0 : 1;
+    ncclResult_t code = comm->nccl->init(&handle, size, id, rank, &config);
     int status = ah_nccl_check(comm, code, "setting up a p2p channel");
     comm->handle = handle;
     return watch_or_free(comm, status, out);

@@ -383,6 +383,8 @@ for _, item in ipairs(rows) do need(item.workload) end
 
 local processor = first_line("sed -n 's/^model name[^:]*: //p' /proc/cpuinfo") or "?"
 local cores = first_line("nproc")
+local kind = first_line([[awk -F': ' '/^(cpu family|model)\t/ {printf "%s%d", sep, $2; sep = "."} /^$/ {exit}' ]]
+  .. "/proc/cpuinfo")
 print(("machine: %s, %s processors"):format(processor, cores))
 print("ours: " .. (first_line("readlink -f " .. host) or host):gsub("^.*/([^/]+/[^/]+)$", "%1") .. ", " .. jit.version)
 print("peer: " .. (options.against or python and ("PyTorch %s of %s%s%s"):format(torch_version, python,
@@ -455,7 +457,8 @@ end
 local file = assert(io.open(options.json, "w"))
 file:write(accelhost.json.encode({
   machine = {
-    processor = processor, processors = tonumber(cores), luajit = jit.version, peer_interpreter = python,
+    processor = processor, family_and_model = kind, processors = tonumber(cores), date = os.date "!%Y-%m-%d",
+    luajit = jit.version, torch = torch_version, collectives = mpi or python and "gloo",
     pins_removed = table.concat(pins, " "), load_before = load, ["repeat"] = options["repeat"],
   },
   rows = report,

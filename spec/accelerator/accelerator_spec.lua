@@ -39,7 +39,7 @@ describe("an accelerator", function()
       assert.equal(ranks > 1, result.stderr:find("the loss depends on no prepared model", 1, true) ~= nil)
     end)
 
-    it(("forgets what a script drops in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
+    it(("forgets objects that a script drops in %d process%s"):format(ranks, ranks == 1 and "" or "es"), function()
       local result = run.host({"launch", "--num_processes", ranks, "spec/distributed/cases/again.lua"}, {timeout = 120})
       assert.same(run.everyone(ranks, "ok\n"), run.by_rank(result.stdout), result.output)
       run.succeeds(result)
@@ -94,7 +94,7 @@ describe("an accelerator", function()
     assert.equal("Accelerator(process 0 of 1, " .. device .. ")", tostring(accelhost.Accelerator()))
   end)
 
-  it("refuses what would be silently left out", function()
+  it("refuses arguments that would be ignored silently", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function() accelerator:prepare {nn.Linear(1, 1)} end,
       "argument 1 is a table that holds a Linear: pass the objects themselves")
@@ -224,7 +224,7 @@ describe("an accelerator", function()
     assert.is_true(accelerator.sync_gradients)
   end)
 
-  it("returns what the functions return, nils at the end included", function()
+  it("returns the functions' results, nils at the end included", function()
     local accelerator = accelhost.Accelerator()
     local function count(...) return select("#", ...), ... end
     local n, first = count(accelerator:no_sync(nn.Linear(1, 1), function() return 1, nil, nil end))

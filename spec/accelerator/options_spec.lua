@@ -67,7 +67,7 @@ describe("An accelerator", function()
     refused("there are two DistributedDataParallelKwargs", {kwargs_handlers = {ddp, ddp}})
   end)
 
-  it("refuses what cannot be sharded, with the reason", function()
+  it("refuses unsupported sharding, with the reason", function()
     refused("unknown sharding 'zero' %(known: none, optimizer, gradients, full%)", {sharding = "zero"})
     refused("units are of sharding = 'gradients' and 'full', got sharding = 'optimizer'",
       {sharding = "optimizer", shard_units = 10})
@@ -105,7 +105,7 @@ describe("An accelerator", function()
       units {auto_wrap_policy = "TRANSFORMER_BASED_WRAP", transformer_cls_names_to_wrap = "GPT2Block, Block"})
   end)
 
-  it("refuses what would have no effect, with the reason", function()
+  it("refuses options without an effect, with the reason", function()
     refused("data_seed needs use_seedable_sampler = true", {dataloader_config = {data_seed = 1}})
     refused("GradScalerKwargs: only mixed_precision = 'fp16' scales losses",
       {kwargs_handlers = {accelhost.GradScalerKwargs()}})

@@ -108,7 +108,7 @@ describe("a model prepared in mixed precision", function()
     assert.is_true(accelhost.equal(F.linear(input(), model.weight, model.bias), model(input())))
   end)
 
-  it("trains to what full precision trains to, within its rounding", function()
+  it("reaches the losses of full precision, within its rounding", function()
     local losses = {}
     for _, precision in ipairs {"no", "bf16", "fp16"} do
       local accelerator, model, optimizer = make(precision)

@@ -65,7 +65,7 @@ describe("find_executable_batch_size", function()
       "the function has 2 parameters, including the batch size; it was called with 2 more")
   end)
 
-  it("finds what fits into a limit of memory", function()
+  it("finds the size that fits into a memory limit", function()
     local result = run.host({"launch", "--max_memory", "300M", "-e", [[
       local accelhost = require "accelhost"
       local tried = 0

@@ -238,7 +238,7 @@ describe("an autocast block", function()
     assert.error_matches(function() accelhost.set_autocast_dtype("cpu", "int64") end, "expected bfloat16 or float16")
   end)
 
-  it("can be set for what follows", function()
+  it("can be set for the ops that follow", function()
     accelhost.set_autocast_enabled("cpu", true)
     accelhost.set_autocast_dtype("cpu", "float16")
     local seen = product()

@@ -143,7 +143,7 @@ describe("a GradScaler", function()
     assert.error_matches(function() GradScaler():step(optimizer, function() end) end, "step: a closure")
   end)
 
-  it("refuses what makes no sense", function()
+  it("refuses invalid arguments", function()
     assert.error_matches(function() GradScaler {growth_factor = 1} end, "growth_factor: expected a number above 1")
     assert.error_matches(function() GradScaler {backoff_factor = 1} end, "backoff_factor: expected a number below 1")
     assert.error_matches(function() GradScaler():scale(3) end, "scale: expected a tensor or a table of them, got")

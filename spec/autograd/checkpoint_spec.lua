@@ -41,7 +41,7 @@ describe("checkpoint", function()
     assert.same({36, 12}, {second[1]:item(), second[2]:item()})
   end)
 
-  it("leaves .grad alone under autograd.grad, and counts what it uses as used", function()
+  it("writes no .grad under autograd.grad, and counts its inputs as used", function()
     local w, x = leaf {3}, leaf {2}
     local y = checkpoint(function(a) return a * w end, x):sum()
     local g = autograd.grad(y, {x, w})
@@ -139,7 +139,7 @@ describe("checkpoint", function()
     assert.error_matches(function() y:backward() end, "checkpoint: result 1 of the second run")
   end)
 
-  it("keeps nothing of what fn made in between", function()
+  it("keeps no intermediate tensor of fn", function()
     local x = accelhost.ones({1024}, {requires_grad = true})
     local function deep(a)
       for _ = 1, 32 do a = a:sin() end
@@ -192,7 +192,7 @@ describe("the options of checkpoint", function()
     assert.same({4}, x.grad:tolist())
   end)
 
-  it("are refused where they would change what happens, with the reason, and where they are none", function()
+  it("are refused where they would change the results, with the reason, and where they are unknown", function()
     local x = leaf {2}
     local function fn(a) return a end
     check.raises("checkpoint: use_reentrant: only false is supported: the graph is kept whole", function()

@@ -138,7 +138,7 @@ describe("in-place ops", function()
     assert.same({1, 0, 1}, x.grad:tolist())
   end)
 
-  it("into a slice of a constant carry the gradient of what was written", function()
+  it("into a slice of a constant carry the gradient of the written values", function()
     local w = leaf {5, 6}
     local out = accelhost.zeros(4)
     out[{ {1, 3} }] = w * 2
@@ -180,7 +180,7 @@ describe("in-place ops", function()
 end)
 
 describe("no_grad", function()
-  it("returns what the function returns and records nothing", function()
+  it("returns the function's results and records nothing", function()
     local x = leaf {1}
     local y, z = accelhost.no_grad(function(k) return x * k, k end, 2)
     assert.is_false(y.requires_grad)
@@ -211,7 +211,7 @@ describe("detach_", function()
     assert.is_false(x.requires_grad)
   end)
 
-  it("cuts a result off what made it", function()
+  it("cuts a result off the graph of its inputs", function()
     local x = accelhost.ones({2}, {requires_grad = true})
     local y = x * 2
     local before = y * 3
@@ -236,7 +236,7 @@ describe("detach_", function()
     assert.same({3}, state:tolist())
   end)
 
-  it("leaves a view of what has a history its memory only, which is then not written", function()
+  it("leaves a view of a tensor with a history only its memory, which is then not written", function()
     local y = accelhost.ones({4}, {requires_grad = true}) * 2
     local view = y:view(2, 2):detach_()
     assert.is_false(view.requires_grad)

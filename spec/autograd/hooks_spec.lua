@@ -107,7 +107,7 @@ describe("a tensor hook", function()
 end)
 
 describe("retain_grad", function()
-  it("keeps what all hooks made of the gradient, whenever they were added", function()
+  it("keeps the gradient after all hooks, whenever they were added", function()
     local x, log = leaf {1}, {}
     local y = x * 2
     y:register_hook(function(grad)

@@ -18,7 +18,7 @@ end
 local unary = {"sin", "tanh", "sigmoid", "cos", "abs", "neg", "atan"}
 local in_place = {"tanh_", "sigmoid_", "neg_", "abs_", "zero_"}
 
--- One random instruction, as data. What it means for a given variable is decided when it runs, alike in both ways.
+-- One random instruction, as data. Its variables are chosen when it runs, alike in both ways.
 local function instruction(draw)
   local kinds = {"unary", "binary", "view", "view", "view", "write", "write", "write_from", "write_from", "scale",
     "hook", "checkpoint", "constant", "compare"}
@@ -113,7 +113,7 @@ local function run(machine, list, leaves)
   end
   for i = 1, LEAVES do new(leaves[i] * (1 + 0.1 * i)) end
   local function pick(n) return vars[n % #vars + 1] end
-  -- A partner of the same shape, copied mostly: what a rule saved may not be written later.
+  -- A partner of the same shape, copied mostly: a tensor that a rule saved may not be written later.
   local function partner(v, n)
     local shape = table.concat(machine:read(v):shape(), " ")
     for i = 0, #vars - 1 do
@@ -208,7 +208,7 @@ local function check(list, leaves)
   local plain = setmetatable({called = 0}, Plain)
   local ok, refused = pcall(function() return run(plain, list, leaves):backward {retain_graph = true} end)
   if not ok then
-    -- Refusing is right where a rule needs what was overwritten.
+    -- A refusal is correct where a rule needs the overwritten values.
     assert.matches("was changed in place after it was", tostring(refused))
     return false
   end

@@ -62,7 +62,7 @@ end)
 describe("a comparison in place", function()
   for _, name in ipairs {"lt_", "le_", "gt_", "ge_", "eq_", "ne_", "logical_and_", "logical_or_", "logical_xor_",
     "floor_divide_"} do
-    it("forgets the history of what it overwrites: " .. name, function()
+    it("forgets the history of the tensor that it overwrites: " .. name, function()
       local x = leaf {1, 2}
       local h = x * 3
       h[name](h, 1.5);

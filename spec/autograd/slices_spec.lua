@@ -63,7 +63,7 @@ describe("The gradient of a tensor that is read by slices", function()
     check.near({1, 2, 3, 4, 5}, x.grad:mean({0, 2}), 1e-12)
   end)
 
-  it("is one slice's where that is all of it, and leaves what others hold of it alone", function()
+  it("is one slice's where that covers it, and no alias of the slice's .grad", function()
     local x = leaf(3)
     local whole = (x * 2):requires_grad_()
     whole:retain_grad()
@@ -74,7 +74,7 @@ describe("The gradient of a tensor that is read by slices", function()
     check.near({10, 10, 10}, x.grad, 0)
   end)
 
-  it("uses what a hook makes of a slice's", function()
+  it("uses the gradient that a hook of a slice returns", function()
     local x = leaf(4)
     local y = x * 1
     local first, second = y:narrow(0, 0, 2), y:narrow(0, 2, 2)

@@ -1,4 +1,4 @@
---- The activations of accelhost.nn, rows of layers.lua with what `make compare` draws (scripts/compare/modules.py):
+--- The activations of accelhost.nn, rows of layers.lua with options for `make compare` (scripts/compare/modules.py):
 --
 --   fn        the function of accelhost.nn.functional where it is not the name in lower case; false: there is none
 --   values    option -> values among which options of the class and of the function are drawn

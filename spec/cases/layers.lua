@@ -2,7 +2,7 @@
 --- scripts/spec_cases.lua); activations and losses are in files of their own. A list of rows is named after the file of
 --- its cases, spec/fixtures/modules/NAME.json.
 --
---   {"Name", arguments, inputs, ...}: what a constructor needs, and inputs that fit
+--   {"Name", arguments, inputs, ...}: arguments of the constructor, and inputs that fit
 --   options      option -> another value, where a rule does not find one that changes the layer: a value, or a table
 --                of arguments and options with it
 --   inputs_of    option -> inputs that fit the layer with this option only

@@ -1,4 +1,4 @@
---- The losses of accelhost.nn and its distances, rows of layers.lua with what `make compare` draws:
+--- The losses of accelhost.nn and its distances, rows of layers.lua with the options that `make compare` draws:
 --
 --   fn      the function of accelhost.nn.functional; rows without one are drawn as layers are
 --   like    the function whose inputs (scripts/compare/losses.py) fit; default: its own there, or two tensors

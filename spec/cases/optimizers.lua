@@ -94,7 +94,7 @@ local rows = {
         .. 'adjust_lr_fn = "match_rms_adamw"',
       'lr = 0.02, ns_coefficients = {2, -1.5, 0.5}, adjust_lr_fn = "spectral_unclamped"',
     }},
-  -- Its line search magnifies what sums in another order round otherwise.
+  -- Its line search magnifies rounding differences of sums in another order.
   {"LBFGS", closure = true, train = {lr = 0.5, line_search_fn = "strong_wolfe"}, near = 5e-8,
     options = {lr = {0.1, 0.5}, max_iter = {2, 5}, history_size = {2}, line_search_fn = {"strong_wolfe"},
       tolerance_grad = {1e-3}, tolerance_change = {1e-4}, maximize = {}},

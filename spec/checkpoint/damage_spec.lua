@@ -1,4 +1,4 @@
--- Every byte of a checkpoint is watched: what is cut, changed or missing is found, named, and not used.
+-- Every byte of a checkpoint is verified: cut, changed and missing files are found, named, and not used.
 local accelhost = require "accelhost"
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
@@ -24,7 +24,7 @@ local function places(size)
   return fine
 end
 
--- Load with standard error in a file; returns what was loaded and what was printed.
+-- Load with standard error in a file; returns the result of load_state and the printed text.
 local function load_quietly()
   local old, name = io.stderr, os.tmpname()
   local file = assert(io.open(name, "wb"))
@@ -115,7 +115,7 @@ describe("A damaged checkpoint", function()
     write(newest .. "model.safetensors", text)
   end)
 
-  it("is not replaced by what another program made", function()
+  it("is not replaced where it contains another program's file", function()
     write("run/checkpoints/checkpoint_0/extra", "")
     assert.error_matches(function() accelerator:save_state "run/checkpoints/checkpoint_0" end,
       "'extra' in it is no part of the checkpoint")

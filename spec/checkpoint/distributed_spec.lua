@@ -91,7 +91,7 @@ describe("A state of several processes", function()
     assert.same({}, folder.names ".")
   end)
 
-  it("has what is everybody's from rank 0 alone", function()
+  it("has the parts that all ranks share from rank 0 alone", function()
     local result = script(2, [[
       accelerator:register_save_state_pre_hook(function(_, weights)
         if accelerator.process_index == leaves_out then weights[1] = nil end
@@ -155,7 +155,7 @@ describe("A state of several processes", function()
     assert.same({}, folder.names ".")
   end)
 
-  it("waits at the end of the script for what is being written", function()
+  it("waits at the end of the script for files that are being written", function()
     for _, last in ipairs {"", "os.exit(0)"} do
       local result = script(2, "accelerator:save_state('state', {async = true}) " .. last)
       assert.equal("", result.output)
@@ -166,7 +166,7 @@ describe("A state of several processes", function()
     end
   end)
 
-  it("keeps what hooks write, and loads what they leave", function()
+  it("keeps the files that hooks write, and loads the weights that they leave", function()
     local result = script(2, [[
       local saving = accelerator:register_save_state_pre_hook(function(models, weights, folder)
         assert(#models == 1 and weights[1].weight)

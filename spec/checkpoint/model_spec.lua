@@ -120,7 +120,7 @@ describe("save_model", function()
     assert.same({0, 0.25, 0.5}, net[2].bias:tolist())
   end)
 
-  it("reports what only the files or only the model have", function()
+  it("reports the keys that only the files or only the model have", function()
     accelhost.save({weight = accelhost.ones(2, 2), other = accelhost.ones(1)}, "a.safetensors")
     local net = nn.Linear(2, 2)
     assert.same({missing_keys = {"bias"}, unexpected_keys = {"other"}},

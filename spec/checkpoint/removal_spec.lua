@@ -37,7 +37,7 @@ local function start(script, ...)
   return result.stderr
 end
 
--- The lines about what was not removed, without the path in front.
+-- The lines about files that were not removed, without the path in front.
 local function left(said)
   local lines = {}
   for path, reason in said:gmatch "accelhost: not removed: '([^\n']*)'([^\n]*)" do
@@ -72,7 +72,7 @@ describe("Old checkpoints", function()
       assert(accelerator:load_state(arg[1]))]], newest))
   end)
 
-  it("of total_limit stay where they hold what this program did not write, and each is reported once", function()
+  it("of total_limit stay where they hold files of other programs, and each is reported once", function()
     start(saves, "run", 1)
     lfs.mkdir "elsewhere"
     write("elsewhere/thesis", "dear")

@@ -1,4 +1,4 @@
--- save_state and load_state in one process: what they keep, where, and what they refuse.
+-- save_state and load_state in one process: their contents, files and refusals.
 local accelhost = require "accelhost"
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
@@ -13,7 +13,7 @@ local function exists(path)
   return file ~= nil
 end
 
--- A small run: what it is made of, and its steps. Everything that is random in a script is in it.
+-- A small run: its objects, and its steps. Everything that is random in a script is in it.
 local function new(options)
   options = options or {}
   accelhost.manual_seed(options.seed or 0)
@@ -50,7 +50,7 @@ local function train(self, steps, save_at)
   return self
 end
 
--- Weights, the optimizer's state, and what is drawn next.
+-- Weights, the optimizer's state, and the next random numbers.
 local function signature(self)
   local values = {}
   for name, tensor in nn.utils.state_pairs(self.net:state_dict()) do
@@ -175,7 +175,7 @@ describe("save_state and load_state", function()
     assert.error_matches(function() other:load_state "state" end, "load_state")
   end)
 
-  it("keeps what math.random draws next", function()
+  it("keeps the state of math.random", function()
     local accelerator = accelhost.Accelerator()
     math.random()
     accelerator:save_state "state"
@@ -203,7 +203,7 @@ describe("save_state and load_state", function()
     end
   end)
 
-  it("saves what the values were, whatever happens to them while they are written", function()
+  it("saves the values of the call, even if they change while they are written", function()
     local accelerator = accelhost.Accelerator()
     local net = accelerator:prepare(nn.Linear(300, 300))
     for round = 1, 5 do
@@ -249,7 +249,7 @@ describe("save_state and load_state", function()
     assert(oa and ob)
   end)
 
-  it("keeps the manifest: sizes, hashes and what decides about the bits", function()
+  it("keeps the manifest: sizes, hashes and the settings that decide about the bits", function()
     new().accelerator:save_state "state"
     local facts = accelhost.json.decode(read "state/manifest.json")
     for name, entry in pairs(facts.files) do
@@ -292,7 +292,7 @@ describe("save_state and load_state", function()
     assert.same({"state"}, folder.names ".")
   end)
 
-  it("removes what a dead save has left, and not what a living one writes", function()
+  it("removes files of a dead save, and not those of a running one", function()
     local one = new()
     local host = require "accelhost._C".system.host_name()
     local foreign = {".checkpoint_7.saving-" .. host .. "-1-x", ".my.saving-accounts", ".saving-plans"}
@@ -342,7 +342,7 @@ describe("save_state and load_state", function()
     assert.is_false(accelhost.Accelerator{project_dir = "run"}:load_state())
   end)
 
-  it("registers what has a state, and names the places of what has none", function()
+  it("registers objects with a state, and names the positions of those without", function()
     local accelerator = accelhost.Accelerator()
     assert.error_matches(function()
       accelerator:register_for_checkpointing(nn.Linear(1, 1), 3, {}, accelhost.Generator())

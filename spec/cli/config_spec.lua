@@ -76,7 +76,7 @@ log_dir: 'logs of: "us"'
     assert.matches("num_processes: 1\ncpu: true\n", read "d.yaml")
   end)
 
-  it("uses a file's values as defaults, and `none` for what is not to be set", function()
+  it("uses a file's values as defaults, and `none` for settings that are not to be set", function()
     write("c.yaml", "num_processes: 7\nmax_memory: 2G\npatience: 3\n")
     local said = at_terminal([[printf '\n\n\n\n\n\nnone\n\n\n']], "--config_file c.yaml")
     assert.truthy(said:find("train together? [7]: ", 1, true), said)
@@ -114,7 +114,7 @@ log_dir: 'logs of: "us"'
     assert.equal("num_procesess: 7\n", read "c.yaml")
   end)
 
-  it("default writes what suits the machine where no file is yet", function()
+  it("default writes settings that suit the machine where no file is yet", function()
     local env = {XDG_CONFIG_HOME = require("lfs").currentdir(), ACCELHOST_CONFIG_FILE = false}
     local path = env.XDG_CONFIG_HOME .. "/accelhost/default_config.yaml"
     local result = config({"default", "--mixed_precision", "bf16"}, {timeout = 20, env = env})

@@ -120,7 +120,7 @@ describe("accelhost data", function()
     os.execute("rm -r " .. dir)
   end)
 
-  datasets.it("fetches, checks, and keeps what is right already", "mnist", function(source)
+  datasets.it("fetches, checks, and keeps files that are correct already", "mnist", function(source)
     if not io.open(source .. "/t10k-labels-idx1-ubyte.gz") then return end
     local dir = new_folder()
     local words = {"data", "mnist", "--dir", dir .. "/a/b", "--mirror", "file://" .. source .. "/"}

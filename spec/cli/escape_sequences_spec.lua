@@ -32,7 +32,7 @@ describe("Escape sequences are replaced", function()
     assert_clean(run.host({"launch", "--config_file", dir .. "/c.yaml", "x.lua"}).stderr, "unknown key '?]0;title?'")
   end)
 
-  it("in names of scripts, and in what a failed rank reports", function()
+  it("in names of scripts, and in reports of a failed rank", function()
     local script = files.write(dir .. "/" .. NAME .. ".lua", "error(debug.getinfo(1, 'S').short_src)")
     for _, words in ipairs {{script}, {"launch", "--num_processes", "2", script}} do
       local result = run.host(words)

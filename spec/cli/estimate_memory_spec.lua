@@ -65,7 +65,7 @@ describe("accelhost estimate-memory", function()
     assert.equal("53.23 KiB", rows("net.lua", "--optimizer=Lion")["state of Lion"][1])
   end)
 
-  it("prints for a batch what a forward keeps and a step holds, as the CPU then does", function()
+  it("prints the memory of a batch's forward and step, as the CPU then uses it", function()
     local list = rows("net.lua", "--batch", "16x1x28x28", "--dtypes", "float32", "--optimizer", "SGD")
     local script = net:gsub("return Net\n$", "") .. [[
 local C = require "accelhost._C"

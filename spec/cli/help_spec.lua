@@ -43,7 +43,7 @@ describe("accelhost help", function()
     end
   end)
 
-  it("shows what a module holds", function()
+  it("lists the names in a module", function()
     local result = run.host {"help", "optim"}
     assert.matches("\n    AdamW ", result.stdout)
   end)

@@ -52,7 +52,7 @@ describe("an installation", function()
     assert.matches("\nVersion: " .. require("accelhost")._VERSION:gsub("%p", "%%%0") .. "\n", text)
   end)
 
-  it("goes without a trace, what was there before stays", function()
+  it("is removed without a trace, and earlier files stay", function()
     os.execute("mkdir -p " .. root .. "/share/man && touch " .. root .. "/share/man/other")
     assert.equal(0, install("install", build, dir, "/opt/it").code)
     assert.is_true(#lines_of("find " .. root .. " -type f") > 20)

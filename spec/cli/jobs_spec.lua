@@ -247,7 +247,7 @@ describe("a job's channel", function()
     assert.error_matches(function() job:send(nil, "") end, "no rank listens any more")
   end)
 
-  it("is not inherited by what a rank starts", function()
+  it("is not inherited by processes that a rank starts", function()
     local heard = finish(start([[
       print(os.getenv "ACCELHOST_CHANNEL")
       os.execute("ls -l /proc/self/fd | grep -c socket; echo ${ACCELHOST_CHANNEL-none}")]]))
@@ -372,7 +372,7 @@ describe("waiting for jobs", function()
   end)
 end)
 
-describe("what a job shows", function()
+describe("the output that a job shows", function()
   it("goes to this process's own streams as launch writes it", function()
     local result = run.script([[
       local C = require "accelhost._C"

@@ -1,4 +1,4 @@
--- accelhost launch --log_dir, --tee, --redirects: what ranks write, in files.
+-- accelhost launch --log_dir, --tee, --redirects: the ranks' output in files.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
@@ -40,7 +40,7 @@ describe("logs of ranks", function()
     end
   end)
 
-  it("hold what --tee and --redirects name, by stream and rank", function()
+  it("hold the streams and ranks that --tee and --redirects name", function()
     local result = launch {"-q", "--log_dir=logs", "--tee", "1:2", "--redirects", "0:3", "-e", script}
     local here = only_run "logs"
     assert.same({"[r1] out\t1\n", "[r1] err 1\n"}, {result.stdout, result.stderr})

@@ -1,8 +1,8 @@
--- LuaJIT walks a table's names in an order that depends on what was compiled and collected when they were made. What a
--- user, a file or another rank sees must not.
+-- LuaJIT walks a table's names in an order that depends on compiled traces and collections when they were made. The
+-- texts, files and messages that are made of them must not.
 local run = require "spec.support.run"
 
--- Prints what the library makes of tables whose names are made in loops, some of which are compiled.
+-- Prints the library's results for tables whose names are made in loops, some of which are compiled.
 local script = [[
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
@@ -70,7 +70,7 @@ os.remove(path .. ".safetensors")
 os.remove(path)
 ]]
 
-describe("What the library makes of a table with names", function()
+describe("The library's result for a table with names", function()
   local path = os.tmpname()
   setup(function()
     local file = assert(io.open(path, "w"))

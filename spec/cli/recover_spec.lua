@@ -48,7 +48,7 @@ describe("accelhost launch --recover live", function()
   setup(function() leave = folder.enter() end)
   teardown(function() leave() end)
 
-  it("replaces a rank that is killed, and every rank has what it would have had", function()
+  it("replaces a rank that is killed, and every rank has its undisturbed result", function()
     local result = launch({"--num_processes", 3}, [[
       local total = 0
       for i = 1, 200 do

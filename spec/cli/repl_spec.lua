@@ -75,7 +75,7 @@ describe("the prompt", function()
     assert.equal("2\n", at:line "f()")
   end)
 
-  it("keeps what was typed for later prompts, of several at once, private", function()
+  it("keeps typed lines for later prompts, of several at once, in a private file", function()
     if needs_editor() then return end
     open()
     at:line "local first = 11"
@@ -109,7 +109,7 @@ describe("the prompt", function()
     at:wait "10\n20\n%[3%]> "
   end)
 
-  it("bounds what it keeps: of over 10,000 entries the newest 5,000 stay", function()
+  it("bounds its history: of over 10,000 entries the newest 5,000 stay", function()
     if needs_editor() then return end
     os.execute(("mkdir -p %s/accelhost"):format(state))
     local path = state .. "/accelhost/history"
@@ -163,7 +163,7 @@ describe("the prompt", function()
     at:type "half\3"
     at:wait "%[2%]> "
     assert.equal("3\n", at:line "3")
-    at:type "print 'runs' while true do end\n" -- what is echoed may not have been read, and ^C would discard it
+    at:type "print 'runs' while true do end\n" -- echoed text may not have been read, and ^C would discard it
     at:wait "\nruns\n"
     at:type "\3"
     at:wait "interrupted at %[3%]:1\n"
@@ -172,7 +172,7 @@ describe("the prompt", function()
     at = nil
   end)
 
-  it("reports what is missing where the editor is not installed, and reads plain lines", function()
+  it("reports the missing file where the editor is not installed, and reads plain lines", function()
     local folder = os.tmpname()
     os.remove(folder)
     os.execute(("mkdir %s && cp %s %s/accelhost"):format(folder, run.quote(run.path), folder))
@@ -298,7 +298,7 @@ describe("Ctrl-C at the prompt", function()
     at = nil
   end)
 
-  -- Type what runs until it is interrupted, and wait until it runs.
+  -- Type statements that run until they are interrupted, and wait until they run.
   local function run_endless(text)
     at:type("print 'runs' " .. text .. "\n")
     at:wait "\nruns\n"
@@ -314,7 +314,7 @@ describe("Ctrl-C at the prompt", function()
     assert.equal("7\n", at:line "7")
   end)
 
-  it("ends what runs, wherever it is, and nothing else", function()
+  it("ends the running code, wherever it is, and nothing else", function()
     open(nil, {dir = folder})
     at:line "local kept = 'kept'"
     for i, case in ipairs(endless) do
@@ -362,7 +362,7 @@ describe("Ctrl-C at the prompt", function()
     assert.equal('"up"\tfalse\t"[1]:1: interrupted"\n', at:line "cleaned, ok, why")
   end)
 
-  it("reports at the second one what still runs, and ends the program at the third", function()
+  it("reports the function that still runs at the second one, and ends the program at the third", function()
     open()
     at:type "local x = randn(4000, 4000)\n"
     at:wait "%[2%]> "
@@ -425,7 +425,7 @@ describe("accelhost repl from a pipe", function()
     assert.equal("3\n", said "local help = 3\nhelp")
   end)
 
-  it("wraps what ? prints to the terminal's width", function()
+  it("wraps the text of ? to the terminal's width", function()
     for _, width in ipairs {"60", "90"} do
       local text = run.host({"repl"}, {stdin = "?\n", env = {COLUMNS = width}}).stdout
       for line in text:gmatch "[^\n]+" do assert.is_true(#line <= 80, line) end
@@ -481,7 +481,7 @@ m.value
     os.remove(path)
   end)
 
-  it("ends with 1 when the script of -i fails, and refuses what it cannot read", function()
+  it("ends with 1 when the script of -i fails, and refuses files that it cannot read", function()
     local result = run.host {"-i", "/nowhere.lua"}
     assert.equal(2, result.code)
     assert.matches("cannot read '/nowhere.lua'", result.stderr)

@@ -64,7 +64,7 @@ describe("accelhost", function()
     assert.equal(2, run.host({"env", "more"}).code)
   end)
 
-  it("reports by env what selected bfloat16 where ACCELHOST_CPU names a level", function()
+  it("reports by env that oneDNN selects bfloat16 where ACCELHOST_CPU names a level", function()
     local script = [[
       local get, C = os.getenv, require "accelhost._C"
       C.system.bf16 = arg[1]

@@ -27,7 +27,7 @@ local function play(at, session)
 end
 
 describe("the guide's session at the prompt", function()
-  it("is what a terminal shows", function()
+  it("is a terminal's text", function()
     local session = recorded()
     local at = terminal.open({run.path}, {env = {TERM = "dumb"}})
     local fine, message = pcall(play, at, session)

@@ -152,7 +152,7 @@ describe("settings of a job", function()
     assert.equal(tostring(count), shown({"--num_processes", "auto"}).num_processes[1])
   end)
 
-  it("of wrong values are refused, with the place and what was expected", function()
+  it("of wrong values are refused, with the place and the expected values", function()
     for _, case in ipairs {
       {{"--num_processes", "0"}, "--num_processes expects a whole number in 1..256 or auto, got '0'"},
       {{"--num_processes=-1"}, "--num_processes: expected a number, auto or gpu (got '-1')"},
@@ -348,7 +348,7 @@ use_cpu: true
     assert.same({"true", "no"}, {list.cpu[1], list.mixed_precision[1]})
   end)
 
-  it("that asks for what is not here is refused with key, line and reason", function()
+  it("that requests an unsupported feature is refused with key, line and reason", function()
     assert.equal("c.yaml:2: distributed_type: expected NO, MULTI_CPU or MULTI_GPU; the script shards: " ..
       "Accelerator{sharding = \"full\"} (got 'FSDP')", said "debug: false\ndistributed_type: FSDP\n")
     assert.equal("c.yaml:2: fsdp_version: set it in the script: Accelerator{sharding = \"full\"}, or fsdp_plugin " ..

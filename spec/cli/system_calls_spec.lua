@@ -23,7 +23,7 @@ local function without(calls, words, options)
   return run.program(all, options)
 end
 
--- Two ranks that exchange, a loader with a worker, a checkpoint; `skip` leaves out what a call is needed for.
+-- Two ranks that exchange, a loader with a worker, a checkpoint; `skip` leaves out the part that needs a call.
 local session = [[
   local accelhost = require "accelhost"
   local a = accelhost.Accelerator()
@@ -136,7 +136,7 @@ describe("without /proc", function()
   end)
 end)
 
--- The ends of ranks, and what they leave, are found out in another way there.
+-- There, exits of ranks and the processes that they leave are found in another way.
 describe("without pidfds accelhost launch", function()
   local calls = "pidfd_open,pidfd_send_signal"
   local available
@@ -183,7 +183,7 @@ describe("without pidfds accelhost launch", function()
     end)
   end)
 
-  it("kills what the ranks have left", function()
+  it("kills the processes that ranks have left", function()
     if not available then return pending "needs seccomp" end
     local left = nap(1093)
     local script = ("os.execute 'setsid %s > /dev/null 2>&1 &'"):format(left)
@@ -198,7 +198,7 @@ describe("without pidfds accelhost launch", function()
       local left = nap(1094)
       local script = ("os.execute 'setsid %s > /dev/null 2>&1 &' io.open(arg[1], 'a'):write('x'):close() " ..
         "while true do end"):format(left)
-      -- The call is for a process of its own: what it starts lives on when the shell ends.
+      -- The call is a separate process: its children live on when the shell ends.
       local result = run.program {"bash", "-c", [[
         "$0" ENOSYS ]] .. calls .. [[ "$1" launch --num_processes 2 -e "$2" "$3" & launcher=$!
         for i in $(seq 600); do [ "$(cat "$3" 2> /dev/null)" = xx ] && break; sleep 0.05; done

@@ -19,7 +19,7 @@ describe("make test-gpu", function()
     assert.matches("^test%-gpu: ACCELHOST_CUDA=sim is no card[^\n]*\n$", result.output)
   end)
 
-  it("runs the specs of every device, and what only a card is asked", function()
+  it("runs the specs of every device, and card_spec", function()
     local function list(device)
       local lines = {}
       for line in run.program({"scripts/device-specs.sh", device}).stdout:gmatch "[^\n]+" do lines[line] = true end
@@ -49,7 +49,7 @@ describe("make gpu-checks", function()
 
   local read = files.read
 
-  it("ends with a table of what is missing where there is no card", function()
+  it("ends with a table of missing parts where there is no card", function()
     folder.with(function(results)
       local result = check({}, results)
       assert.equal(1, result.code, result.output)

@@ -176,7 +176,7 @@ describe("accelhost top", function()
     assert.equal("at its prompt", ranks[1].doing)
   end)
 
-  it("shows what a rank waits for, and the line, within 80 columns", function()
+  it("shows the call that a rank waits for, and the line, within 80 columns", function()
     local lines = require "accelhost.top.lines"
     local rank = {
       rank = 0, pid = 23919, state = "waiting", steps = 0, backwards = 0, memory = 14 * 2 ^ 20, cpu = 0.004,

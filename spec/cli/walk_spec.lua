@@ -57,7 +57,7 @@ describe("pairs", function()
       print(whole)]])
   end)
 
-  it("and next refuse what is no table, and keys that it does not have", function()
+  it("and next refuse other values than tables, and keys that are not in it", function()
     local function told(...) return select(2, pcall(...)) end
     assert.equal("bad argument #1 to '?' (table expected, got nil)", told(pairs, nil):gsub("'%a+'", "'?'"), nil)
     assert.equal("bad argument #1 to '?' (table expected, got no value)", told(next):gsub("'%a+'", "'?'"), nil)

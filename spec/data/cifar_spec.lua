@@ -66,7 +66,7 @@ describe("CIFAR10", function()
     end)
   end)
 
-  it("reads what newer Pythons pickle", function()
+  it("reads pickles of newer Pythons", function()
     folder.with(function(dir)
       write(dir .. "/old", pickled("labels", {4, 9, 0}))
       write(dir .. "/new", pickled_anew("labels", {4, 9, 0}))

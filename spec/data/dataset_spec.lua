@@ -183,7 +183,7 @@ describe("A plain table of samples", function()
     for batch in data.DataLoader({"a", "b"}, {batch_size = 2, num_workers = 1}) do assert.same({"a", "b"}, batch) end
   end)
 
-  it("is one for what is made of data sets as well", function()
+  it("is one for classes that are made of data sets, too", function()
     assert.equal(3, #data.Subset(samples, {0, 2, 4}))
     assert.equal(7, #data.ConcatDataset{samples, {1, 2}})
     assert.same({3, 2}, {#data.random_split(samples, {3, 2})[1], #data.random_split(samples, {3, 2})[2]})

@@ -1,4 +1,4 @@
--- Transforms that resample an image, against torchvision's: sizes, turns, colours, and what chooses among them.
+-- Transforms that resample an image, against torchvision's: sizes, rotations, colours, and random choices among them.
 local accelhost = require "accelhost"
 local images = require "spec.support.images"
 local T = accelhost.data.transforms
@@ -39,7 +39,7 @@ describe("Resize", function()
     images.check("resize bilinear 3 4", F.resize(one:transpose(1, 2):contiguous():transpose(1, 2), {3, 4}))
   end)
 
-  it("refuses what has no size", function()
+  it("refuses missing and contradictory sizes, and empty images", function()
     assert.error_matches(function() T.Resize() end, "expected a size or a max_size")
     assert.error_matches(function() F.resize(one, {3, 4}, {max_size = 9}) end, "leaves nothing to limit")
     assert.error_matches(function() F.resize(one, 8, {max_size = 8}) end, "expected more than the shorter side's 8")

@@ -135,7 +135,7 @@ describe("A CSV file", function()
 end)
 
 describe("JSON", function()
-  it("lines are rows, and what a row has not is nil", function()
+  it("lines are rows, and a key that a row lacks is nil", function()
     local text = '{"a": 1, "s": "x\\u0000y", "f": true, "m": 1}\n\n{"s": "12", "a": 9007199254740993, "f": false, '
       .. '"m": "t"}\r\n{"z": [1, {"k": null}], "f": true, "s": "", "a": -3, "m": null}'
     with_file(text, function(path)

@@ -12,7 +12,7 @@ function Stream:iter()
   end
 end
 
--- The loaders of a job's ranks, which draw what rank 0 draws.
+-- The loaders of a job's ranks, which draw rank 0's random numbers.
 local function job(ranks, options, set)
   local list, bytes = {}, nil
   for rank = 0, ranks - 1 do

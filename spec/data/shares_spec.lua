@@ -14,7 +14,7 @@ function Stream:iter()
   end
 end
 
--- A job's parts in one process: rank 0 deals first, the others receive what it has dealt.
+-- A job's parts in one process: rank 0 distributes first, the others receive its parts.
 local function dealer()
   local dealt, taken = {}, {}
   return function(rank)
@@ -171,7 +171,7 @@ describe("the shares of a pass", function()
     assert.same({"0,1|2,3"}, texts)
   end)
 
-  it("refuse to split what does not divide", function()
+  it("refuse a batch size that the processes do not divide", function()
     assert.error_matches(function() loaders("dispatch", 2, 10, 3, "s") end,
       "the batch size %(3%) must be a multiple of the number of processes %(2%)")
   end)

@@ -170,7 +170,7 @@ describe("Mapping a table", function()
     assert.same({"list", 3}, {set:features().ids, set[2].ids:size(0)})
   end)
 
-  it("reports what fn returned", function()
+  it("reports a wrong result of fn", function()
     check.raises("map: fn: expected a table of columns by name, got nil", function()
       numbers(2):map(function() end)
     end)

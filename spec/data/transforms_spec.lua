@@ -5,7 +5,7 @@ local data = accelhost.data
 local T = data.transforms
 local F = T.functional
 
--- Every sample of the passes over `set`, by index: what the loader yielded, with its label as the index.
+-- Every sample of the passes over `set`, by index: the loader's samples, with the label as the index.
 local function seen(loader, found)
   found = found or {}
   for batch, labels in loader do

@@ -152,7 +152,7 @@ describe("MNIST", function()
     os.execute("rm -r " .. dir)
   end)
 
-  it("names what a given folder lacks", function()
+  it("names the files that a given folder lacks", function()
     local dir = tiny_mnist("-", 1)
     os.remove(dir .. "/t10k-labels-idx1-ubyte")
     assert.error_matches(function() data.find_mnist(dir) end, "missing t10k%-labels%-idx1%-ubyte%[.gz%] %(")

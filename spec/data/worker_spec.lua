@@ -200,7 +200,7 @@ describe("A loader with workers", function()
       {"a stream and persistent workers", {num_workers = 2, persistent_workers = true}, Stream},
     }
     for _, way in ipairs(options) do
-      it("what the undisturbed run draws, when resumed within a pass with " .. way[1], function()
+      it("the undisturbed run's numbers, when resumed within a pass with " .. way[1], function()
         local function make() return data.DataLoader(way[3] and way[3]() or drawing(), way[2]) end
         local undisturbed, state = batches_of(make, 2)
         assert.is_true(#undisturbed >= 4)
@@ -256,7 +256,7 @@ describe("A loader with workers", function()
     end
   end)
 
-  it("raises what a worker raises, with the worker's traceback", function()
+  it("raises a worker's error, with the worker's traceback", function()
     local function inner(i) error("sample " .. i .. " is rotten") end
     local set = with_get(function(i)
       if i == 3 then inner(i) end
@@ -298,7 +298,7 @@ describe("A loader with workers", function()
     local loader = data.DataLoader(set, {num_workers = 2, persistent_workers = true})
     local first = walk(loader)
     assert.same(first, walk(loader))
-    assert.equal(first[1][1], (loader:batches()()):item()) -- what was under way is not mixed up with the next pass
+    assert.equal(first[1][1], (loader:batches()()):item()) -- batches under way are not mixed up with the next pass
     assert.same(first, walk(loader))
     loader = data.DataLoader(set, {num_workers = 1})
     assert.are_not.same(walk(loader), walk(loader))

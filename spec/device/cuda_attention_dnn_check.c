@@ -1,5 +1,5 @@
 /* Asks cuDNN itself whether it accepts attention's graphs, for a described H100 that need not be present: no kernel
- * runs. Prints a line per case: what, and the number of configurations that the heuristics name.
+ * runs. Prints a line per case: its name, and the number of configurations that the heuristics name.
  * usage: PROGRAM LIBCUDNN */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 --- Attention of CUDA devices on the simulated GPU, where the specs of ops do not reach: heads that are wider than its
---- kernels, and what stays on the device.
+--- kernels, and copies to the host.
 local sim = require "spec.support.sim"
 
 local HEAD = [[

@@ -1,4 +1,4 @@
-/* Compiled where CUDA's toolkit is, never linked: what host/cuda/vendor/blas.h declares is what cublasLt.h declares. */
+/* Compiled where CUDA's toolkit is, never linked: the declarations of host/cuda/vendor/blas.h equal cublasLt.h's. */
 #include <cuda.h>
 
 #include <cublasLt.h>

@@ -122,7 +122,7 @@ describe("A steady step", function()
       check(net, true, replayed)
     end)
   end
-  sim.case("in float16 waits for the device once, for what its scaler asks", function()
+  sim.case("in float16 waits for the device once, for its scaler", function()
     check("BasicNet", false, in_float16, "fp16")
     check("BasicNet", true, replayed_in_float16, "fp16")
   end)

@@ -11,7 +11,7 @@ local preamble = [[
     local x = accelhost.randn({n or 8, 12}, {device = "cpu"}):to "cuda"
     return x, accelhost.randint(0, 10, {n or 8}, {device = "cpu"}):to "cuda"
   end
-  -- A step of a small net, and what it works on.
+  -- A step of a small net, and its objects.
   local function new_step(options)
     options = options or {}
     accelhost.manual_seed(3)
@@ -221,7 +221,7 @@ describe("A compiled step", function()
   end)
 end)
 
-describe("A compiled step reports what changed:", function()
+describe("A compiled step reports a change:", function()
   local function after_capture(call)
     return told([[
       local step, with = new_step()
@@ -262,7 +262,7 @@ describe("A compiled step reports what changed:", function()
   end
 end)
 
-describe("What cannot be captured", function()
+describe("A step that cannot be captured", function()
   -- The error of a step that does this when it is captured, then its result without a graph.
   local function refused(body)
     return told([[
@@ -410,7 +410,7 @@ describe("A replay", function()
     end
   end)
 
-  case("computes in bfloat16 what the function does", function()
+  case("computes the function's results in bfloat16", function()
     assert.equal(all_same:rep(2), told [[
       same({accelerator = {mixed_precision = "bf16"}}, 8)
       same({accelerator = {mixed_precision = "bf16"}, optimizer = function(p) return optim.AdamW(p, {lr = 0.05}) end,

@@ -61,7 +61,7 @@ describe("A convolution on a CUDA device", function()
     {"by products of matrices where cuDNN is switched off", {}, "accelhost.backends.cudnn.enabled = false\n"},
     {"by products of matrices where cuDNN is not there", {ACCELHOST_SIM_FAIL = "dnn:1+"}},
     {"by products of matrices where cuDNN names no engine", {ACCELHOST_SIM_FAIL = "dnn:2+"}},
-    {"by what the fallback proposes where heuristics fail once", {ACCELHOST_SIM_FAIL = "dnn:2"}},
+    {"by the fallback's engines where heuristics fail once", {ACCELHOST_SIM_FAIL = "dnn:2"}},
   } do
     case("equals float64 " .. way[1] .. ", and so do its gradients", function()
       local result = on_sim((way[3] or "") .. dtypes, way[2])

@@ -1,4 +1,4 @@
-/* Compiled where cuDNN's header is, never linked: what host/cuda/vendor/dnn.h declares is what cudnn_graph.h declares.
+/* Compiled where cuDNN's header is, never linked: the declarations of host/cuda/vendor/dnn.h equal cudnn_graph.h's.
  * */
 #include <cuda.h>
 

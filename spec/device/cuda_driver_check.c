@@ -1,5 +1,5 @@
-/* Compiled where CUDA's toolkit is, never linked: what host/cuda/driver/api/driver.h declares of the driver's calls,
- * types and codes is what cuda.h declares. */
+/* Compiled where CUDA's toolkit is, never linked: the declarations of host/cuda/driver/api/driver.h, of the
+ * driver's calls, types and codes, equal cuda.h's. */
 #include <cuda.h>
 
 #include "cuda/driver/api/driver.h"

@@ -62,7 +62,7 @@ describe("fused kernels on a CUDA device", function()
       counted(function() y:backward(g) end)]])
   end)
 
-  sim.case("do by kernels what cuBLASLt has no epilogue for", function()
+  sim.case("run kernels where cuBLASLt has no epilogue", function()
     prints("1\t2\n1\t4\n", counting .. [[
       local net = nn.Sequential(nn.Linear(16, 30), nn.GELU {approximate = "tanh"}, nn.Linear(30, 8))
       local x, g = accelhost.randn(24, 16):requires_grad_(), accelhost.randn(24, 8)

@@ -5,7 +5,7 @@ local lfs = require "lfs"
 
 local toolkit = os.getenv "CUDA_HOME" or "/usr/local/cuda"
 
--- change: what is planted in place of what, which must be noticed.
+-- change: the text that is replaced and its replacement, an error that must be noticed.
 local libraries = {
   {title = "the driver", header = "cuda.h", name = "driver", folder = "driver/api",
     change = {"cuMemFree_v2, %(CUdeviceptr", "cuMemFree_v2, (int"},

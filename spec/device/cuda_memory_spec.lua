@@ -28,8 +28,8 @@ end
 local case = sim.case
 
 describe("The memory of a device", function()
-  case("serves a kernel's scratch memory from what the collector has yet to free", function()
-    -- Scratch memory is larger than what is free, and no tensor is made after the garbage.
+  case("serves a kernel's scratch memory from memory that the collector has yet to free", function()
+    -- Scratch memory is larger than the free memory, and no tensor is made after the garbage.
     assert.equal("true\ttrue\t0\n", on_sim("512MiB", [[
       local keys = tensor(16):fill_(1)
       local kept = tensor(340)
@@ -41,14 +41,14 @@ describe("The memory of a device", function()
       print(sorted:numel() == keys:numel(), now.num_alloc_retries > 0, now.num_ooms)]]))
   end)
 
-  case("counts what failed although garbage and cache were freed", function()
+  case("counts allocations that failed although garbage and cache were freed", function()
     assert.equal("false\t1\t1\n", on_sim("64MiB", [[
       local done = pcall(tensor, 100)
       print(done, stats().num_alloc_retries, stats().num_ooms)]]))
   end)
 
-  case("is left to the collector by what is free, not by what lives", function()
-    -- 1 GiB, of which 640 MiB live: by half of what lives 320 MiB of temporaries would be left.
+  case("is left to the collector by the free size, not by the live size", function()
+    -- 1 GiB, of which 640 MiB live: by half of the live size 320 MiB of temporaries would be left.
     local peak = tonumber(on_sim("1GiB", [[
       local kept = tensor(640)
       for _ = 1, 300 do tensor(4) end
@@ -86,7 +86,7 @@ describe("The memory of a device", function()
   end
   local reserved = 'most = math.max(most, stats()["reserved_bytes.all.current"])\n'
 
-  case("stays below 1.25 times of what lives where steps have random lengths", function()
+  case("stays below 1.25 times the live size where steps have random lengths", function()
     local ratio = tonumber(on_sim("2GiB", steps([[
       local n, made = 64 + random(960), {}
       for _ = 1, 6 do
@@ -99,7 +99,7 @@ describe("The memory of a device", function()
     assert.is_true(ratio < 1.25, ratio)
   end)
 
-  case("stays below 1.25 times of what lives where blocks of random sizes go in any order", function()
+  case("stays below 1.25 times the live size where blocks of random sizes go in any order", function()
     local ratio = tonumber(on_sim("2GiB", steps([[
       if #held >= 30 then table.remove(held, 1 + random(#held)):free() end
       held[#held + 1] = block((1 + random(32)) * 1.1e6)
@@ -107,7 +107,7 @@ describe("The memory of a device", function()
     assert.is_true(ratio < 1.25, ratio)
   end)
 
-  case("goes back to the driver from between what lives, and is mapped there again", function()
+  case("is returned to the driver from between live blocks, and mapped there again", function()
     assert.equal("true\ttrue\ttrue\n", on_sim("512MiB", [[
       local kept = {}
       for i = 1, 6 do kept[i] = mark(tensor(40), i) end

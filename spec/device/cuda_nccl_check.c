@@ -1,4 +1,4 @@
-/* Compiled where NCCL's header is, never linked: what host/cuda/nccl/nccl.h declares is what nccl.h declares. */
+/* Compiled where NCCL's header is, never linked: the declarations of host/cuda/nccl/nccl.h equal nccl.h's. */
 #include <cuda.h>
 
 #include <nccl.h>

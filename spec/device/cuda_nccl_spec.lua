@@ -1,5 +1,5 @@
---- Collectives on CUDA devices: by NCCL where each rank has a card of its own, through the host's memory where two
---- share one. On the simulated GPU; with ACCELHOST_TEST_DEVICE=cuda on what is there.
+--- Collectives on CUDA devices: by NCCL where each rank has its own card, through the host's memory where two
+--- share one. On the simulated GPU; with ACCELHOST_TEST_DEVICE=cuda on the cards present.
 local cards = require "spec.support.cards"
 local check = require "spec.support.check"
 local run = require "spec.support.run"
@@ -26,7 +26,7 @@ describe("collectives on CUDA devices", function()
   for _, way in ipairs(ways) do
     local count, name, told = way[1], way[2], way[3]
     for _, what in ipairs {"collectives", "reducer", "ddp_pytorch", "several", "many_buckets", "sync_batch_norm"} do
-      case(("return what the case %s expects, %s"):format(what, name), count, function()
+      case(("return the results that the case %s expects, %s"):format(what, name), count, function()
         local result = launch("on_device", {what, count})
         assert.equal(told, result.stderr)
         assert.same(run.everyone(2, "ok\n"), run.by_rank(result.stdout), result.output)
@@ -143,7 +143,7 @@ describe("a compiled step of two processes", function()
     assert.equal(0, result.code, result.stderr)
   end)
 
-  case("is compared with what the others do", 2, function()
+  case("is compared with the others' calls", 2, function()
     local result = launch("device_compile", {"differ"})
     has(result.stdout, "rank 0 barrier at a captured step; rank 1 all_reduce float32 (3,) on a device at")
     assert.equal(3, result.code)
@@ -228,7 +228,7 @@ describe("a message between devices", function()
     assert.truthy(result.stderr:find("cuda:%d: %a+ %a+ rank %d at spec/distributed/cases/device_messages.lua:%d+"))
   end)
 
-  case("is compared with what its receiver expects", 2, function()
+  case("is compared with its receiver's expectation", 2, function()
     local result = launch("device_messages", {2, "differ"})
     has(result.stderr, "expected float64 (3,), but rank 0 sent float32 (3,)")
   end)
@@ -241,7 +241,7 @@ describe("a message between devices", function()
   end)
 end)
 
-describe("what moves data of CUDA devices", function()
+describe("the transport between CUDA devices", function()
   local function say(code, count, ranks, env)
     local all = {"launch", "--num_processes", ranks or 2, "-e", ("local accelhost = require 'accelhost'\n"
       .. "local dist = accelhost.distributed\nlocal comm = require 'accelhost._C'.comm\n"

@@ -1,4 +1,4 @@
---- Mixed precision on a CUDA device, here the simulated GPU: what autocast casts, training, scaled losses.
+--- Mixed precision on a CUDA device, here the simulated GPU: ops that autocast casts, training, scaled losses.
 local sim = require "spec.support.sim"
 
 local HEAD = [[

@@ -1,4 +1,4 @@
---- Batches on their way to a GPU: pinned memory, copies concurrent with kernels, what waits for what; and
+--- Batches on their way to a GPU: pinned memory, copies concurrent with kernels, waits between streams; and
 --- accelhost.cuda, which describes devices. On the simulated GPU, whose streams wait a random time before their works.
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"

@@ -202,7 +202,7 @@ describe("Dropout on a CUDA device", function()
       print(checked)]])
   end)
 
-  case("in place and on a view writes there alone, and shows NaN in what it drops", function()
+  case("in place and on a view writes there alone, and shows NaN at dropped elements", function()
     gives("true\ttrue\n", [[
       local x = accelhost.ones(8, 8)
       x[{{}, {0, 8, 2}}]:dropout_(0.5)

@@ -3,7 +3,7 @@ local sim = require "spec.support.sim"
 
 describe("log-sum-exp on a device with slow doubles", function()
   for _, slow in ipairs {0, 1} do
-    sim.case(("keeps the bits of float32, and what is infinite (%d)"):format(slow), function()
+    sim.case(("keeps the bits of float32, and infinities (%d)"):format(slow), function()
       local result = sim.host([[
         local accelhost = require "accelhost"
         accelhost.set_default_device "cuda"

@@ -1,5 +1,5 @@
---- GradScaler in steps that accelerator:compile captures, on the simulated GPU: what a graph leaves out, and what the
---- host then knows, against the same steps as they are.
+--- GradScaler in steps that accelerator:compile captures, on the simulated GPU: steps that a graph skips, and the
+--- host's state after them, against the same steps without a graph.
 local optimizers = require "spec.cases.optimizers"
 local sim = require "spec.support.sim"
 
@@ -26,7 +26,7 @@ local preamble = [[
     return {mixed_precision = "fp16", kwargs_handlers = {accelhost.GradScalerKwargs{init_scale = scale or 1024,
       growth_interval = interval or 5}}}
   end
-  -- A step of a small net in float16, and what it works on.
+  -- A step of a small net in float16, and its objects.
   local function new_step(options)
     accelhost.manual_seed(3)
     local accelerator = accelhost.Accelerator(fp16(options.scale, options.interval))
@@ -251,7 +251,7 @@ describe("A compiled step in float16", function()
       refused "sgd:step() if calls == 3 then again() end")
   end)
 
-  case("cannot read within what the device has not decided", function()
+  case("cannot read a decision that the device has not made yet", function()
     assert.matches("step_was_skipped: the device has not decided[^\n]*\n3\t0\n$",
       refused "sgd:step() if calls == 3 then print(accelerator.optimizer_step_was_skipped) end")
     assert.matches("update: a new scale cannot be captured[^\n]*\n3\t0\n$",

@@ -30,7 +30,7 @@ describe("The simulated GPU", function()
     run.prints("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result)
   end)
 
-  case("reaches another's memory directly, asked for once for each pair, also what is mapped later", function()
+  case("reaches another's memory directly, asked for once for each pair, also memory that is mapped later", function()
     local code = ([[
       local ffi = require "ffi"
       ffi.cdef "const char *simulated_calls(void);"
@@ -74,7 +74,7 @@ describe("The simulated GPU", function()
     run.prints("20\ttrue\ttrue\n", result)
   end)
 
-  case("reuses what was freed: a steady loop asks the driver for nothing", function()
+  case("reuses freed memory: a steady loop asks the driver for nothing", function()
     local result = on_sim [[
       local x, calls = accelhost.ones({1000}, {device = "cuda"})
       for step = 1, 50 do

@@ -5,7 +5,7 @@ local run = require "spec.support.run"
 local blind = {CUDA_VISIBLE_DEVICES = "", ACCELHOST_CUDA = false, ACCELHOST_TEST_DEVICE = false}
 
 describe("device cuda without a card", function()
-  it("is refused in one line that names what is missing", function()
+  it("is refused in one line that names the missing library", function()
     local result = run.host({"-e", [[require("accelhost").ones({2}, {device = "cuda"})]]}, {env = blind})
     assert.equal(1, result.code)
     local first = result.stderr:match "^[^\n]*"

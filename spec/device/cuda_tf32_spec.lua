@@ -1,4 +1,5 @@
---- accelhost.backends and set_float32_matmul_precision: what a CUDA device, here the simulated GPU, rounds to TF32.
+--- accelhost.backends and set_float32_matmul_precision: the ops that a CUDA device, here the simulated GPU, rounds to
+--- TF32.
 local sim = require "spec.support.sim"
 
 -- product(), linear(), convolution(), gradient(): is 1 + 2^-9 + 2^-12 rounded to 1 + 2^-9 before it is multiplied? An
@@ -69,7 +70,7 @@ describe("TF32 on CUDA", function()
   case("begins with products where TORCH_ALLOW_TF32_CUBLAS_OVERRIDE is 1", "high\ttrue\n", [[
     print(accelhost.get_float32_matmul_precision(), product())]], {TORCH_ALLOW_TF32_CUBLAS_OVERRIDE = "1"})
 
-  case("is what TrainingArguments{tf32 = ...} switches on and off", "true\ttrue\nfalse\tfalse\nfalse\tfalse\n", [[
+  case("is switched on and off by TrainingArguments{tf32 = ...}", "true\ttrue\nfalse\tfalse\nfalse\tfalse\n", [[
     accelhost.TrainingArguments{tf32 = true}
     print(product(), convolution())
     accelhost.TrainingArguments{tf32 = false}
@@ -107,7 +108,7 @@ describe("accelhost.backends", function()
     assert.equal("highest", accelhost.get_float32_matmul_precision())
   end)
 
-  it("reads what does not change, and refuses to change it", function()
+  it("reads constant settings, and refuses to change them", function()
     assert.same({true, false}, {backends.cudnn.deterministic, backends.cudnn.benchmark})
     backends.cudnn.deterministic, backends.cudnn.benchmark = true, false
     assert.has_error(function() backends.cudnn.deterministic = false end,

@@ -19,7 +19,7 @@
 enum { DEVICES = 2, CLASSES = 48, LEAST = 6, POISON = 0xff };
 
 struct far {
-    char *hidden, *open; /* the same memory: what storages hold, what kernels use */
+    char *hidden, *open; /* the same memory: the storages' addresses, the kernels' addresses */
     size_t bytes, used;
     size_t *freed[CLASSES]; /* stacks of offsets, by power of two */
     int freed_count[CLASSES], freed_room[CLASSES];
@@ -109,7 +109,7 @@ static int far_allocate(struct ah_device *device, size_t bytes, void **out)
         far->stats.allocations++;
         far->stats.live += size;
         far->stats.peak = far->stats.live > far->stats.peak ? far->stats.live : far->stats.peak;
-        memset(far->open + at, POISON, bytes); /* what is not cleared is not zero */
+        memset(far->open + at, POISON, bytes); /* memory that is not cleared is not zero */
     }
     pthread_mutex_unlock(&far->lock);
     if (at == SIZE_MAX)

@@ -229,7 +229,7 @@ describe("a gradient", function()
   end)
 end)
 
-describe("what is read", function()
+describe("data that is read", function()
   it("is copied: numbers, tables, text and bytes", function()
     local there = accelhost.tensor({{1, 2}, {3, 4}}, far)
     assert.equal(4, there[1][1]:item())

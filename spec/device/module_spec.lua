@@ -53,7 +53,7 @@ end
 
 describe("on another device", function()
   for name, layer in pairs(layers) do
-    it("a moved nn." .. name .. " does what it does on the CPU", function()
+    it("a moved nn." .. name .. " equals itself on the CPU", function()
       accelhost.manual_seed(1)
       local here = make(layer, {device = "cpu"})
       accelhost.manual_seed(1)
@@ -116,7 +116,7 @@ describe("on another device", function()
     multinomial = function(x) return x:softmax(1):multinomial(3):float() end,
   }
   for name, fn in pairs(functions) do
-    it(name .. " does what it does on the CPU", function()
+    it(name .. " equals itself on the CPU", function()
       accelhost.manual_seed(1)
       local x = accelhost.randn(4, 6)
       local y = x:to "far"

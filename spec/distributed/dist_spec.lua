@@ -114,7 +114,7 @@ describe("A world of one", function()
     assert.is_true(dist.is_gloo_available() and dist.is_backend_available "gloo" and not dist.is_nccl_available())
   end)
 
-  it("refuses what PyTorch refuses", function()
+  it("refuses the arguments that PyTorch refuses", function()
     begin()
     local x = accelhost.ones(2)
     check.raises("broadcast: 'src' is missing", function() dist.broadcast(x) end)

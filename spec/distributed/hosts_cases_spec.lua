@@ -4,7 +4,7 @@ local hosts = require "spec.support.hosts"
 local run = require "spec.support.run"
 local scenes = require "spec.support.scenes"
 
--- Those that know what two ranks do, not four, run as one on each host.
+-- Cases that expect results of two ranks, not four, run as one rank on each host.
 local cases = {
   accelerator = 4, again = 4, collectives = 4, comm_hooks = 4, ddp = 4, ddp_pytorch = 2, dist_collectives = 4,
   many_buckets = 4, metrics = 4, optimizers = 4, precision = 4, recompute = 4, reducer = 4, several = 4,
@@ -35,7 +35,7 @@ describe("On two hosts", function()
   local scene = scenes.new(it, 3)
   for case, ranks in pairs(cases) do
     local path = "spec/distributed/cases/" .. case .. ".lua"
-    scene("holds what is checked by " .. case, function() return launch(ranks, path) end, function(said, code, result)
+    scene("passes the checks of " .. case, function() return launch(ranks, path) end, function(said, code, result)
       assert.same({0, 0}, code, result.output)
       local sentences = {}
       for sentence in assert(io.open(path)):read "*a":gmatch 'checks%.it%("([^"]+)"' do

@@ -122,7 +122,7 @@ describe("accelhost launch on several machines", function()
       assert.matches("rank 3 [^\n]*was killed\n", stopped.said[node])
     end
     assert.is_true(stopped.took < 12)
-    -- Of a rank that is stopped and speaks for its host the others hear nothing, so what they know is old.
+    -- A stopped rank that speaks for its host sends nothing, so the others' information about it is old.
     assert.same({4, 4}, silent.code)
     for node = 1, 2 do
       assert.matches("timed out after 3 s: rank 2, which speaks for host node2, has been silent for", silent.said[node])
@@ -212,7 +212,7 @@ describe("accelhost launch on several machines", function()
       "node%d is configured for at most %d restarts of all ranks %(max_restarts%), and node%d for %d"},
     {"", "--num_machines 1:2", "node%d is configured for at least %d of its 2 machines, and node%d for %d"},
   }
-  scene("refuses what contradicts before any rank starts, on each", function()
+  scene("refuses contradictions before any rank starts, on each", function()
     local list = {}
     for i, words in ipairs(contradictions) do
       local limit = words.alone and " --timeout 2" or " --timeout 30" -- alone: the other one waits in vain

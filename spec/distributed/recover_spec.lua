@@ -105,7 +105,7 @@ describe("A rank that is killed in a training", function()
   end)
 
   for _, features in ipairs {"workers torch", "workers persistent dropout", "workers stream"} do
-    it("is replaced to the bit with what a data set draws in workers: " .. features, function()
+    it("is replaced to the bit with a data set's random numbers in workers: " .. features, function()
       check {features = features, kill = "0:forward:2 1:backward:8 0:evaluation:12"}
     end)
   end

@@ -57,7 +57,7 @@ describe("Shards in turn", function()
     return list
   end
 
-  it("assign to ranks what as many ranks as shards would get, and fillers", function()
+  it("assign to ranks the batches of as many ranks as shards, and fillers", function()
     assert.same({"0 1", "2 3", "4 5", "6 7", "8 0 of 1", "1 2 of 0"}, turns_of(0, 1, 3, {}, 9))
     assert.same({"0 1", "4 5", "6 7", "1 2 of 0"}, turns_of(0, 2, 3, {}, 9))
     assert.same({"2 3", "0 1 filler", "8 0 of 1", "6 7 filler"}, turns_of(1, 2, 3, {}, 9))

@@ -20,7 +20,7 @@ local function is_mapped(files)
   return false
 end
 
--- The job that printed this is over: what it had of memory is gone, soon.
+-- The job that printed this has ended: its shared memory is removed soon.
 local function check_memory_gone(printed, least)
   local files, count = {}, 0
   for file in printed:gmatch "memory (%d+)" do
@@ -127,7 +127,7 @@ describe("A job with sharded states on two hosts", function()
   end)
 
   for _, kind in ipairs {"optimizer", "gradients", "full"} do
-    it(("keeps the parameters alike on both, and saves what one host loads, sharding = '%s'"):format(kind), function()
+    it(("keeps equal parameters on both, and saves a state that one loads, sharding = '%s'"):format(kind), function()
       local folder = os.tmpname() .. ".state"
       local case = "spec/distributed/cases/sharding_resume.lua"
       local result = hosts.run(2, ([[for k in 1 2; do on $k launch --num_machines 2 --main_process_ip node1 \

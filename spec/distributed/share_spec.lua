@@ -102,7 +102,7 @@ describe("launch --share on several machines", function()
 end)
 
 describe("Proportions", function()
-  it("sum up, leave what is over to those that lost most, and to the lower rank of equal ones", function()
+  it("sum up, and assign the remainder to the ranks that lost most, of equal ones to the lower rank", function()
     assert.same({7, 3}, proportions.split(10, {2, 1}))
     assert.same({4, 3, 3}, proportions.split(10, {1, 1, 1}))
     assert.same({3, 4, 3}, proportions.split(10, {3, 4, 3}))

@@ -27,7 +27,7 @@ describe("A share without samples", function()
 end)
 
 describe("A stream of a file's rows", function()
-  it("has each row once in every pass, whatever reads it and what is made of it", function()
+  it("has each row once in every pass, with any reader and any transformation", function()
     folder.with(function(dir)
       local lines = {"n,text"}
       for n = 0, 99 do lines[#lines + 1] = ('%d,"row\n%d"'):format(n, n) end

@@ -1,4 +1,4 @@
--- When gradients are averaged and what they are then.
+-- When gradients are averaged, and their values then.
 local checks = require "spec.support.checks"
 
 checks.describe("An accelerator", "spec/distributed/cases/sync.lua", {1, 2, 3, 4},

@@ -4,7 +4,7 @@ local folder = require "spec.support.folder"
 local lfs = require "lfs"
 local run = require "spec.support.run"
 
--- The lines of a guide that a file begins with: what its sentence about the prompt names.
+-- The lines that a file with a guide's code begins with, which the guide's sentence about the prompt names.
 local function head_of(guide)
   local sentence = guide:match "\n(Type the blocks at the prompt, or begin a file with .-)%.\n\n" or ""
   local lines = {}

@@ -60,7 +60,7 @@ for _, script in ipairs(scripts) do
 end
 
 describe("text_classification.lua", function()
-  it("learns from a folder of TSV files and saves what the library loads", function()
+  it("learns from a folder of TSV files and saves a model that the library loads", function()
     local dir = folder.make()
     local lines = {"sentence\tlabel"}
     for i = 1, 320 do lines[#lines + 1] = ("%s number %d\t%d"):format(i % 2 == 0 and "good" or "poor", i % 9, i % 2) end

@@ -1,9 +1,9 @@
 -- Ranks that disagree: after some calls that all make alike, one rank does something else than the others. Every job
--- must end at once with 3, name what differs and the ranks, and leave no rank waiting. $N: number of jobs.
+-- must end at once with 3, name the difference and the ranks, and leave no rank waiting. $N: number of jobs.
 local binary = assert(os.getenv("ACCELHOST_BINARY"), "ACCELHOST_BINARY: make test-faults sets it")
 local count = tonumber(os.getenv("N") or "") or 200
 
--- Calls that no other in the list agrees with, then other ways to part. `text`: what the report must hold.
+-- Calls that no other in the list agrees with, then other disagreements. `text`: a part of the report.
 local acts = {
   {"comm.all_reduce(accelhost.ones(10))"},
   {"comm.all_reduce(accelhost.ones(2, 5))"},

@@ -1,5 +1,5 @@
--- Readers that stall, readers that leave, disks that are full: signals and failures are noticed all the same, and what
--- could not be written is an error. $N: how many times each.
+-- Readers that stall, readers that leave, disks that are full: signals and failures are noticed all the same, and text
+-- that could not be written is an error. $N: how many times each.
 local faults = require "spec.support.faults"
 
 local tally = faults.tally()

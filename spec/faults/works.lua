@@ -11,7 +11,7 @@ local comm, count, seed = C.comm, tonumber(arg[1]), tonumber(arg[2])
 local rank, size = comm.rank(), comm.size()
 local part = size > 2 and comm.split(rank == size - 1 and -1 or 0) or nil
 
--- Numbers that all ranks draw alike (the next call), and this rank's own (when it is late, what it abandons).
+-- Numbers that all ranks draw alike (the next call), and this rank's own (its delays, the works that it abandons).
 local function generator(state)
   return function(n)
     state = (state * 1103515245 + 12345) % 2147483648

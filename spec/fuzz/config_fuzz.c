@@ -1,4 +1,4 @@
-/* Fuzz target: a configuration file, as YAML and as JSON. What is read is a tree whose links hold, within its limits.
+/* Fuzz target: a configuration file, as YAML and as JSON. The result is a tree whose links hold, within its limits.
  * sources: host/config/tree.c host/config/yaml.c host/config/json.c host/base/memory/array.c
  * sources: host/base/status/status.c */
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Fuzz target: JSON text. What is read is written, and what was written reads back to the same text.
+/* Fuzz target: JSON text. A value that is read is written, and reads back to the same text.
  * sources: host/bind/format/json_read.c host/bind/format/json_write.c host/base/status/status.c */
 #include <lauxlib.h>
 #include <stdint.h>

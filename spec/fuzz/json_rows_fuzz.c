@@ -1,5 +1,5 @@
-/* Fuzz target: lines of JSON against jansson. What it accepts as an object is a row with the same members, in order and
- * kind, and what it refuses is refused; but a whole number beyond 64 bits, which it refuses, is a number here.
+/* Fuzz target: lines of JSON against jansson. An object of jansson is a row with the same members, in order and
+ * kind, and text that it refuses is refused; but a whole number beyond 64 bits, which it refuses, is a number here.
  * sources: host/data/csv.c host/data/json_cursor.c host/data/packed.c host/data/rows.c host/data/rows_json.c
  * sources: host/data/table.c host/base/memory/array.c TENSORS */
 #include <jansson.h>

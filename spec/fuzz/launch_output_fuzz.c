@@ -1,4 +1,4 @@
-/* Fuzz target: what ranks write, in any pieces and at any times, to the launcher's output. Each piece is rank, pause
+/* Fuzz target: the ranks' output, in any pieces and at any times, in the launcher. Each piece is rank, pause
  * and length, one byte each, then the text; a length of 255 ends the rank.
  * sources: host/cli/output/launch_output.c host/cli/base/lines.c host/cli/output/output_writer.c
  * sources: host/base/memory/array.c host/base/status/status.c host/base/trace/time.c */
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         }
         int64_t due = ah_output_flush(output, now);
         if (due >= 0 && due <= now)
-            abort(); /* what is due now must have been written */
+            abort(); /* text that is due now must have been written */
     }
     ah_output_close(output);
     return 0;

@@ -1,4 +1,4 @@
-/* Fuzz target: what callers send to a leader that listens, and the address of a leader, as the store has it. The first
+/* Fuzz target: bytes of callers to a leader that listens, and a leader's address in the store. The first
  * byte selects one. Of callers each step is caller, right proof or not, and length, in two bytes, then the bytes; where
  * its second bit is set the length's bytes follow a head that may be right.
  * sources: host/base/status/status.c host/base/trace/time.c */

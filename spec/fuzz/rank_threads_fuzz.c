@@ -1,8 +1,8 @@
 /* Fuzz target: another host's frames while a rank of this host works. The rank's thread, the replica's two and the
  * progress thread's are the real ones, under ThreadSanitizer; the other host is this file, which sends frames over the
- * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send what an
- * honest rank would (its part of the call that rank 0 has posted, a message for it, a outcome), the same with one byte
- * changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
+ * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send the
+ * frames of an honest rank (its part of the call that rank 0 has posted, a message for it, an outcome), the same with
+ * one byte changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
  * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c host/base/trace/counters.c
  * sources: host/base/numeric/sha256.c
  * sources: host/base/numeric/sha256_blocks.c host/base/status/notice.c host/base/trace/time.c host/base/trace/trace.c

@@ -1,4 +1,4 @@
-/* Fuzz target: a file of settings. What is read is written, and what was written reads back to the same text.
+/* Fuzz target: a file of settings. Settings that are read are written, and read back to the same text.
  * sources: host/config/settings.c host/config/value.c host/config/file.c host/config/write.c host/config/tree.c
  * sources: host/config/yaml.c host/config/json.c host/base/memory/array.c host/base/status/nearest.c
  * sources: host/base/status/status.c */

@@ -1,4 +1,4 @@
-/* Fuzz target: what a server sends to a store's client. The first byte selects whether proofs are right and where the
+/* Fuzz target: a server's bytes to a store's client. The first byte selects whether proofs are right and where the
  * handshake ends; the others are sent, and the client makes its calls until one of them fails.
  * sources: host/base/status/status.c host/base/trace/time.c */
 #include "comm/store/store_client.c"

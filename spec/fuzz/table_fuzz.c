@@ -1,6 +1,6 @@
 /* Fuzz target: files of rows as columns, by comma with quotes, by tab without, as JSON and as text. Whatever the bytes
- * are, the columns have a cell for each row, become what was guessed of them, or there is an error text; and whatever
- * pieces the file arrives in, the rows are the same. The first byte selects the pieces.
+ * are, the columns have a cell for each row and convert to their guessed dtypes, or there is an error text; and
+ * whatever pieces the file arrives in, the rows are the same. The first byte selects the pieces.
  * sources: host/data/csv.c host/data/json_cursor.c host/data/packed.c host/data/rows.c host/data/rows_json.c
  * sources: host/data/table.c host/base/memory/array.c TENSORS */
 #include <stddef.h>

@@ -118,7 +118,7 @@ static void stop(struct rank *me, int victim, const char *blame)
     if (me->rank == victim)
         return;
     RANK_CHECK(me, failed && strstr(ah_error_text(), "timed out after 1.5 s: "));
-    /* One that timed out later may report what another rank has found out. */
+    /* One that timed out later may report another rank's finding. */
     bool relays = strstr(ah_error_text(), " left the group: ") &&
                   strstr(ah_error_text(), victim == 2 ? "rank 2" : "rank 3");
     RANK_CHECK(me, relays || strstr(ah_error_text(), blame));

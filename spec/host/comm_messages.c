@@ -261,7 +261,7 @@ static void sender_dies(struct rank *me)
         kill(getpid(), SIGKILL);
     }
     until_ended(me, 0);
-    int status = receive(me, &value, 1, 0, 0, NULL); /* shared memory still has what was sent */
+    int status = receive(me, &value, 1, 0, 0, NULL); /* shared memory still has the message */
     RANK_CHECK(me, (status == 0 && value == 7) || strstr(ah_error_text(), "lost rank 0, which died"));
     if (status == 0)
         RANK_FAILS(me, receive(me, &value, 1, AH_ANY_PEER, 0, NULL), AH_EPEER, "lost rank 0, which died");

@@ -35,7 +35,7 @@ bool run_hosts(int size, int hosts, int64_t timeout_ns, unsigned mortal_mask, vo
 
 /* Stay until another rank has ended. */
 void until_ended(struct rank *me, int rank);
-/* Stay until a rank has set a mark, half a minute at most: the order of what ranks do, on a machine of any load. */
+/* Stay until a rank has set a mark, half a minute at most: an order of the ranks' actions, on a machine of any load. */
 void set_mark(struct rank *me, int which);
 void until_marked(struct rank *me, int which);
 

@@ -1,4 +1,4 @@
-/* Live recovery among forked ranks: a loop whose result is known to the bit, and what a rank may not do. */
+/* Live recovery among forked ranks: a loop whose result is known to the bit, and calls that a rank may not make. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

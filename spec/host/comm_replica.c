@@ -1,4 +1,4 @@
-/* A host that knows the job's secret and sends false data: its frames end in an error that names what it sent, and data
+/* A host that knows the job's secret and sends false data: its frames end in an error that names the frame, and data
  * that ranks of this host read is unchanged. */
 #include "comm/net/replica_frames.h"
 
@@ -94,7 +94,7 @@ AH_TEST(the_data_of_a_call_is_in_allocated_memory)
     struct ah_call_record record = {.sequence = 1, .offset = (uint64_t)1 << 20, .inline_bytes = AH_STAGE_BYTES};
     open_place(&place);
     CHECK_OK(send_call(&place, record));
-    /* To the end of what any call may read from there. */
+    /* To the end of the range that any call may read there. */
     CHECK(place.control->segment[THEIRS][record.offset + AH_STAGE_BYTES - 1] == 0);
     record.inline_bytes++;
     CHECK_FAILS(send_call(&place, record), AH_EINVAL, "it sent a call on data outside the segment");

@@ -1,9 +1,9 @@
 /* A backend for the tests: sockets on the loopback interface, plain and slow, to show the dispatcher's requirements.
  *
- * Every rank listens on a port of its own, publishes it in its group block, and connects to all ranks below it. A
- * call is an exchange of messages between each pair of ranks: everybody sends what the other needs and receives what it
- * needs itself; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried.
- * Messages have a connection of their own, on which the sender writes when its receiver has taken the message header.
+ * Every rank listens on its own port, publishes it in its group block, and connects to all ranks below it. A
+ * call is an exchange of messages between each pair of ranks: each sends the data that the other needs and receives its
+ * own; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried. Messages
+ * have a connection of their own, on which the sender writes when its receiver has taken the message header.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ struct socket_group {
 
 struct socket_message {
     struct ah_message_request base;
-    char *copy; /* of what is sent */
+    char *copy; /* of the sent data */
     size_t moved;
 };
 

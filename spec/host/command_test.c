@@ -1,4 +1,4 @@
-/* cli/base/usage.h: what ends as wrong usage, and what does not. */
+/* cli/base/usage.h: errors that end as wrong usage, and others. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -52,7 +52,7 @@ static int comes_back(const struct plugin *plugin, CUstream stream, bool reports
     return next == block;
 }
 
-/* 0, or the number of what is not as it should be. */
+/* 0, or the number of the failed expectation. */
 static int run(void)
 {
     struct plugin plugin;

@@ -1,4 +1,4 @@
-/* Removal of folders: what is removed, and what has to stay. */
+/* Removal of folders: files that are removed, and files that have to stay. */
 #include "test.h"
 
 #include <sched.h>

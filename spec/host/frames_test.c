@@ -47,7 +47,7 @@ AH_TEST(frames_of_a_side_that_has_gone)
     CHECK(write(ends[1], "\1\0\0\0x\5\0\0\0ab", 11) == 11);
     close(ends[1]);
     CHECK(ah_frames_pull(frames) == AH_EPEER);
-    REQUIRE(ah_frames_take(frames, &bytes, &count)); /* what was whole before is there; what was cut is not */
+    REQUIRE(ah_frames_take(frames, &bytes, &count)); /* earlier whole frames are there, a cut one is not */
     CHECK(count == 1 && *bytes == 'x');
     free(bytes);
     CHECK(!ah_frames_take(frames, &bytes, &count));

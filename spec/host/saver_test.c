@@ -1,4 +1,4 @@
-/* Folders that appear whole or not at all: several parts, failures, what the dead have left. */
+/* Folders that appear whole or not at all: several parts, failures, remains of dead saves. */
 #include "test.h"
 
 #include <errno.h>
@@ -205,7 +205,7 @@ AH_TEST(saver_removes_checkpoints_and_leaves_what_it_did_not_write)
     shown[0] = '\0';
     ah_stage_remove(goal);
     CHECK(!*shown); /* the same line once */
-    save(goal); /* a replaced folder keeps what is not of the checkpoint, under a name that its owner sees */
+    save(goal); /* a replaced folder keeps files that are not the checkpoint's, under a name that its owner sees */
     snprintf(text, sizeof text, "'%s': 'notes' in it is no part of the checkpoint; the folder is now '%s.replaced-0'",
              goal, goal);
     CHECK(!strcmp(shown, text));

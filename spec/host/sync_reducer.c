@@ -138,7 +138,7 @@ AH_TEST(a_parameter_unused_on_some_ranks_counts_as_zero_there)
     CHECK(run_ranks_mortal(3, 0, 0, unused));
 }
 
-/* A hook gets the buckets in order, and what it leaves in them is every rank's; buffers are those of a chosen rank. */
+/* A hook gets the buckets in order, and its results are every rank's; buffers are those of a chosen rank. */
 struct hooked {
     struct rank *me;
     struct model *model;
@@ -252,7 +252,7 @@ static void weights(struct rank *me)
     RANK_CHECK(me, ah_reducer_finish(m.reducer, "?") == 0);
     double first = ah_tensor_get(ah_reducer_grad(m.reducer, 1), 0);
     RANK_CHECK(me, fabs(first - weighted / total) < 1e-4);
-    /* Parameter 0 got nothing in the second micro-step: what it had is summed all the same. */
+    /* Parameter 0 got nothing in the second micro-step: its gradient of the first is summed all the same. */
     first = ah_tensor_get(ah_reducer_grad(m.reducer, 0), 0);
     RANK_CHECK(me, fabs(first - 4 * me->size / total) < 1e-5);
     unmake(&m);

@@ -41,7 +41,7 @@ describe("accelhost.load of another program's file", function()
     end
   end)
 
-  it("returns the other tensors of a file with dtypes that do not exist here, and reports what it left out", function()
+  it("returns a file's other tensors where dtypes do not exist here, and reports those that it left out", function()
     for _, name in ipairs {"left_out.pt", "left_out_before_1_6.pt"} do
       local file, left_out, warned = loaded(name)
       assert.same({
@@ -147,7 +147,7 @@ describe("accelhost.load of another program's file", function()
     end)
   end)
 
-  it("limits what a small pickle can make of memory", function()
+  it("limits the memory that a small pickle can request", function()
     folder.with(function(dir)
       local function zipped(text)
         C.io.write_zip(dir .. "/bomb.pt", {"a/data.pkl"}, {text})

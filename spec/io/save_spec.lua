@@ -119,7 +119,7 @@ describe("accelhost.save", function()
     assert.equal(5, back.b[1][0]:item())
   end)
 
-  it("drops the history, not the values, of what has one", function()
+  it("drops the history, not the values, of results", function()
     local weight = accelhost.ones(2, {requires_grad = true})
     local back = there_and_back({w = weight, y = weight * 2})
     assert.is_false(back.w.requires_grad)
@@ -174,7 +174,7 @@ describe("accelhost.save", function()
     end)
   end)
 
-  it("leaves a whole file when it is killed at any moment, and the next save removes what else is left", function()
+  it("leaves a whole file when it is killed at any moment, and the next save removes its other files", function()
     folder.with(function(path)
       local script = ([[
         local a = require "accelhost"

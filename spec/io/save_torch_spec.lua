@@ -1,5 +1,5 @@
---- accelhost.save in PyTorch's format: what the pickle contains, byte for byte against a file that PyTorch read
---- (scripts/fixtures/written.py), and what accelhost.load returns for it.
+--- accelhost.save in PyTorch's format: the pickle's contents, byte for byte against a file that PyTorch read
+--- (scripts/fixtures/written.py), and accelhost.load's result for it.
 local C = require "accelhost._C"
 local accelhost = require "accelhost"
 local check = require "spec.support.check"

@@ -14,7 +14,7 @@ local function message_of(...)
 end
 
 describe("accelhost.launcher", function()
-  it("returns what the function returned as rank 0: numbers, nils, tables, tensors, modules", function()
+  it("returns rank 0's results of the function: numbers, nils, tables, tensors, modules", function()
     local Net = nn.Module:extend "Net"
     function Net:init() self.fc = nn.Linear(2, 1) end
     function Net:forward(x) return self.fc(x) end
@@ -110,7 +110,7 @@ describe("accelhost.launcher", function()
       .. "all processes start again .restart 1 of at most 2.\n$", result.stderr)
   end)
 
-  it("shows what the processes print as launch does", function()
+  it("shows the processes' output as launch does", function()
     local result = script [[
       print "before"
       accelhost.launcher(function()
@@ -148,7 +148,7 @@ describe("accelhost.launcher", function()
     assert.equal(0, select("#", accelhost.launcher(function() os.exit(0) end)))
   end)
 
-  it("names what cannot be serialized, there and back", function()
+  it("names values that cannot be serialized, arguments and results", function()
     local file = io.stdout
     local function train() return file end
     assert.matches("launcher: upvalue 'file' of train: a file cannot be serialized", message_of(train))

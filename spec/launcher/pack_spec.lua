@@ -30,7 +30,7 @@ describe("a serialized value", function()
     assert.equal(math.huge, values[7])
   end)
 
-  it("keeps what tables share, and their circles, metatables and keys of any kind", function()
+  it("keeps parts that tables share, cycles, metatables and keys of any kind", function()
     local part = {1, 2}
     local whole = setmetatable({a = part, b = part, [part] = "key", [2.5] = true}, {__index = {far = 7}})
     whole.self = whole
@@ -87,7 +87,7 @@ describe("a serialized value", function()
     assert.equal("yes", sent(fn)())
   end)
 
-  it("names what every process has: functions, classes, namespaces", function()
+  it("refers by name to objects of every process: functions, classes, namespaces", function()
     local values = {sent(print, string.rep, nn.Linear, nn, nn.functional.relu, optim.AdamW, accelhost, pairs, math)}
     assert.same({print, string.rep, nn.Linear, nn, nn.functional.relu, optim.AdamW, accelhost, pairs, math},
       {unpack(values, 1, 9)})
@@ -199,7 +199,7 @@ describe("a serialized value", function()
     assert.equal("Generator(default)", tostring(sent(C.random.default())))
   end)
 
-  it("does not copy what is noted about objects that live here", function()
+  it("copies no entries of tables with weak keys", function()
     local notes = setmetatable({[{}] = 1}, {__mode = "k"})
     local copy = sent(notes)
     assert.is_nil(next(copy))

@@ -1,4 +1,4 @@
--- accelhost.linalg against PyTorch, and what it refuses.
+-- accelhost.linalg against PyTorch, and its refusals.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local fixtures = require "spec.support.fixtures"
@@ -95,7 +95,7 @@ end)
 describe("Orthogonal factors", function()
   accelhost.manual_seed(4)
   for _, dtype in ipairs {"float32", "float64"} do
-    it("multiply to what was factored, in " .. dtype, function()
+    it("multiply to the factored matrix, in " .. dtype, function()
       for _, sizes in ipairs {{5, 5}, {2, 6, 3}, {3, 6}, {2, 2, 4, 4}, {1, 1}, {70, 40}} do
         local A = accelhost.randn(sizes, {dtype = dtype})
         local tolerance = dtype == "float32" and 2e-5 or 1e-12
@@ -198,7 +198,7 @@ describe("Gradients", function()
     assert.equal(0, (select(2, linalg.lstsq(A, B, {driver = "gels"}))):abs():sum():item())
   end)
 
-  it("of what least squares leave over are those of the sum of squares", function()
+  it("of the residuals of least squares are those of the sum of squares", function()
     accelhost.manual_seed(3)
     for _, driver in ipairs {"gels", "gelsd", "gelss"} do
       local function left_over(A, B) return (select(2, linalg.lstsq(A, B, {driver = driver}))) end

@@ -1,4 +1,4 @@
--- Metrics against scikit-learn's numbers, and what they refuse.
+-- Metrics against scikit-learn's numbers, and their refusals.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local checks = require "spec.support.checks"

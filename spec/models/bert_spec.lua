@@ -102,7 +102,7 @@ describe("The loss of BertForSequenceClassification", function()
   end)
 end)
 
-describe("What BERT refuses:", function()
+describe("BERT refuses", function()
   local model = models.BertModel {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, max_position_embeddings = 4}
   local rows = {
     {"an input that it does not know", {input_ids = ids {{1}}, lables = ids {1}}, "unknown argument 'lables'"},

@@ -1,4 +1,4 @@
--- GPT-2 against transformers: logits, loss, gradients, and what it writes.
+-- GPT-2 against transformers: logits, loss, gradients, and generated text.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local models = accelhost.models
@@ -52,7 +52,7 @@ describe("GPT2LMHeadModel", function()
     local small = models.GPT2LMHeadModel {vocab_size = 20000, n_positions = 32, n_embd = 4, n_layer = 1, n_head = 1}
     local batch, size = accelhost.zeros({2, 32}, {dtype = "int64"}), 2 * 32 * 20000 * 4
     collectgarbage()
-    collectgarbage() -- what the first one's finalizers let go
+    collectgarbage() -- tensors that the first one's finalizers released
     local before = accelhost.memory_stats(batch.device).live
     local output = small {input_ids = batch, labels = batch}
     collectgarbage()
@@ -120,7 +120,7 @@ describe("GPT2LMHeadModel", function()
     check.near(flat(expected.masked_logits), output.logits:select(1, -1), 2e-5)
   end)
 
-  it("returns with keys and values of earlier tokens what it returns for all at once", function()
+  it("returns the same with keys and values of earlier tokens as for all tokens at once", function()
     local whole = model {input_ids = prompt, use_cache = false}
     assert.is_nil(whole.past_key_values)
     local first = model(prompt:narrow(1, 0, 2))
@@ -259,7 +259,7 @@ describe("generate", function()
 
   local refusals = {
     {"an unknown option", {max_tokens = 3}, "unknown option 'max_tokens' (known: "},
-    {"beams, saying what there is", {num_beams = 4}, "num_beams: beams are not searched"},
+    {"beams", {num_beams = 4}, "num_beams: beams are not searched"},
     {"more tokens than positions", {max_new_tokens = 44}, "49 tokens are more than the model's 48 positions"},
     {"a length that is used up", {max_length = 5}, "max_length 5 leaves nothing to write after 5 tokens"},
     {"a temperature of 0", {temperature = 0}, "temperature: expected a number above 0, got number 0"},

@@ -1,4 +1,4 @@
--- Checkpoint folders: what is read, reported, refused and written.
+-- Checkpoint folders: reading, reports, refusals and writing.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local write = require("spec.support.files").write
@@ -117,7 +117,7 @@ describe("A checkpoint", function()
     end)
   end)
 
-  it("is not changed by training what was read from it", function()
+  it("is not changed by training the model that was read from it", function()
     models.BertModel(sizes):save_pretrained "kept"
     local before = accelhost.sha256(io.open("kept/model.safetensors", "rb"):read "*a")
     local model = models.BertModel.from_pretrained "kept"

@@ -209,7 +209,7 @@ describe("The items of a container", function()
     assert.is_false(net:eval().c.training)
   end)
 
-  it("refuse what would not be found again", function()
+  it("refuse names and values that would not be found again", function()
     local net = three()
     check.raises("Sequential.a is a module: expected a module or nil, got number 1", function() net.a = 1 end)
     check.raises("'insert' is a method", function() net.insert = Digit(1) end)

@@ -277,7 +277,7 @@ describe("A module refuses", function()
     check.raises("'' cannot be the name", function() net:register_buffer("", accelhost.zeros(1)) end)
   end)
 
-  it("to register what is of another kind", function()
+  it("to register values of another kind", function()
     local net = Net()
     check.raises("register_buffer: Net already has a field 'fc1'", function()
       net:register_buffer("fc1", accelhost.zeros(1))
@@ -585,7 +585,7 @@ describe("Hooks of the state", function()
     assert.equal(5, #seen)
   end)
 
-  it("may rename what is loaded and forgive what is missing", function()
+  it("may rename loaded keys and allow missing ones", function()
     local net = nn.Linear(1, 1)
     net:register_load_state_dict_pre_hook(function(_, state, prefix)
       state[prefix .. "weight"], state[prefix .. "w"] = state[prefix .. "w"], nil
@@ -611,7 +611,7 @@ describe("Hooks of the state", function()
     assert.is_true(nn.is_parameter(fresh.weight) and fresh.weight.requires_grad)
   end)
 
-  it("carry what a class adds to the state", function()
+  it("carry a class's additions to the state", function()
     local Counter = nn.Module:extend "Counter"
     function Counter:init() self.steps = 0 end
     function Counter:get_extra_state() return {steps = self.steps} end

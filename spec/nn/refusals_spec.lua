@@ -5,7 +5,7 @@ local tensors = require "spec.support.tensors"
 
 local nn, F = accelhost.nn, accelhost.nn.functional
 
-describe("What does not fit is named by", function()
+describe("A wrong argument is reported as", function()
   local zeros = accelhost.zeros
   local long = tensors.long
   for message, call in pairs {

@@ -1,4 +1,4 @@
--- Images and volumes: resizing, sampling on grids, windows as columns, against PyTorch; and what they refuse.
+-- Images and volumes: resizing, sampling on grids, windows as columns, against PyTorch; and their refusals.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local op_fixture = require "spec.support.op_fixture"
@@ -216,7 +216,7 @@ describe("Layers of sizes and windows", function()
     it("print as PyTorch's: " .. case[2], function() assert.equal(case[2], tostring(case[1])) end)
   end
 
-  it("do what the functions do", function()
+  it("equal the functions", function()
     expect_equal(F.interpolate(image, {size = 6, mode = "bilinear", align_corners = true}),
       nn.UpsamplingBilinear2d(6)(image))
     expect_equal(F.interpolate(image, {scale_factor = {2, 3}}), nn.UpsamplingNearest2d {scale_factor = {2, 3}}(image))

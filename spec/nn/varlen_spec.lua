@@ -149,7 +149,7 @@ describe("varlen_attn", function()
     local output = drop()
     assert.is_true((output - 1):abs():amax():item() < 0.5 and (output:mean() - 1):abs():item() < 0.02)
     check.near(check.flat(output), drop(), 0)
-    -- Equal weights: what a value gets back is its kept weights.
+    -- Equal weights: a value's gradient is the sum of its kept weights.
     output:backward(accelhost.ones_like(output))
     check.near(output:select(2, 0):sum():item(), v.grad:select(2, 0):sum():item(), 1e-2)
     local leaves = {draw(5, 2, 3), draw(5, 2, 3), draw(5, 2, 4)}

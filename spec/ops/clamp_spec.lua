@@ -31,7 +31,7 @@ describe("clamp between tensors", function()
     for _, x in ipairs {0, 1, 1.5, 2, 3} do assert.same({0, 0, 1}, shares(x, 2, 1)) end
   end)
 
-  it("keeps an infinite gradient apart from what does not get it", function()
+  it("passes an infinite gradient to its operand alone, zeros to the others", function()
     assert.same({0, inf, 0}, shares(-1, 0, 2, inf))
     assert.same({0, inf}, shares(-1, 0, nil, inf))
     assert.same({inf, 0}, shares(1, 0, nil, inf))

@@ -89,7 +89,7 @@ describe("whole random numbers", function()
 end)
 
 describe("triangles", function()
-  it("keep what is on their side of the diagonal", function()
+  it("keep the elements on their side of the diagonal", function()
     local x = accelhost.arange(1, 10):view(3, 3)
     assert.same({{1, 0, 0}, {4, 5, 0}, {7, 8, 9}}, x:tril():tolist())
     assert.same({{0, 2, 3}, {0, 0, 6}, {0, 0, 0}}, x:triu(1):tolist())

@@ -1,4 +1,4 @@
--- Every op of the table with what its callers least expect: operands that overlap or repeat in memory, empty and 0-dim
+-- Every op of the table with unusual arguments: operands that overlap or repeat in memory, empty and 0-dim
 -- ones, the extremes of every dtype, arguments far outside their range. The numbers are those of the same op on
 -- row-major copies; where there are none, there is an error of the library's own. Nothing may crash or hang, and
 -- nothing but the result may change.
@@ -103,7 +103,7 @@ local function compare(what, case, inputs)
   end
   local expected = outcome(case, copies)
   expect_same(what, expected, outcome(case, inputs))
-  -- running statistics, and what a name in _ writes to, are there to be changed
+  -- running statistics, and the tensor that an op in _ writes, may change
   for i, input in ipairs((case.op == "batch_norm" or case.op:find "_$") and {} or inputs) do
     local same = input:eq(before[i]):logical_or(input:ne(input)):all():item()
     if not same then error(("%s: input %d changed"):format(what, i), 0) end

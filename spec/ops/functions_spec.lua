@@ -181,7 +181,7 @@ describe("dtypes", function()
 end)
 
 describe("a fold into a tensor without a gradient", function()
-  it("has the gradient of what is folded in, also in place", function()
+  it("has the gradient of the source, also in place", function()
     local index = accelhost.tensor({0, 0, 1}, {dtype = "int64"})
     for _, how in ipairs {"amax", "amin", "prod", "mean"} do
       for _, name in ipairs {"scatter_reduce", "index_reduce"} do

@@ -287,7 +287,7 @@ describe("two linear maps with a GELU between them", function()
     end
   end
 
-  it("is what the ops make of it, in every dtype, of matrices, stacks and vectors", function()
+  it("equals the ops, in every dtype, of matrices, stacks and vectors", function()
     local near = {float64 = 1e-11, float32 = 2e-4, float16 = 0.3, bfloat16 = 2}
     for dtype, tolerance in pairs(near) do
       agree({{5, 12}, {16, 12}, {16}, {8, 16}, {8}}, dtype, tolerance)
@@ -334,7 +334,7 @@ describe("two linear maps with a GELU between them", function()
     end)
   end)
 
-  it("is what a Sequential runs, unless a hook watches", function()
+  it("is run by a Sequential, unless a hook is registered", function()
     accelhost.manual_seed(1)
     local net = nn.Sequential(nn.Linear(6, 16), nn.GELU {approximate = "tanh"}, nn.Linear(16, 8), nn.ReLU(),
       nn.Linear(8, 8), nn.GELU {approximate = "tanh"})

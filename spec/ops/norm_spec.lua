@@ -256,7 +256,7 @@ describe("the layer norm of a sum", function()
     return layer(sum), sum
   end
 
-  it("is what two ops make of it, of rows of any length", function()
+  it("equals two ops, for rows of any length", function()
     for _, width in ipairs {1, 7, 64, 1500} do
       local wanted = trial(by_two, width, "float32", "float32")
       for i, t in ipairs(trial(of_sum, width, "float32", "float32")) do
@@ -334,7 +334,7 @@ describe("a layer norm for linear maps", function()
   local device = accelhost.zeros(1).device:gsub(":.*", "")
   if device ~= "cpu" and device ~= "cuda" then return end -- others have no autocast
 
-  -- The norm, what a linear map makes of it, and all gradients; in the dtypes of an autocast block.
+  -- The norm, a linear map of it, and all gradients; in the dtypes of an autocast block.
   local function trial(how, width, dtype)
     accelhost.manual_seed(3)
     local layer, linear = nn.LayerNorm(width), nn.Linear(width, 8)

@@ -1,5 +1,5 @@
 -- Sorting, selecting, counting and masks at the sizes where a device changes its way: lines that fit a block's memory,
--- lines and elements around powers of two, many equal keys. What is expected is computed here, entry by entry.
+-- lines and elements around powers of two, many equal keys. The expected values are computed here, entry by entry.
 local accelhost = require "accelhost"
 
 local nan, inf = 0 / 0, 1 / 0
@@ -126,7 +126,7 @@ describe("counting", function()
 end)
 
 describe("adding by index", function()
-  it("adds up destinations of few and of many sources, into what is there", function()
+  it("adds few and many sources to their destinations", function()
     for _, n in ipairs {1, 64, 65, 200, 1000} do
       local at, values, expected = draw(n, 5), {}, {}
       for k = 1, 6 do expected[k] = {k, -k} end

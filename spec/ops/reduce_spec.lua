@@ -80,7 +80,7 @@ describe("sums", function()
     end
   end)
 
-  it("pass what no float holds through, where double holds it", function()
+  it("may exceed the range of floats on the way, within that of doubles", function()
     local x = accelhost.zeros {40}
     for _, where in ipairs {0, 5, 33} do
       x:fill_(0)
@@ -118,7 +118,7 @@ describe("sums", function()
     end
   end)
 
-  it("count in int64, or in what is asked for", function()
+  it("count in int64, or in the requested dtype", function()
     assert.equal("int64", T({true, true}, "bool"):sum().dtype)
     assert.equal(510, T({255, 255}, "uint8"):sum():item())
     assert.equal("float64", T({1, 2}):sum{dtype = "float64"}.dtype)
@@ -341,7 +341,7 @@ describe("gradients of reductions", function()
     first = x:detach():clone()
   end)
 
-  -- t less what the first `count` elements of one of its columns were at first: zeros that move with t.
+  -- t less the first values of the first `count` elements of one of its columns: zeros that move with t.
   local function moved_to_zero(t, count)
     local held = accelhost.zeros({2, 3, 4}, {dtype = "float64"})
     held[{0, {0, count}, 1}] = first[{0, {0, count}, 1}]

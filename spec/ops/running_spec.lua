@@ -19,7 +19,7 @@ describe("running products", function()
     end
   end)
 
-  it("count bytes in int64, floats in what is asked for", function()
+  it("multiply bytes in int64, floats in the requested dtype", function()
     assert.equal("int64", accelhost.tensor({2, 200, 3}, {dtype = "uint8"}):cumprod(0).dtype)
     check.near({2, 400, 1200}, accelhost.tensor({2, 200, 3}, {dtype = "uint8"}):cumprod(0), 0)
     assert.equal("float64", accelhost.ones(2):cumprod(0, {dtype = "float64"}).dtype)
@@ -46,7 +46,7 @@ describe("running log-sums", function()
 end)
 
 describe("order statistics", function()
-  it("know what PyTorch refuses", function()
+  it("refuse the arguments that PyTorch refuses", function()
     local x = accelhost.ones(2, 3)
     check.raises("kthvalue: k is 4, but dim 1 of (2, 3) has 3 entries", function() x:kthvalue(4) end)
     check.raises("quantile: q: expected values in 0..1", function() x:quantile(1.5) end)

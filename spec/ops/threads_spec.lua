@@ -2,7 +2,7 @@
 local run = require "spec.support.run"
 
 -- Runs a call four times in a process of its own and prints the threads that there are before and after each. Tensors
--- are made on one thread, so that what is added is the call's.
+-- are made on one thread, so that new threads are the call's.
 local SCRIPT = [[
   local accelhost, lfs = require "accelhost", require "lfs"
   accelhost.set_num_threads(1)

@@ -77,7 +77,7 @@ describe("float32 functions in vector code", function()
       from:nextafter(to))
   end)
 
-  it("of two numbers keep what neither over- nor underflows", function()
+  it("of two numbers neither over- nor underflow in between", function()
     local big, small = accelhost.tensor {3e38, inf, nan, -inf, 3e-40}, accelhost.tensor {3e38, nan, 1, 0, 4e-40}
     local length = accelhost.hypot(big, small)
     same({inf, inf, nan, inf}, length:narrow(0, 0, 4))

@@ -124,7 +124,7 @@ describe("The state table of an optimizer", function()
     assert.equal("float32", optimizer.state[param].exp_avg.dtype)
   end)
 
-  it("refuses what cannot be state", function()
+  it("refuses values that cannot be state", function()
     local param = parameter {1, 2}
     local optimizer = optim.Adam {param}
     local function refused(text, key, value)

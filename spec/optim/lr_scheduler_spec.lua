@@ -260,7 +260,7 @@ describe("A scheduler", function()
 end)
 
 describe("A scheduler refuses", function()
-  it("what is no optimizer", function()
+  it("other values than optimizers", function()
     check.raises("StepLR: optimizer: expected an optimizer, got number 3", function() lr_scheduler.StepLR(3, 1) end)
   end)
 

@@ -399,7 +399,7 @@ describe("An optimizer refuses", function()
     check.raises("SGD: nesterov needs a momentum", function() optim.SGD(parameters(), {nesterov = true}) end)
   end)
 
-  it("what is no list of parameters", function()
+  it("other values than lists of parameters", function()
     check.raises("SGD: got an empty list of parameters", function() optim.SGD {} end)
     check.raises("SGD: expected a table of parameters or of groups, got a tensor", function()
       optim.SGD(parameters()[1])

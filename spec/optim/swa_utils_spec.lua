@@ -51,7 +51,7 @@ describe("An averaged model", function()
     end)
   end
 
-  it("returns what its copy returns, and keeps the mode it had through update_bn", function()
+  it("returns its copy's results, and keeps its mode through update_bn", function()
     local model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)):eval()
     local average = swa.AveragedModel(model)
     local x = accelhost.randn(3, 2)

@@ -26,7 +26,7 @@ end
 
 -- float64 leaves only the order of additions; float32 drifts apart over the steps, with AdamW sooner: it makes a whole
 -- step of a gradient that is nothing but rounding. All are relative to the loss; after 20 steps of float32, when it is
--- small and what drifts is not, to a loss of 1 at least.
+-- small and the drift is not, to a loss of 1 at least.
 local function tolerance_of(options, step, loss)
   if options.dtype == "float64" then return 1e-9 * loss end
   if step <= (options.optimizer == "sgd" and 20 or 3) then return 1e-5 * loss end

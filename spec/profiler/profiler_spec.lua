@@ -159,7 +159,7 @@ end)
 describe("profiler.profile", function()
   local x = accelhost.ones(8, 8)
 
-  it("adds up what ran, by name and by shapes", function()
+  it("adds up calls by name and by shapes", function()
     local prof = profiler.profile({record_shapes = true, profile_memory = true}, function()
       for _ = 1, 3 do x:matmul(x) end
       x:narrow(0, 0, 4):matmul(x)
@@ -228,7 +228,7 @@ describe("profiler.profile", function()
     assert(math.abs(rows.outer.self_cpu_time_total - (rows.outer.cpu_time_total - rows.inner.cpu_time_total)) < 1e-6)
   end)
 
-  it("passes on what functions return and raise, and has stopped then", function()
+  it("passes on results and errors of functions, and has stopped then", function()
     assert.same({1, nil, 3}, {profiler.record_function("r", function(...) return ... end, 1, nil, 3)})
     local prof
     assert.error_matches(function()
@@ -299,7 +299,7 @@ describe("profiler.schedule", function()
       actions({wait = 3, warmup = 1, active = 1, skip_first = 2, skip_first_wait = 1}, 12))
   end)
 
-  it("refuses what makes no sense", function()
+  it("refuses invalid arguments", function()
     assert.error_matches(function() profiler.schedule {wait = 1, warmup = 1, active = 0} end, "active")
     assert.error_matches(function() profiler.schedule {wait = -1, warmup = 1, active = 1} end, "wait")
     assert.error_matches(function() profiler.schedule {wait = 1, warmup = 1, active = 1}(-1) end, "number of a step")

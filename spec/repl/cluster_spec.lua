@@ -35,7 +35,7 @@ accelerator.process_index < 2 and "low" or "high"
 ]])
   end)
 
-  it("shows what lines print in the same way, before their values", function()
+  it("shows printed text in the same way, before values", function()
     -- A rank that a busy machine delays arrives too late to be joined.
     local text, lines
     for _ = 1, 10 do

@@ -65,7 +65,7 @@ describe("completion at the prompt", function()
     assert.truthy(has(choices "opt:zero", "zero_grad"))
   end)
 
-  it("lists the library's namespaces by their own listing, without loading what is in them", function()
+  it("lists the library's namespaces by their own listing, without loading their modules", function()
     rawset(accelhost, "accelerator", nil) -- an earlier spec may have used it
     assert.truthy(has(choices "nn.Multihead", "MultiheadAttention"))
     assert.same({"cross_entropy"}, choices "F.cross_e")
@@ -76,7 +76,7 @@ describe("completion at the prompt", function()
     assert.is_nil(rawget(accelhost, "accelerator"))
   end)
 
-  it("hides what begins with _ until that is typed", function()
+  it("hides names that begin with _ until that is typed", function()
     e:run "local t = {_hidden = 1, seen = 2}"
     assert.same({"seen"}, choices "t.")
     assert.same({"_hidden"}, choices "t._")
@@ -135,7 +135,7 @@ describe("completion at the prompt", function()
     assert.same({"self"}, choices "a.self.self.se")
   end)
 
-  it("inserts what all choices share, and lists them when that is nothing", function()
+  it("inserts the common part of all choices, and lists them when that is empty", function()
     e:run "local long_name_one, long_name_two = 1, 2"
     local insert, list = complete.at(e, "long_n")
     assert.equal("ame_", insert)

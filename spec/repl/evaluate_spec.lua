@@ -48,7 +48,7 @@ describe("a chunk at the prompt", function()
     assert.equal("tensor(3.)\n", run "local u = ones(3) u:sum()")
   end)
 
-  it("shows no nil of a call that ends statements, and runs what continues a statement as a part of it", function()
+  it("shows no nil of a call that ends statements, and runs a continuation as a part of its statement", function()
     assert.equal("", run "local w = 1; (function() return nil end)()")
     assert.equal("", run "local function g(x) return function(y) return x + y end end")
     assert.equal("", run "local sum = g (1) (2)")
@@ -109,7 +109,7 @@ describe("a chunk at the prompt", function()
       .. "}\n", run "{nn.Linear(1, 1), x = tensor{{1}, {2}}}")
   end)
 
-  it("bounds tables by items and width, and never asks what they would compute", function()
+  it("bounds tables by items and width, and never calls __index", function()
     local text = run "(function() local t = {} for i = 1, 1000 do t[i] = i end return t end)()"
     assert.truthy(text:find("... (960 more)", 1, true))
     for line in text:gmatch "[^\n]+" do assert.truthy(#line <= 80, line) end
@@ -153,7 +153,7 @@ describe("a chunk at the prompt", function()
     rawset(_G, "seen_of_spec", nil)
   end)
 
-  it("has compiled code see what a later line assigns", function()
+  it("has compiled code read the value that a later line assigns", function()
     after("local limit = 1", "local function total() local s = 0 for i = 1, 1000 do s = s + limit end return s end")
     assert.equal("1000\n", after("for i = 1, 100 do total() end", "total()"))
     assert.equal("2000\n", after("limit = 2", "total()"))
@@ -176,7 +176,7 @@ describe("a chunk at the prompt", function()
 
   it("recognises an incomplete chunk", function()
     for _, text in ipairs {
-      "-- for what is below", "%time for i = 1, 2 do", "for i = 1, 2 do", "f(", "x +", "local t = {", "[[", "--[[",
+      "-- for the lines below", "%time for i = 1, 2 do", "for i = 1, 2 do", "f(", "x +", "local t = {", "[[", "--[[",
       "function f()", "x =", "'a\\",
     } do
       assert.is_false(e:is_complete(text), text)

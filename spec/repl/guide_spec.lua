@@ -1,4 +1,4 @@
--- The session of the guide to experiments is what a prompt shows.
+-- The session of the guide to experiments is a prompt's text.
 local run = require "spec.support.run"
 
 local file = assert(io.open "examples/guides/experiments.md")
@@ -22,7 +22,7 @@ local function session()
 end
 
 describe("the guide to experiments", function()
-  it("shows what a prompt in two processes shows", function()
+  it("shows the text of a prompt in two processes", function()
     local typed, shown = session()
     local result = run.host({"repl", "--num_processes", "2"}, {stdin = typed})
     assert.equal(shown, result.stdout)

@@ -242,7 +242,7 @@ static const char *refuse_memory(CUcontext context, const Product &p, const void
     if (p.how.aux && !on_device(context, p.how.aux, 1))
         return "the auxiliary buffer does not lie in device memory";
     if (given < wanted || (wanted && (!on_device(context, workspace, wanted) || (uintptr_t)workspace % 256)))
-        return "the workspace is not what the algorithm asked for";
+        return "the workspace is not the size, device or alignment that the algorithm requires";
     return nullptr;
 }
 

@@ -1,5 +1,5 @@
-/* The calls of the driver and of cuBLASLt and cuDNN, counted by name, for specs that hold how many a step makes: they ask
- * for simulated_calls. What the library does for itself under `api` has names of its own, which are left out. */
+/* The calls of the driver and of cuBLASLt and cuDNN, counted by name, for specs that hold how many a step makes: they
+ * ask for simulated_calls. The library's own calls under `api` have other names, which are left out. */
 #include <map>
 #include <string.h>
 

@@ -25,7 +25,7 @@ const struct {
 } engines[ENGINES] = {{0, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}}, /* its results differ from run to run */
                       {512, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},    /* for channels-last tensors */
                       {4096, {}},
-                      {0, {}}}; /* what the fallback proposes */
+                      {0, {}}}; /* the fallback's engines */
 
 size_t size_of_attribute(int type)
 {

@@ -36,7 +36,7 @@ struct Convolution {
     int64_t before[SPATIAL], after[SPATIAL], step[SPATIAL], dilation[SPATIAL];
     double alpha, beta;
     bool rounds;    /* float32 operands to the 10 bits of tensor cores */
-    uint64_t noise; /* 0, or the seed of what is wrong in the last places */
+    uint64_t noise; /* 0, or the seed of errors in the last places */
 };
 
 /* Why it cannot be, in words; null when it can. */

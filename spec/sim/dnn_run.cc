@@ -11,7 +11,7 @@ namespace sim
 {
 namespace
 {
-/* Four dims: what Dnn_tensor has between channels and rows is of size 1. */
+/* Four dims: Dnn_tensor's dim between channels and rows is of size 1. */
 struct Values {
     int64_t n[4];
     std::vector<double> at;

@@ -1,5 +1,5 @@
-/* Operations of which cuDNN's fused engines make one kernel, checked one by one and as a graph. What is accepted is
- * what attention is made of; which whole graphs the engines recognise only cuDNN itself knows
+/* Operations of which cuDNN's fused engines make one kernel, checked one by one and as a graph. Accepted are
+ * attention's operations; only cuDNN itself knows the whole graphs that its engines recognise
  * (spec/device/cuda_attention_dnn_check.c). */
 #include "dnn_descriptor.h"
 
@@ -210,7 +210,7 @@ int finish_steps(Descriptor &d)
     auto graph = std::make_shared<Dnn_graph>();
     for (int64_t i = 0; at && i < count; i++) {
         if (!at[i] || !at[i]->finalized || !at[i]->step.kind)
-            return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a graph with what is no finalized operation, or a convolution");
+            return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a graph of an operation that is not finalized, or a convolution");
         graph->push_back(at[i]->step);
     }
     const char *refused = refuse_graph(*graph);

@@ -70,7 +70,7 @@ Engine::~Engine()
 
 Engine &Engine::mine()
 {
-    /* A pointer: what is thread-local in a library with initial-exec variables has to be small. */
+    /* A pointer: thread-local objects of a library with initial-exec variables have to be small. */
     static thread_local std::unique_ptr<Engine> engine;
     if (!engine)
         engine.reset(new Engine);

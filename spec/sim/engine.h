@@ -44,7 +44,7 @@ struct Lane {
     unsigned mask;
     int argument, width;
     uint64_t value, result;
-    void (*together)(void *const *lanes); /* or null: what the warp does as one with the addresses in `value` */
+    void (*together)(void *const *lanes); /* or null: the warp's common operation on the addresses in `value` */
 };
 
 class Engine

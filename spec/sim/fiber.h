@@ -26,7 +26,7 @@ struct Fiber {
 #endif
 };
 
-/* A new stack; `entry` is what runs on it and may not return. Null when there is no memory. */
+/* A new stack; `entry` runs on it and may not return. Null when there is no memory. */
 Fiber *fiber_new(void (*entry)());
 void fiber_free(Fiber *fiber);
 /* Its next run begins at the entry again. */

@@ -48,7 +48,7 @@ static int check_device(CUdeviceptr at, size_t bytes, CUcontext *out)
             return CUDA_ERROR_INVALID_VALUE;
         }
     } else {
-        report(CUDA_ERROR_INVALID_VALUE, "a copy or fill of what is not device memory");
+        report(CUDA_ERROR_INVALID_VALUE, "a copy or fill of other memory than a device's");
         return CUDA_ERROR_INVALID_VALUE;
     }
     *out = device;

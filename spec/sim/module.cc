@@ -79,7 +79,7 @@ static bool run_once(CUcontext context, Launch launch, Launch::Order order)
     return false;
 }
 
-/* In two opposite orders from the same memory: what differs depends on the order of threads that nothing orders. */
+/* In two opposite orders from the same memory: a difference depends on the order of threads that nothing orders. */
 static void run_twice(CUcontext context, const Launch &launch)
 {
     static Snapshot &before = *new Snapshot, &after = *new Snapshot;

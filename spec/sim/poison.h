@@ -27,7 +27,7 @@ static inline void guard_close(char *from, size_t bytes)
     __asan_poison_memory_region(from, bytes);
 }
 
-/* The first place that does not hold `value`, -1 when all do. Also reads what is closed. */
+/* The first place that does not hold `value`, -1 when all do. Also reads closed memory. */
 AH_SIM_UNCHECKED static inline long first_other(const char *from, size_t bytes, int value)
 {
     typedef uint64_t __attribute__((may_alias, aligned(1))) word;

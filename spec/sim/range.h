@@ -52,14 +52,14 @@ class Range
     }
 
     /* Virtual memory: addresses without memory, memory without addresses, and one mapped into the other. Mapped pieces
-     * have no guards; what is next to each other counts as one allocation. Null or false when there is no room. */
+     * have no guards; adjacent ones count as one allocation. Null or false when there is no room. */
     void *reserve_addresses(size_t bytes);
     bool free_addresses(void *at, size_t bytes);
     bool take_memory(size_t bytes);
     void give_memory(size_t bytes);
     bool map(void *at, size_t bytes);
     bool unmap(void *at, size_t bytes);
-    /* Kernels may use what is mapped there from now on; false where something is not mapped. */
+    /* Kernels may use the memory mapped there from now on; false where some is not mapped. */
     bool allow(void *at, size_t bytes);
     const std::map<char *, Block> &pieces() const
     {

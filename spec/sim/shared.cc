@@ -1,4 +1,4 @@
-/* Carves shared objects with a guard behind each; only what the last block touched is poisoned again. */
+/* Carves shared objects with a guard behind each; only memory that the last block touched is poisoned again. */
 #include "shared.h"
 
 #include <stdlib.h>

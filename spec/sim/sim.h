@@ -1,7 +1,7 @@
 /* The subset of CUDA C++ that the kernels keep to, for the host's compiler (host/cuda/README.md states the subset).
  *
  * A kernel compiled with this header runs in the engine (engine.h): its blocks one after another, a block's threads as
- * fibers that change places where they wait for each other. What a card leaves undefined is an error here that names
+ * fibers that change places where they wait for each other. Undefined behaviour of a card is an error here that names
  * kernel, block and thread: a barrier that not all threads reach, a shuffle whose mask names lanes that do not come, a
  * 16-byte access that is not aligned, shared memory written out of its bounds. Shared memory is 0xff before each block,
  * and so is the value that a shuffle returns from a lane outside its mask. */

@@ -162,7 +162,7 @@ class Api
 };
 
 
-/* The current context, with what keeps its calls from working: not initialised, none current, broken. */
+/* The current context, or the reason why its calls fail: not initialised, none current, broken. */
 int current(CUcontext *out);
 /* The device of an ordinal. */
 CUcontext device_at(int ordinal);
@@ -180,7 +180,7 @@ int stream_give(CUstream stream, Work work);
 /* Wait for all given so far. */
 void stream_wait(CUstream stream);
 
-/* Around what touches device memory outside a stream's thread. */
+/* Around accesses to device memory outside a stream's thread. */
 class Open
 {
   public:
@@ -196,7 +196,7 @@ int refuse_in_capture();
 /* Does a host address lie in pinned memory? */
 bool is_pinned(const void *at, size_t bytes);
 
-/* Remember what an error's text is from now on; names kernel or call, and the seed. */
+/* Set the text of an error from now on; names kernel or call, and the seed. */
 void report(int code, const std::string &text);
 void faults_install();
 void use_signal_stack();

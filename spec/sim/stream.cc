@@ -1,5 +1,5 @@
-/* Streams and events. A stream is a thread with a queue; before some of its works it waits a drawn while, so that what
- * is not synchronised is seen to be. Memory stays open while a queue has more to do. */
+/* Streams and events. A stream is a thread with a queue; before some of its works it waits a drawn while, so that
+ * missing synchronisation shows. Memory stays open while a queue has more to do. */
 #include "state.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@ enum : size_t { GRANULE = 2 << 20 };
 struct Memory {
     CUcontext device;
     size_t bytes;
-    int uses; /* the handle, and what it is mapped to */
+    int uses; /* the handle, and its mappings */
 };
 
 /* Under `api`. */
@@ -118,7 +118,7 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
     {
         std::lock_guard<std::mutex> running(device->run);
         if (!device->memory.unmap(pointer(at), bytes)) {
-            report(CUDA_ERROR_INVALID_VALUE, "cuMemUnmap of what is not mapped so");
+            report(CUDA_ERROR_INVALID_VALUE, "cuMemUnmap of a range that is not mapped so");
             return CUDA_ERROR_INVALID_VALUE;
         }
     }

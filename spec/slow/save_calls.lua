@@ -1,5 +1,5 @@
--- A save meets a full disk at each of the calls by which it writes, and is killed at each of them: what is found
--- afterwards is the old state or the new one, the new one if save_state succeeded, the old one if it reported a full
+-- A save meets a full disk at each of the calls by which it writes, and is killed at each of them: the state
+-- afterwards is the old one or the new one, the new one if save_state succeeded, the old one if it reported a full
 -- disk, and after a failure nothing else is left.
 local faults = require "spec.support.faults"
 local folder = require "spec.support.folder"

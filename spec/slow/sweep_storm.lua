@@ -50,7 +50,7 @@ local function is_study(path)
   return handle ~= nil
 end
 
--- Kill the sweep or one of its trials' ranks. What died?
+-- Kill the sweep or one of its trials' ranks; return which.
 local function kill(job)
   local ranks = faults.ranks_of(job.pid)
   local victim, what = job.pid, "sweep"

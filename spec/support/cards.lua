@@ -1,4 +1,4 @@
---- Jobs on CUDA devices: on the simulated GPU, with ACCELHOST_TEST_DEVICE=cuda on what is there.
+--- Jobs on CUDA devices: on the simulated GPU, with ACCELHOST_TEST_DEVICE=cuda on the cards present.
 local C = require "accelhost._C"
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"

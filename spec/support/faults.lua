@@ -52,7 +52,7 @@ function faults.ranks_of(launcher)
 end
 
 --- Start a command of the shell that names the host "$0"; `job.pid` is the process that it becomes.
----@return table job with a pipe to read what it prints on both streams
+---@return table job with a pipe to read its output on both streams
 function faults.start(command, ...)
   local words = {("sh -c %s %s"):format(run.quote("echo $$; exec " .. command), run.quote(run.path))}
   for _, word in ipairs {...} do words[#words + 1] = run.quote(word) end

@@ -1,4 +1,4 @@
---- Whole files, as a spec reads and writes them: what cannot be opened is an error.
+--- Reading and writing of whole files for specs: a file that cannot be opened is an error.
 local files = {}
 
 --- The bytes of a file.

@@ -1,4 +1,4 @@
---- Images for specs of transforms: the one of scripts/fixtures/transforms.py, and comparing with what it wrote.
+--- Images for specs of transforms: the one of scripts/fixtures/transforms.py, and comparing with its results.
 local accelhost = require "accelhost"
 local fixtures = require("spec.support.fixtures").read "transforms"
 

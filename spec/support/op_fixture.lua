@@ -100,7 +100,7 @@ end
 
 --- Call it() for every case.
 ---@param fixture {inputs: table, cases: table[], tolerance: number, first_only: string}
---- first_only: what is in the code of cases that have no second derivative
+--- first_only: a part of the code of cases that have no second derivative
 ---@param it function busted's
 function M.define(fixture, it)
   for _, case in ipairs(fixture.cases) do

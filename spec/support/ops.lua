@@ -1,5 +1,5 @@
 --- The op case table: PyTorch's numbers for every op and for the functions that are made of ops (spec/fixtures/ops),
---- and what turns a case into calls.
+--- and functions that turn a case into calls.
 --
 --   local ops = require "spec.support.ops"
 --   for _, case in ipairs(ops.cases) do
@@ -159,7 +159,7 @@ end
 ---@param what string for the message
 ---@param description table {dtype, shape, data}
 ---@param tensor userdata
----@param options {tolerance: number, dtype?: string} dtype: what floats are in this run
+---@param options {tolerance: number, dtype?: string} dtype: floats' dtype in this run
 function ops.expect(what, description, tensor, options)
   if not accelhost.is_tensor(tensor) then error(what .. ": expected a tensor, got " .. type(tensor), 0) end
   local dtype = description[1] == "float64" and options.dtype or description[1]

@@ -2,10 +2,10 @@
 --- its signature, so that none can be forgotten.
 --
 --   options.walk("StepLR", {
---     observe = function(given) ... return "what happened, as text" end,
---     base = {step_size = 2},                      -- what is always given
+--     observe = function(given) ... return "the outcome, as text" end,
+--     base = {step_size = 2},                      -- options of every call
 --     values = {step_size = 3, gamma = 0.5},       -- another value of each option
---     with = {gamma = {step_size = 1}},            -- what an option needs besides
+--     with = {gamma = {step_size = 1}},            -- options that an option requires
 --     refused = {mode = "low"},                    -- options with one value so far, and another one
 --     inert = {foreach = "the reason"},            -- options that rightly change nothing
 --     ignore = {"optimizer"},                      -- parameters that are no options

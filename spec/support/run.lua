@@ -15,8 +15,8 @@ local function own_binary()
 end
 run.path = os.getenv("ACCELHOST_BINARY") or own_binary()
 
--- Limits of time only end what hangs: none is shorter than this, whatever a spec asks for, as a machine may be busy; a
--- sanitizer's programs may run that many times as long.
+-- Time limits only end programs that hang: none is shorter than this, whatever a spec asks for, as a machine may be
+-- busy; a sanitizer's programs may run that many times as long.
 local LEAST = 120
 local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 
@@ -41,7 +41,7 @@ local function read_and_remove(path)
   return text
 end
 
--- The coroutines of run.at_once: what they run is run by it.
+-- The coroutines of run.at_once: it runs their programs.
 local members = setmetatable({}, {__mode = "k"})
 
 local function execute(command)
@@ -49,8 +49,8 @@ local function execute(command)
   if member and members[member] then coroutine.yield(command) else os.execute(command) end
 end
 
---- Call functions so that what they run runs at once: the first program of each, then the second of each, and so on.
---- For what mostly waits.
+--- Call functions so that their programs run at once: the first program of each, then the second of each, and so on.
+--- For programs that mostly wait.
 ---@param calls (fun(): any)[]
 ---@return any[] results what each returned, by its place
 function run.at_once(calls)

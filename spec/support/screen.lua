@@ -1,5 +1,5 @@
---- A terminal in a table: the contents of its lines after some bytes. Knows what our programs write: text, end of line,
---- carriage return, cursor up, erase to the end of the line or of the screen; wraps, and rewraps when it gets
+--- A terminal in a table: the contents of its lines after some bytes. Knows the output of our programs: text, end of
+--- line, carriage return, cursor up, erase to the end of the line or of the screen; wraps, and rewraps when it gets
 --- another width, as terminals do.
 local columns_of = require("accelhost.util.columns").of
 
@@ -73,7 +73,7 @@ function screen:feed(bytes)
   end
 end
 
---- Another width: long lines are rewrapped, the cursor stays below what it was below.
+--- Another width: long lines are rewrapped, the cursor stays below the same text.
 ---@param width integer
 function screen:resize(width)
   local whole, cursor = {}, 1
@@ -107,7 +107,7 @@ function screen:text()
   return (table.concat(lines, "\n"):gsub("\n+$", "")) .. "\n"
 end
 
---- A stream for what writes to files.
+--- A stream for functions that write to files.
 ---@return table
 function screen:stream()
   return {

@@ -1,6 +1,6 @@
---- Calls a function without what it prints.
+--- Call a function and drop its printed text.
 ---@param fn function
----@return any # what fn returns
+---@return any # fn's results
 return function(fn, ...)
   local before = print
   rawset(_G, "print", function() end)

@@ -19,7 +19,7 @@ sim.on_card = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda" and (os.getenv "ACCELH
 -- The order of threads, which a card chooses for itself.
 local of_order = {ACCELHOST_SIM_SEED = true, ACCELHOST_SIM_DELAY = true}
 
--- Does a program ask for what only the simulator can do: its library, failures, several devices, little memory?
+-- Does a program use a feature of the simulator alone: its library, failures, several devices, little memory?
 local function needs_simulator(code, env)
   for name in pairs(env) do
     if name:find "^ACCELHOST_SIM_" and not of_order[name] then return true end

@@ -1,4 +1,4 @@
--- Spaces for specs of samplers, and what has to be the case for every suggestion.
+-- Spaces for specs of samplers, and conditions that every suggestion has to meet.
 local domain = require "accelhost.sweep.samplers.domain"
 
 local spaces = {}

@@ -1,4 +1,4 @@
---- Studies as tables, for specs of what a person sees of a sweep.
+--- Studies as tables, for specs of a sweep's tables and pages.
 local studies = {}
 
 -- A repeatable stream of numbers from 0 to 1.

@@ -1,4 +1,4 @@
---- The public surface as data: every function that a script can call, with what its arguments may be, from the
+--- The public surface as data: every function that a script can call, with the types of its arguments, from the
 --- signatures that the functions themselves read. Specs call each of them wrongly.
 --
 --   for _, entry in ipairs(surface.entries()) do ... entry.call("abc") ... end
@@ -19,7 +19,7 @@ surface.tables = {
   {"utils.checkpoint", accelhost.utils.checkpoint},
 }
 
--- An object whose methods are public, made again for each call; what a wrong call left in it stays with it.
+-- An object whose methods are public, made again for each call; a wrong call changes only its own.
 local objects = {
   {"tensor", function() return accelhost.ones(2, 2) end, C.methods},
   {"Module", function() return nn.Linear(2, 2) end, nn.Module},
@@ -145,7 +145,7 @@ end
 --- The parameters that a function of this entry reads, {name, kind, required}; nil for one without a signature.
 ---@param entry table
 ---@return table[]? rows
----@return string? what the name under which it raises
+---@return string? the name in its errors
 function surface.rows(entry)
   local name, text
   if type(entry.fn) == "function" then name, text = C.system.signature(entry.fn) end

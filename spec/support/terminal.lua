@@ -1,4 +1,4 @@
---- A program on a pseudo-terminal (of `script`): what is typed goes in, what it shows is waited for.
+--- A program on a pseudo-terminal (of `script`): type its input, wait for its output.
 --
 --   local at = terminal.open({run.path}, {env = {TERM = "xterm"}})
 --   at:wait "%[1%]> "
@@ -48,10 +48,10 @@ function terminal:type(text)
   self.pipe:write(text)
 end
 
---- Wait for what fits the pattern, behind what was waited for last; an error after the time.
+--- Wait for text that matches the pattern, after the last match; an error after the time.
 ---@param pattern string
 ---@param seconds? number 60
----@return string # what was shown up to its end
+---@return string # the text shown up to its end
 function terminal:wait(pattern, seconds)
   local last = C.system.now() + (seconds or 60) * slowness
   repeat
@@ -67,7 +67,7 @@ function terminal:wait(pattern, seconds)
   error(("waited for '%s'; shown since: %q"):format(pattern, self:shown():sub(self.at)), 2)
 end
 
---- Type a line at the prompt; return what it shows, up to the next prompt.
+--- Type a line at the prompt; return its output, up to the next prompt.
 ---@param text string
 ---@return string
 function terminal:line(text)

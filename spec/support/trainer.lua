@@ -12,7 +12,7 @@ function trainer.set_of(rows)
   return accelhost.data.TensorDataset(x, x:sum(1):gt(0):to "int64")
 end
 
---- Call fn without what it prints; it must raise an error that contains `text`.
+--- Call fn and drop its printed text; it must raise an error that contains `text`.
 function trainer.fails(text, fn, ...) check.raises(text, silently, fn, ...) end
 
 return trainer

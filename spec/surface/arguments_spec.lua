@@ -1,4 +1,4 @@
--- Every public function is called with wrong types, wrong counts and unknown options. What it raises names the function
+-- Every public function is called with wrong types, wrong counts and unknown options. Its error names the function
 -- and the argument, and is never an error from inside the library.
 local folder = require "spec.support.folder"
 local surface = require "spec.support.surface"

@@ -11,7 +11,7 @@ local function near(expected, got, what)
 end
 
 describe("CMA", function()
-  it("learns from points what the package cmaes learns", function()
+  it("learns the same from points as the package cmaes", function()
     for _, case in ipairs(fixture) do
       local mean = {}
       for i = 1, case.n do mean[i] = 0.5 end

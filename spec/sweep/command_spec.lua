@@ -179,7 +179,7 @@ describe("accelhost sweep", function()
     assert.equal(6, lines)
   end)
 
-  it("has what a trial logs at the report that ends it in the trial's own trackers", function()
+  it("has values that a trial logs at its last report in the trial's trackers", function()
     write("train.lua", [[
       local accelhost = require "accelhost"
       local args = accelhost.args{lr = 0.1}
@@ -306,7 +306,7 @@ describe("accelhost sweep", function()
       "the number of trials is not set: pass %-n N"},
     {"a sampler that is not there", [[script = "train.lua", trials = 3, sampler = "tpee",
       space = {lr = sweep.uniform(0, 1)}]], "there is no sampler 'tpee'"},
-    {"a grid over what is continuous", [[script = "train.lua", sampler = "grid", space = {lr = sweep.uniform(0, 1)}]],
+    {"a grid over continuous numbers", [[script = "train.lua", sampler = "grid", space = {lr = sweep.uniform(0, 1)}]],
       "grid: 'lr' is continuous"},
   } do
     it("refuses " .. case[1] .. " with one line, and starts once it is mended", function()

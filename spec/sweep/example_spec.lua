@@ -15,7 +15,7 @@ describe("examples/sweep_mnist", function()
       yaml.arguments})
   end)
 
-  it("pauses what is not among the best, which runs to its end", function()
+  it("pauses trials that are not among the best, and runs the best to its end", function()
     if not pcall(C.sqlite.open, ":memory:") then return pending "needs accelhost-sqlite.so" end
     local home, leave = lfs.currentdir(), folder.enter()
     local result = run.host({"sweep", home .. "/examples/sweep_mnist.lua", "-n", "3", "-j", "1", "--quiet"},

@@ -45,7 +45,7 @@ describe("the importance of parameters", function()
     end
   end)
 
-  it("names what matters first, and how it goes with the metric", function()
+  it("names the parameter that matters first, and its correlation with the metric", function()
     local list = importance.of(three, made(function(params) return math.log(params.l) end))
     assert.equal("l", list[1].name)
     assert.is_true(list[1].importance > 0.8)

@@ -31,7 +31,7 @@ local function piped()
 end
 
 describe("The live table of a sweep", function()
-  it("shows what runs, the best so far, counts and when it may end", function()
+  it("shows running trials, the best so far, counts and the estimated end", function()
     local options, terminal = on_terminal(100)
     options.study.parallel = 2
     local table_ = live.new(options)
@@ -115,7 +115,7 @@ best: loss 0.057122 in trial 3: layers=3 optim.lr=0.00042693 optimizer=adamw
     assert.matches("  and 23 more\n$", terminal:text())
   end)
 
-  it("prints errors above the table, without what would move the cursor", function()
+  it("prints errors above the table, without control characters", function()
     local options, terminal = on_terminal(90)
     local table_, study = live.new(options), running_study()
     table_:update(study, 1042)

@@ -62,7 +62,7 @@ describe("The page of a study", function()
     assert.matches('optimizer: "muon"', text, 1, true)
   end)
 
-  it("draws every trial, and describes in words what each picture shows", function()
+  it("draws every trial, and describes each picture in words", function()
     local study = studies.make(40)
     local page = page_of(study)
     local labels = {}
@@ -176,7 +176,7 @@ describe("The page of a study", function()
     end
   end)
 
-  it("draws values of several powers of ten by their logarithms, and leaves what is far off at the edge", function()
+  it("draws values of several powers of ten by their logarithms, and draws outliers at the edge", function()
     local study = studies.make(20)
     for i, trial in ipairs(study.trials) do
       if trial.value then trial.value = 10 ^ (-i / 4) end

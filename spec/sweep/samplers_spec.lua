@@ -103,7 +103,7 @@ for _, name in ipairs(names) do
       assert.is_nil(spaces.problem(space, same:suggest(40, {})))
     end)
 
-    it("spreads what runs at the same time", function()
+    it("spreads trials that run at the same time", function()
       local sampler = samplers.new(name, 4):setup(spaces.numbers)
       study(sampler, 40, spaces.loss)
       local running = {}

@@ -77,7 +77,7 @@ describe("A sweep on Slurm", function()
     return faults.start(("env SLURM_CONF=%s \"$0\" sweep s.lua --launcher slurm"):format(cluster.env.SLURM_CONF))
   end
 
-  on_slurm("finds what a sweep without Slurm finds, with gangs and a pruner", function()
+  on_slurm("has the results of a sweep without Slurm, with gangs and a pruner", function()
     define [[script = "train.lua", trials = 4, num_processes = 2, parallel = 1,
       pruner = {"median", n_startup_trials = 1}]]
     local result = sweep("--launcher", "slurm")
@@ -99,7 +99,7 @@ describe("A sweep on Slurm", function()
     assert.matches("printed this", io.open("s.study/trials/0000/log.txt"):read "*a")
   end)
 
-  on_slurm("reports what sbatch refuses", function()
+  on_slurm("reports sbatch's refusal", function()
     define [[trials = 1, parallel = 1, slurm = {partition = "none"}, objective = function() return 1 end]]
     local result = sweep("--launcher", "slurm")
     assert.equal(2, result.code)
@@ -130,7 +130,7 @@ describe("A sweep on Slurm", function()
     assert.matches("begins at\t0\n.*begins at\t" .. last .. "\n$", io.open("s.study/trials/0000/log.txt"):read "*a")
   end)
 
-  on_slurm("reads, after it was killed, what its trials have logged since, and resumes", function()
+  on_slurm("reads, after it was killed, its trials' reports since, and resumes", function()
     define [[trials = 1, parallel = 1, arguments = {"--steps", 1000, "--pause", 0.1}, script = "train.lua"]]
     local job = start()
     await(function() return io.open "s.study/trials/0000/slurm-0.job" and #rows "SELECT * FROM report" > 1 end)

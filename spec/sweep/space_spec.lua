@@ -153,7 +153,7 @@ describe("A definition in YAML", function()
     return file.read("sweep.yaml", {}, function(note) notes[#notes + 1] = note end)
   end
 
-  it("accepts the keys of Weights & Biases, and reports what it leaves out", function()
+  it("accepts the keys of Weights & Biases, and reports the keys that it ignores", function()
     local notes = {}
     local definition = read([[
 method: bayes

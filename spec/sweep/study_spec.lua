@@ -123,7 +123,7 @@ describe("A study", function()
     store:close()
   end)
 
-  it("negates what is to be maximised for samplers and pruners, and nowhere else", function()
+  it("negates a metric to maximise for samplers and pruners, and nowhere else", function()
     local losses = {}
     local given = definition {trials = 2, metric = {name = "accuracy", goal = "maximize"}}
     local study = open(given)
@@ -142,7 +142,7 @@ describe("A study", function()
     assert.is_false(study.trials[3].queued)
   end)
 
-  it("runs replicates of what was complete, and ranks by mean + s / sqrt(n)", function()
+  it("runs replicates of complete trials, and ranks by mean + s / sqrt(n)", function()
     local observed, values = {}, {1, 1.2, 5, 1.4, 1.2}
     local study = open(definition {trials = 2, replicates = 2})
     study.sampler.observe = function(_, trial, loss) observed[#observed + 1] = {trial.number, loss} end
@@ -284,7 +284,7 @@ describe("A study", function()
     assert.equal(6, summary.seconds(again.trials[1]))
   end)
 
-  it("replaces what a failed trial had reported when it runs again, from its first new step on", function()
+  it("replaces a failed trial's reports when it runs again, from its first new step on", function()
     local function retried(first)
       local study, store = open(definition {trials = 1, retries = 0}, path)
       local trial = study:next(0, 0)

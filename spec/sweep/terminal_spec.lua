@@ -45,7 +45,7 @@ describe("A sweep on a terminal", function()
   end)
   teardown(function() leave() end)
 
-  it("leaves failures and how it ended, and nothing of the table or of what trials print", function()
+  it("leaves failures and its summary, and nothing of the table or of the trials' output", function()
     write("short.lua", definition:format(0.05))
     local at = terminal.open({run.path, "sweep", "short.lua"}, {columns = 60})
     at:wait "trial +step +loss"

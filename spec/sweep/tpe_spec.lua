@@ -135,7 +135,7 @@ describe("the TPE sampler", function()
     assert.same(forth:suggest(50, {}), mixed:suggest(50, {}))
   end)
 
-  it("finds what is good, in choices, numbers and parameters that depend on others", function()
+  it("finds good values of choices, numbers and parameters that depend on others", function()
     local sampler = told(samplers.new("tpe", 1):setup(spaces.mixed), 100)
     local adam, near_lr, beta = 0, 0, 0
     for number = 100, 139 do
@@ -149,7 +149,7 @@ describe("the TPE sampler", function()
     assert.is_true(beta >= 20)
   end)
 
-  it("keeps away from what runs", function()
+  it("suggests points away from running trials", function()
     local plane = {spaces.float("x", -5, 5), spaces.float("y", -5, 5)}
     -- The least distance between eight suggestions that run at the same time.
     local function least_distance(seed, with_running)

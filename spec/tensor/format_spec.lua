@@ -24,7 +24,7 @@ describe("tostring(tensor)", function()
     assert.equal("tensor([2., 4.])", tostring(t:select(1, 1)))
   end)
 
-  it("names what gradients need to know", function()
+  it("names requires_grad and grad_fn", function()
     local t = accelhost.tensor({1, 2}):requires_grad_()
     assert.equal("tensor([1., 2.], requires_grad=true)", tostring(t))
     assert.matches("^tensor%(%[2%., 4%.%], grad_fn=<.+>%)$", tostring(t * 2))

@@ -87,7 +87,7 @@ describe("accelhost.newaxis", function()
     assert.same({{{0, 1, 2, 3}, {8, 9, 10, 11}}}, grid()[{newaxis, i}]:tolist())
   end)
 
-  it("is what an undefined variable as a key is not", function()
+  it("is no undefined variable: nil as a key is an error", function()
     assert.error_matches(function() return grid()[nil] end, "index: expected a position, got nil")
   end)
 end)
@@ -176,7 +176,7 @@ describe("assignment", function()
     assert.same({{0, 0, 4}, {4, 0, 0}}, turned:tolist())
   end)
 
-  it("sends gradients to what is written through tensors", function()
+  it("passes gradients to values written through index tensors", function()
     local x = accelhost.ones(2, 2, {requires_grad = true})
     local value = accelhost.ones(2, {requires_grad = true})
     local y = x * 3

@@ -93,7 +93,7 @@ describe("the random stream", function()
 end)
 
 -- Numbers of PyTorch 2.15, seed 3.
-describe("what is made of draws", function()
+describe("A function of random numbers", function()
   before_each(function() accelhost.manual_seed(3) end)
 
   it("is PyTorch's gumbel_softmax, of exponential numbers", function()
@@ -210,7 +210,7 @@ describe("a random op", function()
 end)
 
 describe("dropout", function()
-  it("scales what it keeps, forward and backward", function()
+  it("scales kept elements, forward and backward", function()
     accelhost.manual_seed(2)
     local x = accelhost.ones({200}, {requires_grad = true})
     local y = F.dropout(x, 0.5)
@@ -233,7 +233,7 @@ describe("dropout", function()
     assert.equal(expected, accelhost.rand(1):item())
   end)
 
-  it("shows NaN in what it drops", function()
+  it("shows NaN at dropped elements", function()
     local y = F.dropout(accelhost.tensor({0 / 0, 1 / 0}), 1)
     assert.is_true(y:isnan():all():item())
   end)

@@ -1,4 +1,4 @@
--- Added tokens: which are found in a text, and in what time when there are many.
+-- Added tokens: those that are found in a text, and the time of the search among many.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 

@@ -1,4 +1,4 @@
--- Calling a tokenizer: tensors and tables, padding, truncation, tokens that are added, files, what is refused.
+-- Calling a tokenizer: tensors and tables, padding, truncation, tokens that are added, files, refusals.
 local accelhost = require "accelhost"
 local text, json = accelhost.text, accelhost.json
 
@@ -71,7 +71,7 @@ describe("a call of a tokenizer", function()
     assert.same({{0, 0, 0, 0, 1, 1}, {0, 0, 0, 1, 1, 1}}, batch.token_type_ids:tolist())
   end)
 
-  it("returns what is requested in addition to the ids", function()
+  it("returns the requested tensors in addition to the ids", function()
     local batch = new()({"Seas", "x é"}, {padding = true, return_offsets_mapping = true, return_length = true,
       return_special_tokens_mask = true, return_token_type_ids = false, return_attention_mask = false})
     assert.same({{{0, 0}, {0, 3}, {3, 4}, {0, 0}}, {{0, 0}, {0, 1}, {2, 3}, {0, 0}}}, batch.offset_mapping:tolist())
@@ -262,7 +262,7 @@ describe("a tokenizer.json", function()
     return function() text.Tokenizer(json.encode(sections)) end
   end
 
-  it("is refused by the name of what is not supported", function()
+  it("is refused by the name of the unsupported part", function()
     refused("normalizer: 'Replace' is not supported (known: BertNormalizer,", with("normalizer", {type = "Replace"}))
     refused("pre_tokenizer: 'Metaspace' is not supported", with("pre_tokenizer", {type = "Metaspace"}))
     refused("post_processor: 'Other' is not supported", with("post_processor", {type = "Other"}))

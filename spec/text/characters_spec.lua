@@ -22,7 +22,7 @@ describe("character_tokenizer", function()
     assert.same({4}, tokenizer:encode "F")
   end)
 
-  it("leaves out what the text has not", function()
+  it("leaves out characters that the text lacks", function()
     local tokenizer = text.character_tokenizer "abc"
     assert.same({0, 2}, tokenizer:encode "aZc")
     assert.same({}, tokenizer:encode "ü")

@@ -9,7 +9,7 @@ local function tokenizer(config)
 end
 
 describe("tokenizer:pad", function()
-  it("returns what the call with padding returns", function()
+  it("returns the result of the call with padding", function()
     local made = tokenizer()
     local whole, rows = made({"deeper", "deep"}, {padding = true}), made({"deeper", "deep"}, {return_tensors = false})
     local apart = {made("deeper", {return_tensors = false}), made("deep", {return_tensors = false})}

@@ -136,7 +136,7 @@ describe("a tokenizer with the normal form", function()
   end
 end)
 
-describe("what a tokenizer cuts off", function()
+describe("truncation by a tokenizer", function()
   it("makes rows with the tokenizers package's tokens, in its order", function()
     local rows = 0
     for _, case in ipairs(more.cut) do

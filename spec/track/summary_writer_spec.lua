@@ -75,7 +75,7 @@ describe("a SummaryWriter", function()
     assert.same({2}, runs[2].curves["loss/all"].value)
   end)
 
-  it("makes what a resumed run has from purge_step on void", function()
+  it("voids a resumed run's values from purge_step on", function()
     local first = accelhost.track.SummaryWriter "again"
     for step = 0, 9 do first:add_scalar("loss", step, step) end
     first:add_scalar("only before", 1, 8)
@@ -100,7 +100,7 @@ describe("a SummaryWriter", function()
       runs[1].curves["best/loss"])
   end)
 
-  it("refuses what it cannot keep, naming tag, expected and received value", function()
+  it("refuses values that it cannot keep, naming tag, expected and received value", function()
     local writer = accelhost.track.SummaryWriter "refused"
     local function fails(text, name, ...)
       local values = {...}

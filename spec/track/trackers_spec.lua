@@ -120,7 +120,7 @@ describe("trackers", function()
     for _, name in ipairs {"jsonl", "csv", "tensorboard"} do
       local both = name == "tensorboard" and "%s" or "%s, %s" -- TensorBoard's plots are runs of their own
 
-      it("drop with the next log what it had logged beyond it: " .. name, function()
+      it("drop the steps after the checkpoint with the next log: " .. name, function()
         for _, order in ipairs {"before", "after"} do
           local project = name .. order
           local again = killed(project, name)
@@ -152,7 +152,7 @@ describe("trackers", function()
     for _, name in ipairs {"jsonl", "csv", "tensorboard"} do
       local both = name == "tensorboard" and "%s" or "%s, %s"
 
-      it("drop what a run logged that was killed before its first checkpoint: " .. name, function()
+      it("drop the steps of a run that was killed before its first checkpoint: " .. name, function()
         for i, case in ipairs {{nil, "0 1 2 3 4"}, {false, "0 1 2 3 4 5 6 7 8 9 3 4"}, {1, "0 3 4"}} do
           local project = ("unsaved%s%d"):format(name, i)
           local first = tracked(name, project)
@@ -168,7 +168,7 @@ describe("trackers", function()
       end)
     end
 
-    it("keep what a process logged itself before load_state finds no checkpoint", function()
+    it("keep a process's own steps before load_state finds no checkpoint", function()
       local one = tracked("jsonl", "itself")
       one:log({loss = 1}, {step = 1})
       assert.is_false(one:load_state())
@@ -176,7 +176,7 @@ describe("trackers", function()
       assert.same({1, 2}, curves.read("runs/itself")[1].curves.loss.value)
     end)
 
-    it("follow init_kwargs where they set it, and keep what had no steps", function()
+    it("follow init_kwargs where they set it, and keep values without steps", function()
       local again = killed("told", "jsonl")
       again:init_trackers("told", nil, {jsonl = {purge_step = 8}})
       again:load_state "runs/told_state"
@@ -208,7 +208,7 @@ describe("trackers", function()
     end)
   end)
 
-  it("are given by name, with what they write with", function()
+  it("are returned by name, with their writers", function()
     local accelerator = tracked({"tensorboard", "csv"}, "named")
     assert.equal("csv", accelerator:get_tracker("csv").name)
     local writer = accelerator:get_tracker("tensorboard", {unwrap = true})

@@ -79,7 +79,7 @@ describe("TrainingArguments", function()
     -- Defaults that are other here, each with the reason.
     local own = {
       disable_tqdm = "false: a bar is drawn where there is a terminal", run_name = "trackers need a name",
-      label_names = "what default_data_collator calls them", output_dir = "None becomes trainer_output there too",
+      label_names = "the names of default_data_collator", output_dir = "None becomes trainer_output there too",
       activation_checkpointing = "None becomes false there too",
       gradient_checkpointing = "None becomes false there too",
     }
@@ -152,7 +152,7 @@ describe("TrainingArguments", function()
     refused({fsdp = true, fsdp_config = {xla = true}}, "there is no XLA here")
   end)
 
-  it("name what exists where they refuse an argument", function()
+  it("name existing functions where they refuse an argument", function()
     local named = 0
     for name, reason in pairs(require "accelhost.trainer.rows".refused) do
       for path in reason:gmatch "accelhost%.([%a_%.]+)" do

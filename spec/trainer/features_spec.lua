@@ -146,7 +146,7 @@ describe("a Trainer", function()
     end
   end)
 
-  it("spares from weight decay what transformers spares", function()
+  it("excludes from weight decay the parameters that transformers excludes", function()
     local model = nn.Module:extend "Named"
     function model:init()
       self.normalizer = nn.Linear(4, 4)
@@ -280,7 +280,7 @@ describe("an evaluation of a Trainer", function()
     assert.same({9}, got.losses:shape())
   end)
 
-  it("calls compute_metrics batch by batch with batch_eval_metrics, and keeps only what predict returns", function()
+  it("calls compute_metrics batch by batch with batch_eval_metrics, and keeps only predict's results", function()
     local calls = {}
     local options = {eval_dataset = set_of(20), args = {batch_eval_metrics = true}, compute_metrics = function(p, last)
       calls[#calls + 1] = ("%d %s"):format(p.label_ids:size(0), tostring(last))

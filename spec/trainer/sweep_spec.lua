@@ -1,4 +1,4 @@
--- A Trainer in the trials of a sweep: what it logs are the trial's reports, and all ranks of a trial end at the same
+-- A Trainer in the trials of a sweep: its logs are the trial's reports, and all ranks of a trial end at the same
 -- one.
 local C = require "accelhost._C"
 local write = require("spec.support.files").write

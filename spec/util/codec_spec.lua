@@ -28,7 +28,7 @@ describe("the codec of values", function()
     end
   end)
 
-  it("names what cannot be serialized by the keys that lead to it", function()
+  it("names values that cannot be serialized by the keys that lead to them", function()
     local bytes, reason = codec.pack {a = {[3] = print}}
     assert.is_nil(bytes)
     assert.matches("^item 'a': item .*3: a function", reason)
@@ -42,7 +42,7 @@ describe("the codec of values", function()
     assert.equal("a key that is no number, text or boolean", select(2, codec.pack {[{}] = 1}))
   end)
 
-  it("checks a value by the same rule, and reports what is refused", function()
+  it("checks a value by the same rule, and reports the refused value", function()
     local refusal = {}
     assert.is_true(codec.check {1, {a = accelhost.ones(2)}})
     assert.is_nil((codec.check({a = {print}}, false, refusal)))

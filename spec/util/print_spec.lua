@@ -8,7 +8,7 @@ local function printed(code)
 end
 
 describe("print", function()
-  it("shows what plain tables hold, such as shapes", function()
+  it("shows the contents of plain tables, such as shapes", function()
     assert.equal("{2, 3}\t{2, 3}\n", printed "print(a.ones(2, 3):shape(), a.ones(2, 3):size())")
     assert.equal('{1, {"x", true}, ["a b"] = 2, lr = 0.1}\n', printed "print{1, {'x', true}, lr = 0.1, ['a b'] = 2}")
     assert.equal("{}\tnil\t1\tx\n", printed "print({}, nil, 1, 'x')")

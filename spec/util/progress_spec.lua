@@ -3,7 +3,7 @@ local accelhost = require "accelhost"
 local data = accelhost.data
 local run = require "spec.support.run"
 
--- A file that keeps what is written, and a clock that is moved by hand.
+-- A file that keeps its text, and a clock that is moved by hand.
 local function sink()
   local self = {text = "", now = 100}
   function self.write(_, ...)
@@ -47,7 +47,7 @@ local function loader_of(count)
 end
 
 describe("progress", function()
-  it("yields what the loader yields", function()
+  it("yields the loader's batches", function()
     local out, rows = sink(), {}
     for x, y in accelhost.progress(loader_of(5), options_for(out, {})) do rows[#rows + 1] = {x:tolist(), y:tolist()} end
     assert.same({{{0, 1}, {0, 10}}, {{2, 3}, {20, 30}}, {{4}, {40}}}, rows)

@@ -1,4 +1,4 @@
--- One accelerator that prepares again and again: what the script drops is forgotten, on every process the same.
+-- One accelerator that prepares again and again: objects that the script drops are forgotten, on every process alike.
 local accelhost = require "accelhost"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
 local averaging = require "accelhost.averaging"

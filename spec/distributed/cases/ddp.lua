@@ -139,7 +139,7 @@ for step = 1, 5 do
 end
 local rate, before, after = state:compression_stats()
 assert(before == 3 * 1200 and after == 3 * 70 and rate == before / after, "compression_stats")
--- No gradient of a higher rank is lost for good: what one step misses is in the next ones.
+-- No gradient of a higher rank is lost: the rest that one step omits is in the next ones.
 for _, batched in ipairs {false, true} do
   state = power.PowerSGDState {start_powerSGD_iter = 2, matrix_approximation_rank = 2, min_compression_rate = 1,
     batch_tensors_with_same_shape = batched}

@@ -46,7 +46,7 @@ if rank < 2 then
   expect(got, other + 1, "both ways")
 end
 
--- Tags overtake; of one tag the order is kept; what was sent may be changed at once.
+-- Tags overtake; of one tag the order is kept; a sent tensor may be changed at once.
 if rank == 0 then
   local works, x = {}, full({100}, 0)
   for i = 1, 40 do
@@ -64,7 +64,7 @@ elseif rank == 1 then
   end
 end
 
--- Views, 0-dim, empty and other dtypes; in the middle of collectives; what is received is there for the next op.
+-- Views, 0-dim, empty and other dtypes; in the middle of collectives; a received tensor can be used by the next op.
 for _, dtype in ipairs {"float64", "float16", "bfloat16", "int64", "uint8", "bool"} do
   if rank == 0 then
     dist.send(full({4, 6}, 1, dtype):transpose(0, 1), 1)

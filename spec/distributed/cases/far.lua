@@ -40,7 +40,7 @@ if size == 2 then
 end
 dist.destroy_process_group()
 
--- A reducer keeps its arenas there; what ranks send each other passes through the group's memory.
+-- A reducer keeps its arenas there; data between ranks passes through the group's memory.
 local weight, mean = far(4), far(2)
 weight.requires_grad = true
 local reducer = comm.new_reducer({weight}, {mean})

@@ -71,7 +71,7 @@ model(mine(x)):sum():backward()
 other(mine(x)):sum():backward()
 near(other.weight.grad, model.weight.grad * 2, "both")
 
--- A process may differentiate by itself what is not prepared.
+-- A process may differentiate alone a model that is not prepared.
 if rank == 0 then
   local own = linear()
   own(mine(x)):sum():backward()

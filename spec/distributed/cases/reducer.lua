@@ -1,4 +1,4 @@
--- Two steps of a small network whose gradients are averaged; prints what every rank must agree on.
+-- Two steps of a small network whose gradients are averaged; prints values that must be equal on every rank.
 local accelhost = require "accelhost"
 local comm = require "accelhost._C".comm
 local rank, size = comm.rank(), comm.size()

@@ -174,7 +174,7 @@ checks.it("clips nothing without gradients, and refuses to clip or unscale sums 
       checks.refused(text, function() accelerator:unscale_gradients(optimizer) end)
       checks.refused(text, function() accelerator:clip_grad_norm_(parameters, 1) end)
       checks.refused(text, function() accelerator:clip_grad_value_(parameters, 1e-3) end)
-      checks.near(before, model.first.weight.grad, "what was refused", 0)
+      checks.near(before, model.first.weight.grad, "after a refusal", 0)
     end
     accelerator:free_memory()
   end
@@ -354,7 +354,7 @@ checks.it("holds the mean where it is a process's own, and zeros elsewhere", fun
   end
 end)
 
-checks.it("refuses what needs whole tensors or would go wrong", function()
+checks.it("refuses calls that need whole tensors or would be wrong", function()
   for _, kind in ipairs {"gradients", "full"} do
     local accelerator = accelhost.Accelerator {sharding = kind}
     local net = new_net "float32"
@@ -380,7 +380,7 @@ checks.it("refuses what needs whole tensors or would go wrong", function()
   end
 end)
 
-checks.it("refuses to change parameters in place, by what they hold, where a host has one copy of them", function()
+checks.it("refuses to change parameters in place by their values where a host has one copy of them", function()
   for _, kind in ipairs {"none", "optimizer", "gradients", "full"} do
     local accelerator = accelhost.Accelerator {sharding = kind}
     local model = accelerator:prepare(new_net "float64")
@@ -401,15 +401,15 @@ checks.it("refuses to change parameters in place, by what they hold, where a hos
       accelhost.no_grad(function() weight:copy_(before + 1) end)
     end
     accelerator:wait_for_everyone()
-    checks.near(before + 1, weight, "what one process wrote", 0)
+    checks.near(before + 1, weight, "written by one process", 0)
     accelerator:wait_for_everyone()
     accelhost.no_grad(function() weight:fill_(3) end)
-    checks.near(accelhost.full(weight:shape(), 3, {dtype = "float64"}), weight, "what all wrote", 0)
+    checks.near(accelhost.full(weight:shape(), 3, {dtype = "float64"}), weight, "written by all", 0)
     accelerator:free_memory()
   end
 end)
 
--- Keeps what it sums in float64.
+-- Keeps its sums in float64.
 local Plain = optim.Optimizer:extend "Plain"
 function Plain:init(params)
   self.elementwise = true

@@ -98,7 +98,7 @@ checks.it("counts every sample once in metrics", function()
   checks.near(inputs, accelhost.cat(rows), "rows")
 end)
 
-checks.it("refuses what would not be weighed, and a part that is empty", function()
+checks.it("refuses losses that would not be weighed, and an empty part", function()
   local _, model, _, loader = prepare()
   checks.refused("accelerator:backward weighs", function() model(inputs):sum():backward() end)
   checks.refused("excludes a share for each process", function() accelhost.Accelerator {virtual_shards = 9} end)

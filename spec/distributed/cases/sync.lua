@@ -1,4 +1,4 @@
--- When gradients are averaged, and what they are then.
+-- When gradients are averaged, and their values then.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
 local nn, optim, data = accelhost.nn, accelhost.optim, accelhost.data
@@ -48,7 +48,7 @@ checks.it("keeps gradients apart under no_sync and averages all of them after it
   end
 end)
 
-checks.it("averages at once what is triggered within no_sync", function()
+checks.it("averages at once where trigger_sync_in_backward is called within no_sync", function()
   local accelerator = accelhost.Accelerator()
   local model, reference = training(accelerator)
   accelerator:no_sync(model, function()

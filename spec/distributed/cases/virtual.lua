@@ -63,7 +63,7 @@ function kinds.gpt()
     function(ids) return F.cross_entropy(model(ids:narrow(1, 0, 8)):flatten(0, 1), ids:narrow(1, 1, 8):flatten()) end
 end
 
--- Windows of two steps over what its own means decide.
+-- Windows of two steps of a model that centres its input by a running mean.
 local Centred = nn.Module:extend "Centred"
 function Centred:init()
   self.linear = nn.Linear(12, 5)

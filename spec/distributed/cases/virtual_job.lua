@@ -132,7 +132,7 @@ checks.it("refuses a loss of no batch, and a second backward of one", function()
   checks.near(accelhost.autograd.grad(loss_of(model, inputs:narrow(0, 0, 12)), {model.weight})[1], model.weight.grad)
 end)
 
-checks.it("refuses what would depend on the number of processes", function()
+checks.it("refuses calls that would depend on the number of processes", function()
   local job, model, optimizer, loader = prepare()
   checks.refused("one model that is trained", function() job:prepare(nn.Linear(1, 1)) end)
   checks.refused("equally many batches", function() job:join_uneven_inputs({model}, function() end) end)

@@ -95,7 +95,7 @@ for step = 1, 2 do
 end
 near(reference.weight.grad, model.weight.grad, "two weighted backwards")
 
--- In a window, what the gradients held before stays as it is.
+-- In a window, earlier values of the gradients are not scaled.
 local held = model.weight.grad:clone()
 accelerator.gradient_accumulation_steps = 2
 reference:zero_grad()

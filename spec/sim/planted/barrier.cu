@@ -1,4 +1,4 @@
-/* Reversing what a block reads, by way of shared memory. */
+/* Reversing a block's values, by way of shared memory. */
 #include "cuda/kernels/lib/kernel.cuh"
 #include "sim/planted/planted.h"
 
@@ -17,7 +17,7 @@ AH_KERNEL(reverse_without_barrier, planted_args, 256)
     a.to[threadIdx.x] = rows[blockDim.x - 1 - threadIdx.x];
 }
 
-/* The second turn overwrites what slower threads still read. */
+/* The second round overwrites values that slower threads still read. */
 AH_KERNEL(reverse_turns, planted_args, 256)
 {
     AH_SHARED_ARRAY(float, rows, 256);

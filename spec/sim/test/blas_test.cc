@@ -1,4 +1,4 @@
-/* cuBLASLt: products in all types and layouts, epilogues, what is refused. */
+/* cuBLASLt: products in all types and layouts, epilogues, refusals. */
 #include "test.h"
 
 #include <math.h>
@@ -131,7 +131,7 @@ TEST("cublasLtMatmul multiplies in each type, transposed and not, with alpha and
         }
 }
 
-TEST("with beta 0 what C holds does not matter; tf32 and bf16 computing lose the bits that a card's do")
+TEST("with beta 0 the contents of C do not matter; tf32 and bf16 computing lose the bits that a card's do")
 {
     Trial trial(CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F);
     Operand d(trial.device, CUDA_R_32F, Trial::M, Trial::N, 4);
@@ -310,7 +310,7 @@ TEST("partial sums of halves are rounded to the type of the result where a prefe
     }
 }
 
-TEST("what cuBLASLt would refuse is refused, with a text")
+TEST("calls that cuBLASLt would refuse are refused, with a text")
 {
     Trial trial(CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F);
     Operand small(trial.device, CUDA_R_32F, 4, 3, 5), wide(trial.device, CUDA_R_64F, 5, 3, 5);

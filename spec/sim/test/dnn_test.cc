@@ -1,4 +1,4 @@
-/* cuDNN's graph interface: convolutions forward and backward, what is refused. */
+/* cuDNN's graph interface: convolutions forward and backward, refusals. */
 #include "test.h"
 
 #include "sim/dnn.h"
@@ -301,5 +301,5 @@ TEST("operations of a graph are refused where sizes, types or the order do not f
         graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
         CHECK(graph.finish() == CUDNN_STATUS_NOT_SUPPORTED);
     }
-    CHECK_SAYS(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED), "cuDNN: a graph with what is no finalized operation");
+    CHECK_SAYS(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED), "cuDNN: a graph of an operation that is not finalized");
 }

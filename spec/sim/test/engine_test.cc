@@ -14,7 +14,7 @@ extern "C" {
 using test::Device;
 using test::text_of;
 
-/* Integers on the device, zero at first, and what a kernel leaves in them. */
+/* Integers on the device, zero at first, and after a kernel. */
 struct Integers {
     Device device;
     CUdeviceptr to = 0, count = 0;

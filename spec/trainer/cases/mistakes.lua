@@ -14,7 +14,7 @@ local function boom(_, _, state)
   if state.global_step == 2 then error "boom" end
 end
 
--- Each is what is other than in a plain training: options of the Trainer, and under args of its arguments.
+-- Each has the differences from a plain training: options of the Trainer, and under args of its arguments.
 local cases = {
   evaluation = {eval_dataset = set, args = {eval_strategy = "epoch"}},
   bar = {eval_dataset = set, args = {eval_strategy = "epoch", disable_tqdm = false, logging_steps = 5}},

@@ -1,5 +1,5 @@
 -- An evaluation that a spec starts in one process or more: rows of unequal length have logits and labels of their
--- batch's length; prints what predict concatenates, and what compute_metrics saw.
+-- batch's length; prints the shapes that predict and compute_metrics have.
 local accelhost = require "accelhost"
 local F, data, nn = accelhost.nn.functional, accelhost.data, accelhost.nn
 

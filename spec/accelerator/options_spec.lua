@@ -13,7 +13,7 @@ local function text_of(given)
   return (class and "accelhost." .. class._name or "") .. "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- Wrong values are found in this process, effects in a job of their own.
+-- Wrong values are found in this process, effects in separate jobs.
 local function observe(given)
   accelhost.Accelerator(given)
   local result = run.host({"launch", "--num_processes", 2, "spec/distributed/cases/options.lua", text_of(given)})

@@ -28,7 +28,7 @@ describe("find_executable_batch_size", function()
     assert.same({n = 4, 19, "a", "b"}, (function(...) return {n = select("#", ...), ...} end)(train("a", "b")))
   end)
 
-  it("keeps a reduce function of its own", function()
+  it("applies a reduce function, even without a smaller size", function()
     local sizes = {}
     local train = utils.find_executable_batch_size(function(size)
       sizes[#sizes + 1] = size

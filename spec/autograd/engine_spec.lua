@@ -261,7 +261,7 @@ describe("requires_grad", function()
       "only floating tensors")
   end)
 
-  it("cannot be taken from a result", function()
+  it("cannot be cleared on a result", function()
     local y = leaf({1}) * 2
     assert.error_matches(function() y.requires_grad = false end, "use detach")
   end)

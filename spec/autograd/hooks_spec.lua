@@ -66,7 +66,7 @@ describe("a tensor hook", function()
     assert.same({2 + 6}, x.grad:tolist())
   end)
 
-  it("is taken off by its handle also after an in-place write", function()
+  it("is removed by its handle also after an in-place write", function()
     local x, calls = leaf {1}, 0
     local y = x * 2
     local handle = y:register_hook(function() calls = calls + 1 end)

@@ -6,7 +6,7 @@ local autograd = accelhost.autograd
 
 local ROWS, COLUMNS, LEAVES, STEPS = 3, 4, 2, 14
 
--- A stream of its own: programs are the same on every run.
+-- Return a stream of random numbers: programs are the same on every run.
 local function stream(seed)
   local state = seed * 7919 + 17
   return function(n)

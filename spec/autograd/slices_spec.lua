@@ -87,7 +87,7 @@ describe("The gradient of a tensor that is read by slices", function()
     assert.same({10, 10, 1, 1}, x.grad:tolist())
   end)
 
-  it("has derivatives of its own", function()
+  it("has derivatives", function()
     local function squares(x)
       local parts = x:chunk(2, 0)
       return (parts[1] * parts[2]):sum() + x[0]:pow(3):sum()

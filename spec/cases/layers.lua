@@ -1,5 +1,5 @@
 --- The layers of accelhost.nn, a row each, for specs and scripts/fixtures/modules (which reads them by
---- scripts/spec_cases.lua); activations and losses are in files of their own. A list of rows is named after the file of
+--- scripts/spec_cases.lua); activations and losses are in their own files. A list of rows is named after the file of
 --- its cases, spec/fixtures/modules/NAME.json.
 --
 --   {"Name", arguments, inputs, ...}: arguments of the constructor, and inputs that fit
@@ -9,7 +9,7 @@
 --   train        options of a layer that is trained on several devices
 --   make         function(options): makes that layer where arguments and options do not suffice
 --   train_inputs its inputs, if they are others
---   drawn        false: scripts/compare makes none. It draws others as these are, or by rows of its own
+--   drawn        false: scripts/compare makes none. It draws others by these rows, or by its own
 --   cases        {arguments as text, inputs as in scripts/fixtures/modules, eval, first_only}: PyTorch's outputs, state
 --                and gradients are in the fixture
 local accelhost = require "accelhost"

@@ -122,7 +122,7 @@ describe("save_state and load_state", function()
     resumed(2)
   end)
 
-  it("refuses gradients whose scale was taken out before their step", function()
+  it("refuses gradients that were unscaled before their step", function()
     local accelerator = accelhost.Accelerator {mixed_precision = "fp16"}
     local net = nn.Linear(2, 2)
     local optimizer

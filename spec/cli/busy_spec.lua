@@ -1,4 +1,4 @@
--- The launcher on a machine whose processors are taken.
+-- The launcher on a machine whose processors are busy.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local terminal = require "spec.support.terminal"

@@ -20,7 +20,7 @@ local surround = [[
 ]]
 
 describe("LuaJIT's compiler", function()
-  it("makes code, also after a flush, when all memory around the program is taken", function()
+  it("makes code, also after a flush, when all memory around the program is allocated", function()
     if not jit.status() then return pending "needs LuaJIT's compiler" end
     local result = run.host({"-e", surround .. [[
       local taken = surround()

@@ -2,7 +2,7 @@ local accelhost = require "accelhost"
 local help = require "accelhost.docs.help"
 local run = require "spec.support.run"
 
--- The text of `accelhost help WORDS`, without a process of its own.
+-- The text of `accelhost help WORDS`, without a separate process.
 local function shown(words)
   local text = assert(help.text(accelhost, {{"launch", "run a script"}}, words))
   return (text:gsub("\27%[%d*m", ""))

@@ -64,7 +64,7 @@ describe("A CSV file", function()
     end, "rows.tsv")
   end)
 
-  it("accepts types, names, separators and quotes of your own", function()
+  it("accepts other types, names, separators and quotes", function()
     with_file("1;'a;b'\n0;2\n", function(path)
       local options = {delimiter = ";", quote = "'", column_names = {"flag", "text"}, features = {flag = "bool"}}
       local set = load("csv", path, options)

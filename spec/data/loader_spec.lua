@@ -175,7 +175,7 @@ describe("DataLoader", function()
       end
     end)
 
-    it("returns an iterator of its own", function()
+    it("returns its own iterator", function()
       local loader = data.DataLoader(range(3), {batch_size = 2})
       local one, two = loader:batches(), loader:batches()
       assert.same({0, 1}, one():tolist())

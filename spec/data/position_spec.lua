@@ -82,7 +82,7 @@ describe("a loader's state", function()
     {"of sampled indices", {batch_size = 2, sampler = data.SubsetRandomSampler(numbers(24))}},
     {"of a stream", {batch_size = 2}, Stream(24)},
     {"of a stream and workers", {batch_size = 2, num_workers = 1}, Stream(24)},
-    {"of batches of its own", {batch_sampler = {{0, 1, 2}, {3}, {4, 5}, {6, 7}, {8, 9, 10, 11}, {12}, {13, 14}, {15},
+    {"of given batches", {batch_sampler = {{0, 1, 2}, {3}, {4, 5}, {6, 7}, {8, 9, 10, 11}, {12}, {13, 14}, {15},
       {16, 17, 18, 19}, {20}, {21, 22}, {23}}}},
   }
   -- Batches of workers are on the CPU.
@@ -323,7 +323,7 @@ describe("a pass", function()
     assert.is_nil(next(held))
   end)
 
-  it("taken by hand lasts as long as its batches", function()
+  it("iterated by hand lasts as long as its batches", function()
     local set = loader()
     local next_batch = set:batches()
     local batch = next_batch()

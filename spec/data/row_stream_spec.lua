@@ -344,7 +344,7 @@ describe("Shares of a stream", function()
 end)
 
 describe("A stream's state", function()
-  it("leads to the rows that were left, wherever it is taken and through a file", function()
+  it("leads to the rows that were left, wherever it is saved, also through a file", function()
     folder.with(function(dir)
       for name, make in pairs(kinds_of_streams(dir)) do
         local set = make()

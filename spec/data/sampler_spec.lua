@@ -22,7 +22,7 @@ describe("samplers", function()
       assert.equal(fixtures.random.rest, rest())
     end)
 
-    it("draws from a generator of its own as PyTorch does", function()
+    it("draws from its own generator as PyTorch does", function()
       local generator = accelhost.Generator(9)
       assert.same(fixtures.random_own.order, walk(data.RandomSampler(10, {num_samples = 25, generator = generator})))
       assert.equal(fixtures.random_own.rest, rest(generator))

@@ -143,7 +143,7 @@ describe("the shares of a pass", function()
     end
   end)
 
-  it("end a pass of batches of their own sizes as they are", function()
+  it("end a pass of batches of unequal sizes without a change", function()
     local batches = {{0, 1, 2}, {3, 4}, {5, 6, 7, 8}, {9, 10, 11}, {12, 13}}
     local function shares(options)
       local list, deal_of = {}, dealer()

@@ -330,7 +330,7 @@ describe("A loader with workers", function()
     for _, pid in ipairs(pids) do assert.is_false(is_running(pid)) end
   end)
 
-  it("restarts a pass while another of its own is under way", function()
+  it("restarts a loader's pass while an earlier one is under way", function()
     local loader = data.DataLoader(with_get(function(i) return i end), {num_workers = 2})
     assert.equal(0, (loader:batches()()):item())
     assert.same({{0}, {1}, {2}, {3}, {4}, {5}}, walk(loader))

@@ -6,7 +6,7 @@ local run = require "spec.support.run"
 
 local nn, F, optim = accelhost.nn, accelhost.nn.functional, accelhost.optim
 local there = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
--- Options of a program of its own here: to use the card, and to draw numbers on it.
+-- Options of a separate program: to use the card, and to draw numbers on it.
 local own = {ACCELHOST_CUDA_RANDOM = false, ACCELHOST_USE_CPU = false}
 local simulated = os.getenv "ACCELHOST_CUDA" == "sim"
 
@@ -145,7 +145,7 @@ describe("A CUDA device", function()
     end
   end)
 
-  it("trains in two ranks, on a card of their own or on one, with the losses of one process", function()
+  it("trains in two ranks, on two cards or on one, with the losses of one process", function()
     local function losses(words)
       words[#words + 1] = "spec/distributed/cases/card.lua"
       local result = run.host(words, {timeout = 120, env = own})

@@ -52,7 +52,7 @@ static int open_library(struct ah_cudnn *dnn, const char *path)
     return 0;
 }
 
-/* Packed query, key and value (batch, tokens, 3, heads, width), or heads of their own behind the tokens. */
+/* Packed query, key and value (batch, tokens, 3, heads, width), or separate heads after the tokens. */
 static struct ah_sdpa describe(int64_t batch, int64_t heads, int64_t groups, int64_t queries, int64_t keys,
                                int64_t width, bool packed)
 {

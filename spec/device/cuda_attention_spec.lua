@@ -1,5 +1,5 @@
 --- Attention of CUDA devices by cuDNN's fused kernels, on the simulated GPU: its cuDNN checks graphs operation by
---- operation and computes them by plain loops. Each case is a program of its own. Which graphs the engines of a card
+--- operation and computes them by plain loops. Each case is a separate program. Which graphs the engines of a card
 --- recognise is asked of cuDNN itself, where it is installed.
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
@@ -112,7 +112,7 @@ describe("Attention by cuDNN on a CUDA device", function()
     assert.equal(forward:match "^%S+", cudnn:match "^%S+")
   end)
 
-  case("is taken by auto for lengths from 256 on that are multiples of 64, and not without a choice", function()
+  case("is chosen by auto for lengths from 256 on that are multiples of 64, and not without a choice", function()
     assert.equal(sums(long, "cudnn"), sums(long, "auto"))
     assert.equal(sums(small, "own"), sums(small, "auto"))
     local odd = long:gsub("320", "328")

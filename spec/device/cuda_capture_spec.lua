@@ -297,7 +297,7 @@ describe("A step that cannot be captured", function()
     ["waiting"] = {"accelhost.synchronize()", "waiting for the device cannot be captured"},
     ["a copy to another device"] = {"y:to 'cuda:1'", "a copy between devices cannot be captured"},
     ["a compiled step"] = {"accelerator:compile(function() end)()", "a compiled step cannot be called within another"},
-    ["an error of its own"] = {"error 'mine'", "mine"},
+    ["an error of the script"] = {"error 'mine'", "mine"},
   } do
     case("is reported, and leaves the device as it was: " .. what, function()
       local text = refused(given[1])

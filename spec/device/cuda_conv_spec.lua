@@ -1,5 +1,5 @@
 --- Convolutions of CUDA devices on the simulated GPU, by each of their ways: cuDNN, whose simulation names engines that
---- must not be taken, and products where it is missing. Each case is a program of its own.
+--- must not be used, and products where it is missing. Each case is a separate program.
 local sim = require "spec.support.sim"
 
 -- compare(dtype): how far each of three results of some convolutions is from the CPU's in float64, at most.

@@ -17,7 +17,7 @@ local cases = {
 -- Those that do not, and why.
 local others = {
   card = "asks a launcher for cards, which launch_spec does",
-  checkpoint = "in a folder of its own, below",
+  checkpoint = "in a separate folder, below",
   fail = "of collectives on the host's memory; device_fail is its twin",
   far = "of the device far",
   on_device = "copies the others here",

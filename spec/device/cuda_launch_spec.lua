@@ -1,5 +1,5 @@
 --- A process for each GPU: the devices that launch counts and passes to its ranks, and those that their accelerators
---- use. On the simulated GPU; each case is a job of its own.
+--- use. On the simulated GPU; each case is a separate job.
 local files = require "spec.support.files"
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"

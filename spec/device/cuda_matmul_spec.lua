@@ -86,7 +86,7 @@ describe("A product on CUDA", function()
     io.write(calls "cublasLtMatmul", "\t", calls "cublasLtMatmul:4", "\n")]],
     {ACCELHOST_CUDA_TUNE = 1, ACCELHOST_SIM_SLOW_PRODUCT = 1, ACCELHOST_SIM_MEMORY = "64MiB"})
 
-  case("has a plan of its own for each of 1000 shapes, and keeps them", "1000\t1000\n", [[
+  case("has its own plan for each of 1000 shapes, and keeps them", "1000\t1000\n", [[
     local a, b = accelhost.ones {1000, 2}, accelhost.ones {2, 2}
     for time = 1, 2 do
       for rows = 1, 1000 do a:narrow(0, 0, rows):mm(b) end

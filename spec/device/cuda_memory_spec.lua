@@ -72,7 +72,7 @@ describe("The memory of a device", function()
     assert.is_true(few < many, few .. " and " .. many)
   end)
 
-  -- The most that was taken from the driver, over the most that lived, of 2000 steps; by segments of each allocation
+  -- The most bytes allocated from the driver, over the most live bytes, of 2000 steps; by segments of each allocation
   -- these were 1.32 and 1.51 (simulated).
   local function steps(body)
     return [[

@@ -265,7 +265,7 @@ describe("the transport between CUDA devices", function()
   end)
 
   if not real then
-    case("is the host where two slices of one card, with UUIDs of their own, are asked", 2, function()
+    case("is the host where two slices of one card, with different UUIDs, are asked", 2, function()
       local result = say([[
         local x = accelhost.ones(2, {device = device})
         dist.init_process_group()

@@ -1,5 +1,5 @@
 --- State that a GPU run saves and resumes from: checkpoints, files of tensors, the Trainer, and the prompt after an
---- error. On the simulated GPU; each case is a program of its own.
+--- error. On the simulated GPU; each case is a separate program.
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"

@@ -1,5 +1,5 @@
 --- The CUDA plugin on the simulated GPU: training, memory that runs out, copies between devices, errors. Each case is a
---- program of its own, since a process opens its devices once.
+--- separate program, since a process opens its devices once.
 local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 

@@ -24,7 +24,7 @@ kill_all() { testhosts on $1 sh -c 'kill -KILL -1' 2>/dev/null; }
 
 describe("A job on several machines", function()
   if hosts.missing() then
-    it("is disturbed on hosts of its own", function() pending(hosts.missing()) end)
+    it("is disturbed on test hosts", function() pending(hosts.missing()) end)
     return
   end
 

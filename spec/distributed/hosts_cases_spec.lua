@@ -14,11 +14,11 @@ local cases = {
 
 describe("On two hosts", function()
   if hosts.missing() then
-    it("the cases are tried on hosts of its own", function() pending(hosts.missing()) end)
+    it("the cases run on test hosts", function() pending(hosts.missing()) end)
     return
   end
 
-  -- In the current folder, or on each host in one of its own by that name.
+  -- In the current folder, or on each host in a separate one of that name.
   local function launch(ranks, words, own_folders)
     local here = own_folders and ("cd %s/$k; "):format(own_folders) or ""
     local result = hosts.run(2, ([[for k in 1 2; do ( %s on $k launch --num_machines 2 --main_process_ip node1 \

@@ -18,7 +18,7 @@ end
 
 describe("BasicNet on several hosts", function()
   if hosts.missing() then
-    it("is trained on hosts of its own", function() pending(hosts.missing()) end)
+    it("is trained on test hosts", function() pending(hosts.missing()) end)
     return
   end
 
@@ -129,7 +129,7 @@ describe("BasicNet on several hosts", function()
     compare(4, path)
   end)
 
-  -- A cluster of the test hosts, with files of its own, which ends with the room.
+  -- A cluster of the test hosts, with its own files, which ends with the test hosts.
   local cluster = [[
     cd $d && mkdir -p state run && chmod 700 run && head -c 1024 /dev/urandom >key && chmod 600 key
     export SLURM_CONF=$d/slurm.conf

@@ -36,7 +36,7 @@ end
 
 describe("accelhost launch on several machines", function()
   if hosts.missing() then
-    it("is tried on hosts of its own", function() pending(hosts.missing()) end)
+    it("runs on test hosts", function() pending(hosts.missing()) end)
     return
   end
 

@@ -95,7 +95,7 @@ describe("a launched job", function()
     local result = run.host({"launch", "--num_processes", 2, "-e", script}, {timeout = 20})
     local told = "rank 1 was killed by SIGKILL %(out of memory, or kill %-9; it had (%d+) MB%)"
     local megabytes = result.stderr:match(told)
-    -- A sanitizer has memory of its own.
+    -- A sanitizer needs memory in addition.
     local most = 500 * tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS" or 1)
     assert.is_true(tonumber(megabytes) > 100 and tonumber(megabytes) < most, megabytes)
   end)

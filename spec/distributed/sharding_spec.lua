@@ -71,7 +71,7 @@ describe("A job with sharded states that fails", function()
   end)
 
   if hosts.missing() then
-    it("is tried on hosts of its own", function() pending(hosts.missing()) end)
+    it("runs on test hosts", function() pending(hosts.missing()) end)
     return
   end
 
@@ -92,7 +92,7 @@ end)
 
 describe("A job with sharded states on two hosts", function()
   if hosts.missing() then
-    it("is tried on hosts of its own", function() pending(hosts.missing()) end)
+    it("runs on test hosts", function() pending(hosts.missing()) end)
     return
   end
 

@@ -72,7 +72,7 @@ end)
 describe("launch --share on several machines", function()
   local hosts = require "spec.support.hosts"
   if hosts.missing() then
-    it("is tried on hosts of its own", function() pending(hosts.missing()) end)
+    it("runs on test hosts", function() pending(hosts.missing()) end)
     return
   end
   local show = [[-e 'print("share", table.concat(require "accelhost".Accelerator().share, ":"))']]

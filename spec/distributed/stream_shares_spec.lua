@@ -1,4 +1,4 @@
--- Streams that yield each process a share of their own.
+-- Streams that yield each process its own shard.
 local checks = require "spec.support.checks"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"

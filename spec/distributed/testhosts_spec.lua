@@ -7,7 +7,7 @@ local function shell(text)
 end
 
 describe("Test hosts", function()
-  it("have names, addresses and processes of their own, and reach each other", function()
+  it("have names, addresses and separate processes, and reach each other", function()
     if not hosts.need() then return end
     local result = shell [[
       testhosts on 2 sh -c 'hostname; getent hosts node3; ps ax | grep -c "[s]leep 5432"' &

@@ -75,7 +75,7 @@ describe("The guides", function()
   end)
   teardown(function() leave() end)
 
-  -- A guide's code, with temporary files of its own.
+  -- A guide's code, with new temporary files.
   local function code_of(...)
     runs = runs + 1
     return table.concat({own_files:format(("%s/run_%d"):format(lfs.currentdir(), runs)), ...}, "\n")

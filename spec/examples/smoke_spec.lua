@@ -20,7 +20,7 @@ end
 -- Examples whose losses a sentence compares.
 local logs_losses = {["mnist.lua"] = true, ["mnist_plain.lua"] = true}
 
--- Run an example with --smoke in a folder of its own; its result line, and in one process the losses it logs.
+-- Run an example with --smoke in a separate folder; its result line, and in one process the losses it logs.
 local function run_smoke(name, launch)
   local dir = folder.make()
   local command = {lfs.currentdir() .. "/examples/" .. name, "--smoke"}

@@ -1,4 +1,4 @@
--- The examples of text classification on files of their own.
+-- The examples of text classification on generated files.
 local accelhost = require "accelhost"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"

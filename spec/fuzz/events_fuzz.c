@@ -25,7 +25,7 @@ static void set_checksums(uint8_t *bytes, size_t count)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    uint8_t *copy = malloc(count + 1); /* a block of its own: its end is watched */
+    uint8_t *copy = malloc(count + 1); /* a separate block: its end is watched */
     if (!copy)
         return 0;
     memcpy(copy, bytes, count);

@@ -47,7 +47,7 @@ int ah_helper_start(pthread_t *thread, void *(*body)(void *), void *context)
     abort();
 }
 
-/* A table that was taken fits every array that is as long as a job can be. */
+/* An accepted table fits every array of a job's largest size. */
 static void check_table(const struct ah_hosts *hosts)
 {
     bool good = hosts->count >= 1 && hosts->count <= AH_HOSTS_MAX && hosts->mine >= 0 && hosts->mine < hosts->count &&
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct ah_hosts hosts = {0};
     if (!count)
         return 0;
-    char *text = malloc(count); /* a block of its own: its end is watched */
+    char *text = malloc(count); /* a separate block: its end is watched */
     if (!text)
         abort();
     memcpy(text, bytes + 1, count - 1);

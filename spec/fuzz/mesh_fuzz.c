@@ -49,7 +49,7 @@ bool ah_store_same(const unsigned char *a, const unsigned char *b)
 
 static void read_address(struct mesh *m, const uint8_t *bytes, size_t count)
 {
-    char *text = malloc(count + 1); /* a block of its own: its end is watched */
+    char *text = malloc(count + 1); /* a separate block: its end is watched */
     if (!text)
         abort();
     memcpy(text, bytes, count);

@@ -27,7 +27,7 @@ static void write_and_read(const struct ah_tensor *tensor)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_tensor *tensor = NULL;
-    uint8_t *copy = malloc(count + 1); /* a block of its own: its end is watched */
+    uint8_t *copy = malloc(count + 1); /* a separate block: its end is watched */
     memcpy(copy, bytes, count);
     int status = ah_npy_parse(&tensor, copy, count);
     if ((status == 0) != (tensor != NULL) || (status < 0 && !*ah_error_text()))

@@ -68,7 +68,7 @@ static size_t next_frame(const uint8_t *bytes, size_t count, size_t at, struct r
     return at + 5;
 }
 
-/* In memory of its own, so that a read beyond its end is seen. */
+/* In separate memory, so that a read beyond its end is seen. */
 static int take_one(struct ah_replica *replica, const struct replica_head *head, const uint8_t *bytes)
 {
     unsigned char *body = malloc(head->bytes ? head->bytes : 1);

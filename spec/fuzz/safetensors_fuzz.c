@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_safetensors *file = NULL;
-    uint8_t *copy = malloc(count + 1); /* a block of its own: its end is watched */
+    uint8_t *copy = malloc(count + 1); /* a separate block: its end is watched */
     memcpy(copy, bytes, count);
     struct ah_mapping mapping = {.refs = 1, .bytes = copy, .count = count};
     int status = ah_safetensors_parse(&file, copy, count);

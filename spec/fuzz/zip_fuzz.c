@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_zip *zip = NULL;
-    uint8_t *copy = malloc(count + 1); /* a block of its own: its end is watched */
+    uint8_t *copy = malloc(count + 1); /* a separate block: its end is watched */
     memcpy(copy, bytes, count);
     int status = ah_zip_parse(&zip, copy, count);
     if ((status == 0) != (zip != NULL) || (status < 0 && !*ah_error_text()))

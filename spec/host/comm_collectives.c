@@ -335,7 +335,7 @@ AH_TEST(exchanges_move_every_element_to_its_place)
         CHECK(run_ranks(sizes[s], 0, exchange_all));
 }
 
-/* Rank i sends rank j a part of its own length; blocking and as a work, whose counts the caller may drop. */
+/* Rank i sends rank j a part of a different length; blocking and as a work, whose counts the caller may drop. */
 static void ragged_exchange(struct rank *me)
 {
     static const int64_t step[] = {0, 1, 3, 9000};

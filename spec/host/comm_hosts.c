@@ -106,7 +106,7 @@ AH_TEST(a_host_whose_first_rank_is_stopped_is_gone)
     unsetenv("ACCELHOST_HEARTBEAT");
 }
 
-/* A rank of the second host is stopped, and all others run out of time before its host is taken for gone. */
+/* A rank of the second host is stopped, and all others run out of time before its host is considered lost. */
 static void stop(struct rank *me, int victim, const char *blame)
 {
     me->group->timeout_ns = 1500000000;

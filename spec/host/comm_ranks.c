@@ -132,7 +132,7 @@ static bool make_control_blocks(int size, int count, const struct ah_store_place
     return true;
 }
 
-/* The store is served by a process of its own, so that this one has no threads when it forks. */
+/* The store is served by a separate process, so that this one has no threads when it forks. */
 static pid_t serve_store(struct ah_store_place *place)
 {
     struct ah_store_server *server;

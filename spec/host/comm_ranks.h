@@ -1,6 +1,6 @@
 /* Several ranks inside one self-test: forked processes, or threads where a sanitizer is to see all of them. Each body
  * runs once with every backend that there is: shared memory, sockets (comm_socket.c), and spread over two and three
- * hosts, which are control blocks of their own here, connected by loopback. */
+ * hosts, which are separate control blocks here, connected by loopback. */
 #ifndef AH_SPEC_HOST_COMM_RANKS_H
 #define AH_SPEC_HOST_COMM_RANKS_H
 

@@ -3,7 +3,7 @@
  * Every rank listens on its own port, publishes it in its group block, and connects to all ranks below it. A
  * call is an exchange of messages between each pair of ranks: each sends the data that the other needs and receives its
  * own; sums are formed by every rank, in rank order. A work keeps a copy of its input until it is carried. Messages
- * have a connection of their own, on which the sender writes when its receiver has taken the message header.
+ * have their own connection, on which the sender writes when its receiver has accepted the message header.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* The CUDA plugin's allocator on the simulated GPU: memory that a second stream uses. In a process
- * of its own, since the simulator's threads stay. */
+/* The CUDA plugin's allocator on the simulated GPU: memory that a second stream uses. In a separate
+ * process, since the simulator's threads stay. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/wait.h>

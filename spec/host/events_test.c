@@ -71,7 +71,7 @@ AH_TEST(events_treat_a_truncated_record_as_one_that_is_being_written)
     size_t whole = file.count;
     add_scalar(&file, 2, "loss", 2);
     for (size_t count = 0; count <= file.count; count++) {
-        unsigned char *copy = malloc(count + 1); /* a block of its own: its end is watched */
+        unsigned char *copy = malloc(count + 1); /* a separate block: its end is watched */
         struct ah_events events = {.bytes = copy, .count = count};
         struct ah_event event;
         int found = 0, status;

@@ -123,7 +123,7 @@ AH_TEST(folder_removal_of_a_file_removes_regular_files_alone)
     leave();
 }
 
-/* In a process of its own: mount points, one of another file system and one of the same. 0 when all is well. */
+/* In a separate process: mount points, one of another file system and one of the same. 0 when all is well. */
 static int check_mounts(void)
 {
     if (unshare(CLONE_NEWNS | (getuid() ? CLONE_NEWUSER : 0)) || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL))

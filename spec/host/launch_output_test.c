@@ -1,4 +1,4 @@
-/* Merging the output of ranks, with a clock of our own. */
+/* Merging the output of ranks, with a clock of the test. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

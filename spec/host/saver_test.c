@@ -283,7 +283,7 @@ AH_TEST(manifest_lists_every_file_once_and_knows_a_damaged_list)
     ah_manifest_free(manifest);
 }
 
-/* In a process of its own in which no flush succeeds. */
+/* In a separate process in which no flush succeeds. */
 static int note_unflushed(const char *path)
 {
     struct ah_manifest *manifest = NULL;

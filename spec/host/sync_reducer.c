@@ -201,7 +201,7 @@ AH_TEST(a_hook_replaces_the_average)
 }
 
 /* The shapes of GPT-2's small model, whose embedding serves as its last layer too; the buckets that PyTorch 1.13 made
- * of them after its first backward. Nothing is written there, so the memory is never taken. */
+ * of them after its first backward. Nothing is written there, so the memory is never touched. */
 static void add_shape(struct ah_tensor **list, int *count, int64_t rows, int64_t columns)
 {
     int64_t size[2] = {rows, columns};

@@ -1,4 +1,4 @@
--- Functions run in processes of their own: launcher, notebook_launcher, debug_launcher.
+-- Functions run in separate processes: launcher, notebook_launcher, debug_launcher.
 local accelhost = require "accelhost"
 local files = require "spec.support.files"
 local run = require "spec.support.run"
@@ -137,7 +137,7 @@ describe("accelhost.launcher", function()
     assert.is_nil(message:find("-e:1", 1, true))
   end)
 
-  it("reports a process that was killed, or exited with a code of its own", function()
+  it("reports a process that was killed, or exited with an exit code", function()
     assert.matches("launcher: rank 0 was killed by SIGKILL", message_of(function()
       os.execute("kill -9 " .. io.open("/proc/self/stat"):read "*n")
     end))

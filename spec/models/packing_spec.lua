@@ -36,7 +36,7 @@ describe("A packed batch has", function()
   }
   local more = {
     {"", {}}, {" and types of tokens", {token_type_ids = words:remainder(2)}},
-    {" and positions of its own", {position_ids = numbers {{5, 4, 3, 2, 1, 0}}}},
+    {" and given positions", {position_ids = numbers {{5, 4, 3, 2, 1, 0}}}},
   }
   local packs, pads = pair "BertModel"
   for _, mask in ipairs(masks) do

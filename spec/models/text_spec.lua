@@ -10,7 +10,7 @@ local tokenizer = text.Tokenizer {
 tokenizer.pad_token = "[PAD]"
 
 describe("A tokenizer's batch", function()
-  it("is taken by a model as it is, and padding changes nothing", function()
+  it("is accepted by a model unchanged, and padding does not change results", function()
     accelhost.manual_seed(4)
     local sizes = {vocab_size = 5, hidden_size = 12, num_hidden_layers = 2, intermediate_size = 8, num_labels = 3}
     local model = models.BertForSequenceClassification(sizes):eval()

@@ -293,7 +293,7 @@ describe("Multi-head attention", function()
     check.near(fixtures.encoder_norm_first, layer(query:transpose(0, 1), {src_key_padding_mask = padding}), 1e-6)
   end)
 
-  it("is stacked by the encoder, each layer with weights of its own", function()
+  it("is stacked by the encoder, each layer with its own weights", function()
     local encoder = nn.TransformerEncoder(function()
       return nn.TransformerEncoderLayer(4, 2, {dim_feedforward = 8, dropout = 0, dtype = "float64"})
     end, 2, nn.LayerNorm(4, {dtype = "float64"}))

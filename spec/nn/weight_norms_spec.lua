@@ -116,7 +116,7 @@ describe("The initialiser", function()
 end)
 
 describe("The older norms", function()
-  it("are taken away again and leave a parameter with the value", function()
+  it("are removed again and leave a parameter with the value", function()
     for _, name in ipairs {"weight_norm", "spectral_norm"} do
       local layer = utils[name](nn.Linear(3, 2)):eval()
       local x = accelhost.randn(1, 3)

@@ -94,7 +94,7 @@ describe("attention without scores in memory", function()
       end)
     end)
 
-    it("agrees in " .. dtype .. " with float64 where heads lie behind tokens and rows are not aligned", function()
+    it("agrees in " .. dtype .. " with float64 where heads follow tokens and rows are not aligned", function()
       accelhost.manual_seed(9)
       local inputs = {}
       for i = 1, 3 do inputs[i] = accelhost.randn({2, 37, 3, 17}, {dtype = "float64"}) end

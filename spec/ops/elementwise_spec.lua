@@ -512,7 +512,7 @@ describe("fused gradients", function()
     assert.same({0, 1}, far.grad:tolist())
   end)
 
-  it("of a step are cut, not multiplied, where another branch is taken", function()
+  it("of a step are cut, not multiplied, in the other branch", function()
     local step, slope = T({-1, 0, 2}, "float64", true), T({3}, "float64", true)
     F.prelu(step, slope):backward(T({inf, 1, inf}, "float64"))
     assert.same({inf, 3, inf}, step.grad:tolist())

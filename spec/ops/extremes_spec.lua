@@ -32,7 +32,7 @@ local function extreme(shape, dtype)
   return accelhost.tensor(list, {dtype = dtype}):reshape(shape)
 end
 
--- Views of the tensor's shape that are not row-major memory of their own.
+-- Views of the tensor's shape that are not contiguous.
 local layouts = {
   -- one slice, repeated along a dim
   expanded = function(x)

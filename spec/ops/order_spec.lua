@@ -6,7 +6,7 @@ local nan, inf = 0 / 0, 1 / 0
 
 local function tensor(values, dtype) return accelhost.tensor(values, {dtype = dtype or "float32"}) end
 
--- Numbers of which many are equal, from a generator of its own: the same on every device.
+-- Numbers of which many are equal, from this generator: the same on every device.
 local function draw(n, kinds)
   local state, values = 12345 + n, {}
   for i = 1, n do
@@ -106,7 +106,7 @@ describe("counting", function()
     assert.same(values, distinct:index_select(0, inverse):tolist())
   end)
 
-  it("counts every nan as a value of its own", function()
+  it("counts every nan as a separate value", function()
     local distinct, counts = tensor({nan, 1, nan, 1}):unique(true, false, true)
     assert.same({2, 1, 1}, counts:tolist())
     assert.equal(1, distinct[0]:item())

@@ -1,7 +1,7 @@
 -- The threads of kernels and libraries are those of one pool.
 local run = require "spec.support.run"
 
--- Runs a call four times in a process of its own and prints the threads that there are before and after each. Tensors
+-- Runs a call four times in a separate process and prints the threads that there are before and after each. Tensors
 -- are made on one thread, so that new threads are the call's.
 local SCRIPT = [[
   local accelhost, lfs = require "accelhost", require "lfs"
@@ -72,7 +72,7 @@ describe("the number of threads", function()
     run.prints("1\t1\n", result)
   end)
 
-  it("is that of the mask under OMP_PROC_BIND, which binds ranks to processors of their own", function()
+  it("is that of the mask under OMP_PROC_BIND, which binds ranks to their own processors", function()
     if not run.program({"taskset", "-c", "0,1", "true"}).stderr:find "^$" then return pending "needs two processors" end
     local where = script .. " print(io.open('/proc/self/status'):read('*a'):match 'Cpus_allowed_list:%s*(%S+)')"
     local function bound(...)

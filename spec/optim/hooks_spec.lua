@@ -88,7 +88,7 @@ describe("A hook of every optimizer", function()
     return handles[#handles]
   end
 
-  it("runs around the steps of all existing and later optimizers, outside of their own", function()
+  it("runs around the steps of all existing and later optimizers, outside of their hooks", function()
     local order, early = {}, optimizer_of "SGD"
     local function say(word) return function(object) order[#order + 1] = object._name .. " " .. word end end
     early:register_step_pre_hook(say "own before")
@@ -131,7 +131,7 @@ describe("A hook of every optimizer", function()
 end)
 
 describe("An option of PyTorch's implementations", function()
-  it("is taken when the step stays the same", function()
+  it("is accepted when the step stays the same", function()
     local param = accelhost.ones(1)
     local optimizer = optim.NAdam({param}, {foreach = true, fused = false, capturable = false, differentiable = false})
     assert.is_nil(optimizer.param_groups[1].foreach)

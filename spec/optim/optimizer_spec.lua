@@ -79,7 +79,7 @@ describe("An optimizer", function()
   end
 
   for _, case in ipairs(fixtures.groups) do
-    it("steps two groups with options of their own as PyTorch does: " .. case.name, function()
+    it("steps two groups with their own options as PyTorch does: " .. case.name, function()
       local params = parameters()
       local second = copy(case.options)
       second.params = params[2]
@@ -153,7 +153,7 @@ describe("An optimizer", function()
     assert.is_nil(optimizer.defaults.foreach)
   end)
 
-  it("steps groups with options and dtypes of their own", function()
+  it("steps groups with different options and dtypes", function()
     local a, b = C.tensor {1}, C.tensor({1}, {dtype = "float64"})
     a.requires_grad, b.requires_grad = true, true
     local optimizer = optim.SGD({{params = {a}}, {params = b, lr = 0.5}}, {lr = 0.25})

@@ -115,7 +115,7 @@ describe("accelerator:profile", function()
     assert.error_matches(function() accelhost.ProfileKwargs {with_flops = true} end, "with_flops: expected false")
   end)
 
-  it("writes a file for each rank, with collectives and buckets on lanes of their own", function()
+  it("writes a file for each rank, with collectives and buckets on their own lanes", function()
     launch(2, folder)
     local taken, overlaps = {}, false
     for rank = 0, 1 do

@@ -212,7 +212,7 @@ SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, c
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Does this lie in device memory, as a whole where its size is known? */
+/* Is this in device memory, as a whole where its size is known? */
 static bool on_device(CUcontext context, const void *at, size_t bytes)
 {
     std::lock_guard<std::mutex> running(context->run);
@@ -232,15 +232,15 @@ static const char *refuse_memory(CUcontext context, const Product &p, const void
                                  size_t given)
 {
     if (!on_device(context, p.at_a, bytes_of(p.a)) || !on_device(context, p.at_b, bytes_of(p.b)))
-        return "an operand does not lie in device memory";
+        return "an operand is not in device memory";
     if (!on_device(context, p.at_d, bytes_of(p.d)) || (p.at_c && !on_device(context, p.at_c, bytes_of(p.c))))
-        return "C or D does not lie in device memory";
+        return "C or D is not in device memory";
     if (!p.at_c && (p.beta != 0 || p.device_beta))
         return "beta without C";
     if (p.how.bias && !on_device(context, p.how.bias, 1))
-        return "the bias does not lie in device memory";
+        return "the bias is not in device memory";
     if (p.how.aux && !on_device(context, p.how.aux, 1))
-        return "the auxiliary buffer does not lie in device memory";
+        return "the auxiliary buffer is not in device memory";
     if (given < wanted || (wanted && (!on_device(context, workspace, wanted) || (uintptr_t)workspace % 256)))
         return "the workspace is not the size, device or alignment that the algorithm requires";
     return nullptr;

@@ -51,7 +51,7 @@ struct Product {
     ah_cublas_matmul how;
     ah_cublas_layout a, b, c, d;
     double alpha, beta;
-    const void *device_alpha, *device_beta; /* where the numbers lie on the device instead */
+    const void *device_alpha, *device_beta; /* the numbers' addresses on the device instead */
     const char *at_a, *at_b, *at_c;
     char *at_d;
     Algorithm by;

@@ -1,4 +1,4 @@
-/* Products by plain loops, so that a stream's thread enters no library with threads of its own. Sums are made in
+/* Products by plain loops, so that a stream's thread enters no library with its own threads. Sums are made in
  * double in the order of k; the operands are rounded first where the compute type requires it. */
 #include "blas.h"
 

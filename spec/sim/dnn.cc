@@ -105,7 +105,7 @@ int finish_geometry(Descriptor &d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The names of an operation's attributes lie in one order, which differs by kind. */
+/* The names of an operation's attributes are in one order, which differs by kind. */
 int finish_operation(Descriptor &d)
 {
     static const int names[3][6] = {

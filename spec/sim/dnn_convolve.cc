@@ -165,7 +165,7 @@ static std::vector<Tap> taps_of(const Convolution &c)
 }
 
 /* A tap's pairs, a line along the last dim at a time: `line` has the weight, the first output, the first input and how
- * many outputs there are, whose inputs lie step[2] apart. */
+ * many outputs there are, whose inputs are step[2] apart. */
 template <class Line>
 static void walk_tap(const Convolution &c, const Tap &tap, double *w, double *y, double *x, Line line)
 {

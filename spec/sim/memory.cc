@@ -35,7 +35,7 @@ bool is_pinned(const void *at, size_t bytes)
     return from + bytes <= next->first + next->second;
 }
 
-/* Do all the bytes lie in one allocation of one device? */
+/* Are all the bytes in one allocation of one device? */
 static int check_device(CUdeviceptr at, size_t bytes, CUcontext *out)
 {
     const void *from = reinterpret_cast<const void *>(at);
@@ -176,7 +176,7 @@ SIM_API CUresult cuMemFreeHost(void *block)
     return 0;
 }
 
-/* From pageable memory the driver has taken the bytes when the call returns. */
+/* The driver has read bytes of pageable memory when the call returns. */
 SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream handle)
 {
     Api hold(api);

@@ -129,7 +129,7 @@ int add(ncclComm_t comm, CUstream handle, Move move)
     bool brings = move.call != Move::BROADCAST || link.rank == move.root;
     if ((brings && !on_device(link.context, move.from, from * bytes)) ||
         (takes && !on_device(link.context, move.to, to * bytes)))
-        return refuse("a buffer that does not lie in the device's memory");
+        return refuse("a buffer that is not in the device's memory");
     if (!depth)
         return give_moves({comm, stream, {move}});
     if (!grouped)

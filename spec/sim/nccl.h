@@ -107,7 +107,7 @@ struct Move {
 size_t size_of_nccl(int type);
 /* The calls of a group on one communicator, in order; messages side by side. On the stream's thread. */
 void carry_out_moves(Link &link, const std::vector<Move> &moves);
-/* to[i] = op over `n` ranks' items, which lie `step` bytes apart, in the order of the ranks. */
+/* to[i] = op over `n` ranks' items, which are `step` bytes apart, in the order of the ranks. */
 void combine(int type, int op, char *to, const char *from, size_t step, int n, size_t count);
 } // namespace sim
 

@@ -65,7 +65,7 @@ class Range
     {
         return pieces_;
     }
-    /* The block that all these bytes lie in; null when there is none. */
+    /* The block that contains all these bytes; null when there is none. */
     const Block *find(const void *at, size_t bytes) const;
     /* Describe an address in words. */
     std::string place(const void *at) const;

@@ -193,7 +193,7 @@ class Open
 
 /* A call that a capture does not allow; breaks the captures it would disturb. */
 int refuse_in_capture();
-/* Does a host address lie in pinned memory? */
+/* Is a host address in pinned memory? */
 bool is_pinned(const void *at, size_t bytes);
 
 /* Set the text of an error from now on; names kernel or call, and the seed. */

@@ -55,7 +55,7 @@ end
 ---@return {code: integer, stdout: string, stderr: string, output: string, timed_out: boolean}
 function hosts.run(count, text, options) return run.program(command(count, text, options)) end
 
---- Run it in the background, in a session of its own, with its output in a file.
+--- Run it in the background, in a separate session, with its output in a file.
 ---@param count integer
 ---@param text string
 ---@param path string

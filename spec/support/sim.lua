@@ -1,4 +1,4 @@
---- Programs on a GPU, each in a process of its own, since a process opens its devices once: on the real card where
+--- Programs on a GPU, each in a separate process, since a process opens its devices once: on the real card where
 --- specs run on one (ACCELHOST_TEST_DEVICE=cuda without ACCELHOST_CUDA), else on the simulated GPU.
 local run = require "spec.support.run"
 

@@ -65,7 +65,7 @@ function Stream:iter()
   end
 end
 
--- The rows in an order of its own each epoch.
+-- The rows in another order each epoch.
 local Order = data.Sampler:extend "Order"
 function Order:init() self.epoch = -1 end
 function Order:len() return ROWS end -- luacheck: ignore self

@@ -48,7 +48,7 @@ local function check_kinds(entry, rows, what)
       for k = i + 1, #rows do
         if rows[k].required then last = k end
       end
-      -- The last table with names is taken for options.
+      -- The last table with names is read as options.
       expect(entry, what, values, last, row.name, "unknown option 'junk'", "got the field 'junk'")
     end
   end

@@ -365,7 +365,7 @@ describe("accelhost sweep", function()
     assert.matches("^out of memory, or killed from outside: rank 0 was killed by SIGKILL; it had %d+ MB", said.kill)
   end)
 
-  it("runs replicates with seeds of their own", function()
+  it("runs replicates with their own seeds", function()
     define [[script = "train.lua", trials = 1, replicates = 3, space = {lr = sweep.uniform(0, 1)}]]
     assert.equal(0, sweep("s.lua").code)
     local seeds = {}

@@ -35,7 +35,7 @@ end
 
 local function count(sql) return rows("SELECT count(*) AS n FROM " .. sql)[1].n end
 
--- Reports a step each 20 ms until the file "go" is there; with a checkpoint of its own in the trial's folder.
+-- Reports a step each 20 ms until the file "go" is there; with its own checkpoint in the trial's folder.
 local train = [[
   local accelhost = require "accelhost"
   local args = accelhost.args{lr = 0.1, ranks = 1}

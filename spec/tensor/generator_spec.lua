@@ -80,7 +80,7 @@ describe("the option generator", function()
   end
 
   for name, draw in pairs(draws) do
-    it("lets " .. name .. " draw from a generator of its own", function()
+    it("lets " .. name .. " draw from its own generator", function()
       accelhost.manual_seed(7)
       local expected, after = draw({}), accelhost.rand(1)
       local own = accelhost.Generator(7)

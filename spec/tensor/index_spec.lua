@@ -227,7 +227,7 @@ describe("a tensor of one integer as a position", function()
 end)
 
 describe("t[{ {} }]", function()
-  it("is a view of its own, not the tensor", function()
+  it("is a new view, not the tensor", function()
     local leaf = accelhost.ones(2):requires_grad_()
     local view = leaf[{ {} }]
     assert.is_false(view.is_leaf)

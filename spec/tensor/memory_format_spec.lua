@@ -39,7 +39,7 @@ describe("memory_format", function()
     assert.is_true(is_last(image():permute(0, 2, 3, 1):contiguous():permute(0, 3, 1, 2)))
   end)
 
-  it("is kept by a clone, a cast and arithmetic, and taken by each of them", function()
+  it("is kept by a clone, a cast and arithmetic, and accepted by each of them", function()
     local y = image():contiguous(last)
     for _, kept in ipairs {y:clone(), y:clone {memory_format = "preserve_format"}, y + 1, y:half(), y:relu()} do
       assert.is_true(is_last(kept))

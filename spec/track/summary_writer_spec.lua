@@ -66,7 +66,7 @@ describe("a SummaryWriter", function()
     writer:close()
   end)
 
-  it("writes each scalar of a plot to a run of its own", function()
+  it("writes each scalar of a plot to a separate run", function()
     local writer = accelhost.track.SummaryWriter "plots"
     writer:add_scalars("loss/all", {train = 1, valid = 2}, 5)
     writer:close()

@@ -118,7 +118,7 @@ describe("trackers", function()
     end
 
     for _, name in ipairs {"jsonl", "csv", "tensorboard"} do
-      local both = name == "tensorboard" and "%s" or "%s, %s" -- TensorBoard's plots are runs of their own
+      local both = name == "tensorboard" and "%s" or "%s, %s" -- TensorBoard's plots are separate runs
 
       it("drop the steps after the checkpoint with the next log: " .. name, function()
         for _, order in ipairs {"before", "after"} do

@@ -1,4 +1,4 @@
--- The Trainer in processes of its own: one and two, killed and resumed, stopped by one rank.
+-- The Trainer in separate processes: one and two, killed and resumed, stopped by one rank.
 local json = require "accelhost.util.json"
 local folder = require "spec.support.folder"
 local lfs = require "lfs"

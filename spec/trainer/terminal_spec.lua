@@ -21,7 +21,7 @@ local BANNER = [[
   Number of trainable parameters = 10
 ]]
 
--- The case in a folder of its own; returns the process's result.
+-- The case in a new folder; returns the process's result.
 local function start(which, processes, words)
   local result
   folder.with(function(path)

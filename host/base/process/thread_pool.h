@@ -21,7 +21,7 @@ enum {
  * of another region, or while another thread's region runs, the caller runs them all. */
 void ah_pool_run(int pieces, ah_piece_fn fn, void *context);
 
-/* Run `members` pieces at the same time, each on a thread of its own: for code whose pieces wait for each other
+/* Run `members` pieces at the same time, each on its own thread: for code whose pieces wait for each other
  * (ah_team_barrier). Returns after all. Fewer members run where there are fewer threads; one within another region. */
 void ah_pool_run_team(int members, ah_piece_fn fn, void *context);
 

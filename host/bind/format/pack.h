@@ -25,7 +25,7 @@ enum ah_pack_kind {
     AH_PACK_TABLE, /* one without a metatable, whose items decide */
 };
 
-/* Return the kind of the value at `index`. Nil is serialised in addition, as a value of its own. */
+/* Return the kind of the value at `index`. Nil is serialised in addition, as a separate value. */
 enum ah_pack_kind ah_pack_kind(lua_State *L, int index);
 
 /* Append the value at `index`. AH_EINVAL names a value that cannot be serialised. */

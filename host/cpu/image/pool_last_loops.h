@@ -50,7 +50,7 @@ static void LAST(max_pixel)(const ITEM *restrict image, const struct taps *taps,
 }
 
 /* Write the maxima in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
- * not a convolution, and transposing the small result here costs less than a pass of its own (measured). */
+ * not a convolution, and transposing the small result here costs less than a separate pass (measured). */
 static void LAST(max_last)(const struct ah_window *s, const ITEM *x, ITEM infinity, ITEM *y, uint8_t *place,
                            ITEM *rows)
 {

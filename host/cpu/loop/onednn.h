@@ -29,7 +29,7 @@ int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int
 /* Bytes of scratch memory that a run needs. */
 size_t ah_onednn_scratch_bytes(const struct ah_onednn_entry *entry);
 
-/* Run it. Pieces of a region may do so at the same time, with scratch memory of their own. */
+/* Run it. Pieces of a region may do so at the same time, with separate scratch memory. */
 int ah_onednn_matmul_run(struct ah_onednn_entry *entry, const void *a, const void *b, const void *bias, void *c,
                          void *scratch);
 

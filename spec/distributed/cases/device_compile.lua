@@ -1,4 +1,4 @@
--- Compiled steps of data parallel ranks, each on a device of its own: device_compile.lua [how]. Losses and weights are
+-- Compiled steps of data parallel ranks, each on its own device: device_compile.lua [how]. Losses and weights are
 -- those of the function, to the bit. Prints "ok"; HOW "closed": the error of a replay after its group closed; "kill":
 -- the last rank dies before a replay; "differ": it makes another call instead of one.
 local ffi = require "ffi"

@@ -73,7 +73,7 @@ checks.it("trains as one process on the global batches", function()
       end
     end)
     for first = 0, samples - 1, GLOBAL do step_alone(alone, own, first, math.min(GLOBAL, samples - first)) end
-    -- One that had nothing of the last batch has taken the weights of the others.
+    -- A rank without samples of the last batch has received the others' weights.
     near(alone, model, options.split_batches and "split" or "whole")
   end
 end)

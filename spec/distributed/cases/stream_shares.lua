@@ -1,4 +1,4 @@
--- Streams that yield each process a share of their own.
+-- Streams that yield each process its own shard.
 local accelhost = require "accelhost"
 local checks = require "spec.support.checks"
 local data = accelhost.data

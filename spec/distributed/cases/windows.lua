@@ -108,7 +108,7 @@ for _ = 1, 2 do
 end
 near(held + reference.weight.grad, model.weight.grad, "gradients from before the window")
 
--- A pass left by break inside a window: the next one begins a window of its own.
+-- A pass left by break inside a window: the next one begins a new window.
 local loader = data.DataLoader(data.TensorDataset(accelhost.ones(5 * accelerator.num_processes, 4)))
 accelerator = accelhost.Accelerator {gradient_accumulation_steps = 4}
 model, loader = accelerator:prepare(linear(4, 1), loader)
@@ -127,7 +127,7 @@ for batch in loader do
 end
 assert(pattern == "00011", pattern)
 
--- A model that changed is taken by prepare once more.
+-- A model that changed is accepted by prepare again.
 accelerator = accelhost.Accelerator()
 model = accelerator:prepare(nn.Sequential(linear(2, 2)))
 model.extra = linear(2, 1)

@@ -152,7 +152,7 @@ TEST("with beta 0 the contents of C do not matter; tf32 and bf16 computing lose 
     }
 }
 
-TEST("batches are strided, and matrices may lie by rows")
+TEST("batches are strided, and matrices may be row-major")
 {
     Device device;
     std::vector<float> a(2 * 6), b(2 * 12), want(2 * 8);
@@ -324,7 +324,7 @@ TEST("calls that cuBLASLt would refuse are refused, with a text")
     double host[15];
     trial.c.at = reinterpret_cast<CUdeviceptr>(host);
     CHECK(trial.run(1, 0, trial.c) == CUBLAS_STATUS_INVALID_VALUE);
-    CHECK_SAYS(text_of(CUDA_ERROR_INVALID_VALUE), "does not lie in device memory");
+    CHECK_SAYS(text_of(CUDA_ERROR_INVALID_VALUE), "is not in device memory");
     int32_t value = 1;
     CHECK(cublasLtMatmulDescSetAttribute(trial.product, CUBLASLT_MATMUL_DESC_TRANSA, &value, 8) ==
           CUBLAS_STATUS_INVALID_VALUE);

@@ -24,7 +24,7 @@ TEST("a stream keeps its order, and synchronise waits for all of it")
     CHECK((device.read(at, 4) == std::vector<float>{201, 202, 203, 204}));
 }
 
-TEST("a copy from pageable memory has taken its bytes when it returns; from pinned memory they are read later")
+TEST("a copy has read pageable memory when it returns; it reads pinned memory later")
 {
     Device device;
     enum { N = 1000 };

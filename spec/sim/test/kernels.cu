@@ -47,7 +47,7 @@ AH_KERNEL(votes, kernel_args, 1024)
     unsigned lane = threadIdx.x % 32;
     fine = fine && __ballot_sync(0xffffffff, odd) == 0xaaaaaaaa && __any_sync(0xffffffff, lane == 9) &&
            !__all_sync(0xffffffff, lane == 9) && __all_sync(0xffffffff, 7);
-    /* Two groups of a warp at meetings of their own. */
+    /* Two groups of a warp in separate votes. */
     unsigned mask = lane < 10 ? 0x3ff : 0xfffffc00;
     fine = fine && __ballot_sync(mask, 1) == mask;
     __syncwarp(mask);

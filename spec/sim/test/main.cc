@@ -1,5 +1,5 @@
 /* Runs the simulator's tests: all, those whose sentence has a given part, or (--list) none. A sentence that begins with
- * "apart:" is run by another test only, in a process of its own. */
+ * "apart:" is run by another test only, in a separate process. */
 #include "test.h"
 
 #include <errno.h>

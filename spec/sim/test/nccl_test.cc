@@ -162,7 +162,7 @@ TEST("messages of a group go side by side, both ways, longer than a box, in orde
     }
 }
 
-TEST("calls are captured on a stream of their own and replayed in order; a communicator outlives its graphs")
+TEST("calls are captured on a stream and replayed in order; a communicator outlives its graphs")
 {
     Pair pair;
     float *x[2], *y[2];

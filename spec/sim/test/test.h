@@ -50,7 +50,7 @@ struct Setting {
     ~Setting();
 };
 
-/* This program again with a case of its own; its standard error and how it ended (128 + signal). */
+/* Run this program again with one case; its standard error and exit status (128 + signal). */
 int run_apart(const char *sentence, std::string *said);
 } // namespace test
 

@@ -1,5 +1,5 @@
 /* Batches on their way to a device: the functions of tensor/device.h that pin memory of the host, and copy from there
- * on the copy stream into blocks of its own.
+ * on the copy stream into its own blocks.
  *
  * Such a block is filled on the copy stream and used on the compute stream, so both have to be waited for. The compute
  * stream waits for the copies when they are joined. A block that was dropped is marked in the compute stream at the

@@ -218,7 +218,7 @@ describe("an autocast block", function()
     assert.equal("float32", product())
   end)
 
-  it("leaves float64 and integers alone, and in-place forms", function()
+  it("does not cast float64, integers and in-place ops", function()
     autocast("cpu", function()
       local wide, whole = a:to "float64", a:to "int64"
       assert.equal("float64", wide:mm(wide).dtype)

@@ -164,7 +164,7 @@ describe("the options of checkpoint", function()
     assert.equal(10, (checkpoint(fn, x, {factor = 5}, {preserve_rng_state = true})):item())
   end)
 
-  it("leave the random stream alone in the second run with the option", function()
+  it("do not restore the random stream for the second run with preserve_rng_state = false", function()
     local x = accelhost.ones({64}, {requires_grad = true})
     local y = checkpoint(function(a) return nn.functional.dropout(a, 0.5) end, x, {preserve_rng_state = false})
     accelhost.manual_seed(3)

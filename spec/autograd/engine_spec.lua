@@ -268,7 +268,7 @@ describe("requires_grad", function()
 end)
 
 describe("autograd.grad", function()
-  it("leaves .grad alone", function()
+  it("does not write .grad", function()
     local x = leaf {2}
     local g = accelhost.autograd.grad((x * x):sum(), {x})
     assert.same({4}, g[1]:tolist())

@@ -83,7 +83,7 @@ describe("A damaged checkpoint", function()
     assert.equal("run/checkpoints/checkpoint_1", load_quietly())
   end)
 
-  it("is found when a file is cut, longer or gone", function()
+  it("is found when a file is cut, longer or missing", function()
     for _, name in ipairs(folder.names(newest)) do
       local text = read(newest .. name)
       for _, other in ipairs {"", text:sub(1, 1), text:sub(1, math.floor(#text / 2)), text:sub(1, -2), text:sub(2),

@@ -53,7 +53,7 @@ describe("Old checkpoints", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)
 
-  it("go with all that hooks wrote into them: folders, hidden files, links", function()
+  it("are removed with all files that hooks wrote into them: folders, hidden files, links", function()
     start(saves, "run", 3, "mkdir -p a/b empty; echo 1 > a/b/c; echo 2 > .hidden; ln -s a/b folder; "
       .. "ln -s a/b/c file; ln -s nowhere gone; ln -s . self")
     assert.same({"checkpoint_2"}, folder.names "run/checkpoints")

@@ -373,7 +373,7 @@ describe("waiting for jobs", function()
 end)
 
 describe("the output that a job shows", function()
-  it("goes to this process's own streams as launch writes it", function()
+  it("is written to this process's streams as by launch", function()
     local result = run.script([[
       local C = require "accelhost._C"
       local job = C.job.start{num_processes = 2, show = true,

@@ -61,7 +61,7 @@ describe("logs of ranks", function()
     end
   end)
 
-  it("go to a new folder among the temporary files without --log_dir", function()
+  it("are written to a new folder among the temporary files without --log_dir", function()
     local result = launch({"--redirects", "3", "-e", script}, {timeout = 30, env = {TMPDIR = "."}})
     local here = result.stderr:match "logs go to (%S+)\n"
     assert.same({0, ""}, {result.code, result.stdout})

@@ -266,7 +266,7 @@ net:forward(5)
     assert.equal(1, select(2, job.stderr:gsub("1024 are used", "")))
   end)
 
-  it("shows scripts the environment as it is", function()
+  it("passes scripts the environment unchanged", function()
     local unset = {OPENBLAS_CORETYPE = false}
     assert.equal("nil\n", run.host({"-e", "print(os.getenv('OPENBLAS_CORETYPE'))"}, {env = unset}).stdout)
   end)

@@ -165,7 +165,7 @@ describe("the shares of a pass", function()
     assert.same(first(14), counted)
   end)
 
-  it("leave a loader alone that is sharded already", function()
+  it("do not divide a loader that is sharded already", function()
     local loader = data.DataLoader(data.TensorDataset(accelhost.arange(4)), {batch_size = 2, already_sharded = true})
     local texts = walk {loader:shard {rank = 1, size = 2}}
     assert.same({"0,1|2,3"}, texts)

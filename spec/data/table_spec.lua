@@ -165,7 +165,7 @@ describe("Mapping a table", function()
     end)
   end)
 
-  it("keeps tensors of different lengths as they are", function()
+  it("keeps tensors of different lengths in a list", function()
     local set = numbers(3):map(function(row) return {ids = accelhost.arange(row.n + 1)} end)
     assert.same({"list", 3}, {set:features().ids, set[2].ids:size(0)})
   end)

@@ -215,7 +215,7 @@ describe("TokenFile", function()
     assert.same({whole[3]}, (pass(rest)))
   end)
 
-  it("goes to other processes by its path", function()
+  it("is passed to other processes by its path", function()
     local set = data.TokenFile(file(12), {block_size = 4, vocab_size = 12})
     assert.equal(8, accelhost.launcher(function() return set:get(2).input_ids[0]:item() end, {num_processes = 2}))
   end)

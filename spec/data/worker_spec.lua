@@ -276,7 +276,7 @@ describe("A loader with workers", function()
         {num_workers = 1, collate_fn = function(samples) return samples end}))
   end)
 
-  it("names a worker that is gone, at once", function()
+  it("names a worker that has ended, at once", function()
     local function dying(command)
       return with_get(function(i)
         if i == 3 then command() end

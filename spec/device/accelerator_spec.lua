@@ -1,4 +1,4 @@
---- An accelerator on "far": models and batches go to the default device, and training has the CPU's bits.
+--- An accelerator on "far": models and batches are moved to the default device, and training has the CPU's bits.
 local accelhost = require "accelhost"
 local run = require "spec.support.run"
 local tensors = require "spec.support.tensors"

@@ -61,7 +61,7 @@ describe("CTC loss on a CUDA device", function()
   near("is the CPU's of targets without labels", [[
     off("float64", 3, 2, 0, {{3, 2}, {0, 0}}, {blank = 1})]], 2)
 
-  sim.case("leaves labels beyond a target's length as they are, and refuses the first one that counts", function()
+  sim.case("ignores labels beyond a target's length, and refuses the first invalid one within it", function()
     local result = sim.host [[
       local accelhost = require "accelhost"
       local x = accelhost.zeros({4, 2, 3}, {device = "cuda"}):log_softmax(-1)

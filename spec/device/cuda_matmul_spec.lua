@@ -33,7 +33,7 @@ describe("A product on CUDA", function()
     local a = accelhost.arange(6):reshape(2, 3):float()
     local function product() return a:mm(a:t()):sum():item() end
     print(pcall(product)) print(pcall(product))]]
-  case("goes by the next algorithm where cuBLASLt refuses the first one", "true\t83\ntrue\t83\n", refused,
+  case("uses the next algorithm where cuBLASLt refuses the first one", "true\t83\ntrue\t83\n", refused,
     {ACCELHOST_SIM_FAIL = "blas:1"})
   sim.case("is an error that names cuBLASLt's where all are refused", function()
     local result = run(refused, {ACCELHOST_SIM_FAIL = "blas:1+"})
@@ -72,8 +72,8 @@ describe("A product on CUDA", function()
       print(i, same, calls "cublasLtMatmul:4" > before, calls "cublasLtMatmul:2" == split)
     end]]
   local each = ("%d\ttrue\ttrue\ttrue\n"):rep(7):format(1, 2, 3, 4, 5, 6, 7)
-  case("goes by the fastest algorithm with the same bits from the second use of its shape on", each, tuned, TUNED)
-  case("goes by the first algorithm with ACCELHOST_CUDA_TUNE=0", (each:gsub("true\ttrue\n", "false\ttrue\n")), tuned,
+  case("uses the fastest algorithm with the same bits from the second use of its shape on", each, tuned, TUNED)
+  case("uses the first algorithm with ACCELHOST_CUDA_TUNE=0", (each:gsub("true\ttrue\n", "false\ttrue\n")), tuned,
     {ACCELHOST_CUDA_TUNE = 0, ACCELHOST_SIM_SLOW_PRODUCT = 1})
   case("keeps its algorithm where the other one fails", "83\t83\t0\n", [[
     local a = accelhost.arange(6):reshape(2, 3):float()

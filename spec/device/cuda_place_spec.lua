@@ -75,7 +75,7 @@ describe("Checkpoints of a run on a GPU", function()
       tell(again.net[1].weight.device, signature(train(again)) == whole, signature(train(new(9))) == whole)]])
   end)
 
-  case("are files of tensors that go to the device that is named, and back, a few MiB at a time", function()
+  case("are files of tensors that are copied to the named device, and back, a few MiB at a time", function()
     tells({"cuda:1\ttrue\tfloat16", "cpu\ttrue", "cuMemcpyDtoHAsync_v2\t3", "cuMemcpyHtoDAsync_v2\t3"}, [[
       local ffi = require "ffi"
       ffi.cdef "const char *simulated_calls(void);"

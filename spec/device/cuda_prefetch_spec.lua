@@ -181,7 +181,7 @@ describe("Pinned memory", function()
         pinned {get = function() return accelhost.ones(5) end, len = function() return 6 end})]])
   end)
 
-  case("goes back to the driver with the cache", function()
+  case("is returned to the driver with the cache", function()
     prints("true\ttrue\n", [[
       local one = accelhost.ones(2 ^ 20):pin_memory()
       one:to("cuda", {non_blocking = true})

@@ -79,7 +79,7 @@ describe("The table of registers", function()
     end
   end)
 
-  it("has each kernel, and none that is gone (make cuda-usage, or scripts/cuda/usage.sh FILE.cu, writes it)", function()
+  it("has each kernel, and no removed one (make cuda-usage, or scripts/cuda/usage.sh FILE.cu, writes it)", function()
     local file = io.open(simulator, "rb")
     if not file then return pending "the simulated GPU is not built" end
     local wrong, there = {}, {}

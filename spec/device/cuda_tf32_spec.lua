@@ -62,7 +62,7 @@ describe("TF32 on CUDA", function()
     backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32 = true, false
     print(convolution(), product())]])
 
-  case("leaves float64 and float32 on the CPU as they are", "false\tfalse\tfalse\tfalse\n", [[
+  case("does not round float64, nor float32 on the CPU", "false\tfalse\tfalse\tfalse\n", [[
     accelhost.set_float32_matmul_precision "medium"
     local here = accelhost.full({8, 8}, value):matmul(accelhost.full({8, 8}, 1 / 8))
     print(product "float64", linear "float64", convolution "float64", holds(here))]])

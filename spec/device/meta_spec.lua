@@ -108,7 +108,7 @@ describe("a tensor on meta", function()
     assert.equal("cpu", nn.init.trunc_normal_(accelhost.empty({3}, {device = "cpu"})).device)
   end)
 
-  it("goes through a training step, state of the optimizer included", function()
+  it("runs a training step, the optimizer's state included", function()
     local net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
       nn.Linear(4 * 13 * 13, 10)):to "meta"
     local optimizer = optim.AdamW(net:parameters())

@@ -147,7 +147,7 @@ describe("on another device", function()
     assert.equal("cpu", here.weight.device)
   end)
 
-  it("a module goes there and back with its gradients", function()
+  it("a module is moved there and back with its gradients", function()
     local net = nn.Linear(3, 2)
     net(accelhost.randn(4, 3)):sum():backward()
     local weight, grad = net.weight, net.weight.grad:tolist()

@@ -43,7 +43,7 @@ describe("accelhost.distributed", function()
     assert.equal(4, result.code)
   end)
 
-  it("ends a message whose sender is gone, or which never arrives", function()
+  it("fails a message whose sender has ended, or which never arrives", function()
     local result = script(2, "if rank == 0 then dist.recv(accelhost.ones(1), 1) end")
     assert.matches("recv from rank 1 at %-e:%d+: rank 1 ended without it", result.stderr)
     assert.equal(3, result.code)

@@ -27,7 +27,7 @@ describe("Test hosts", function()
     run.prints("1\n124\n1\n137\n", result)
   end)
 
-  it("are gone when their room is killed", function()
+  it("are removed when their process tree is killed", function()
     if not hosts.need() then return end
     local result = run.program({"bash", "-c", [[
       scripts/testhosts 2 sh -c 'testhosts all sleep 6543' & room=$!

@@ -21,7 +21,7 @@ local function blocks_of(guide)
   return blocks
 end
 
--- Temporary files in the current folder, which goes with the spec.
+-- Temporary files in the current folder, which the spec removes.
 local own_files = [[
 do
   local count, base = 0, %q

@@ -194,7 +194,7 @@ describe("accelhost.save", function()
     end)
   end)
 
-  it("leaves the file of another writer of the same goal alone", function()
+  it("does not remove the file of another writer of the same path", function()
     folder.with(function(path)
       local script = ([[
         local a = require "accelhost"

@@ -170,7 +170,7 @@ describe("accelhost.launcher", function()
     assert.matches("launcher: this process is rank %d of a job; call it from a script", result.stderr)
   end)
 
-  it("runs functions of modules, which are loaded there by name, and copies data as it is now", function()
+  it("runs functions of modules, which are loaded there by name, and copies the current values of data", function()
     local folder = require "spec.support.folder"
     local leave = folder.enter()
     local write = files.write

@@ -20,7 +20,7 @@ describe("a logger", function()
     assert.matches("^%d%d%d%d%-%d%d%-%d%d %d%d:%d%d:%d%d INFO", whole)
   end)
 
-  it("writes a message without values as it is", function()
+  it("writes a message without values unchanged", function()
     assert.equal("WARNING a: 100% of {}\n", (lines [[logging.get_logger "a":warning("100% of {}")]]))
     assert.equal("ERROR a: nil\n", (lines [[logging.get_logger "a":error(nil)]]))
   end)

@@ -68,10 +68,10 @@ end
 describe("a character GPT in float64", function()
   teardown(function() os.remove(path) end)
 
-  for _, way in ipairs {"as it is", "with its layers computed again"} do
+  for _, way in ipairs {"without checkpointing", "with its layers computed again"} do
     it("has PyTorch's losses, norms of gradients and validation loss for 50 steps, " .. way, function()
       local model = new_model()
-      if way ~= "as it is" then model:gradient_checkpointing_enable() end
+      if way ~= "without checkpointing" then model:gradient_checkpointing_enable() end
       local losses, norms = train(model)
       check.near(fixture.losses, losses, 1e-9, "losses")
       check.near(fixture.norms, norms, 1e-9, "norms")

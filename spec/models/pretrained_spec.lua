@@ -52,7 +52,7 @@ describe("A checkpoint", function()
     assert.equals("float32", config.dtype)
   end)
 
-  it("of a base model goes into one with a head, and back", function()
+  it("of a base model can be loaded into one with a head, and back", function()
     local base = models.BertModel(sizes)
     base:save_pretrained "base"
     local headed, told = models.BertForSequenceClassification.from_pretrained("base", {

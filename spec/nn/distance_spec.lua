@@ -38,7 +38,7 @@ describe("pdist", function()
     end
   end)
 
-  it("computes halves in float32, and nan and infinity go through", function()
+  it("computes halves in float32, and propagates nan and infinity", function()
     local x = accelhost.tensor {{0, 0}, {3, 4}, {60000, 0}}
     assert.same({5, 60000, 60000}, F.pdist(x:half()):tolist())
     local odd = F.pdist(accelhost.tensor {{0, 0 / 0}, {1, 1}, {1, math.huge}}, math.huge)

@@ -416,7 +416,7 @@ end)
 
 describe("Batch normalisation of an empty batch", function()
   for _, sizes in ipairs {{0, 5}, {0, 5, 9}, {0, 5, 2, 2}, {2, 5, 0, 2}, {0, 5, 2, 2, 2}} do
-    it(("of %d dims has an empty result and leaves the statistics alone, as in PyTorch"):format(#sizes), function()
+    it(("of %d dims has an empty result and unchanged statistics, as in PyTorch"):format(#sizes), function()
       local norm = nn["BatchNorm" .. math.max(1, #sizes - 2) .. "d"](5)
       local x = accelhost.zeros(sizes, {requires_grad = true})
       local y = norm(x)

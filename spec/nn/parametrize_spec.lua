@@ -20,7 +20,7 @@ function Split.forward(_, a, b) return accelhost.cat({a, b}, 0) end
 function Split.right_inverse(_, x) return x:narrow(0, 0, 1), x:narrow(0, 1, x:size(0) - 1) end
 
 describe("A parametrized tensor", function()
-  it("is computed from its original, through which the gradient goes", function()
+  it("is computed from its original, which gets the gradient", function()
     local layer = nn.Linear(3, 3)
     assert.equal(layer, parametrize.register_parametrization(layer, "weight", Symmetric()))
     assert.same(layer.weight:transpose(0, 1):tolist(), layer.weight:tolist())

@@ -25,7 +25,7 @@ describe("Clipping gradients", function()
     end)
   end
 
-  it("leaves small gradients alone and returns their norm", function()
+  it("does not scale small gradients, and returns their norm", function()
     local params = parameters()
     local before = params[1].grad:tolist()
     local total = nn.utils.clip_grad_norm_(params, 100)
@@ -114,7 +114,7 @@ describe("Clipping gradients", function()
 end)
 
 describe("Parameters as a vector", function()
-  it("go there and back", function()
+  it("are converted there and back", function()
     local net = nn.Linear(2, 2)
     local vector = nn.utils.parameters_to_vector(net:parameters())
     assert.equal(6, vector:size(0))

@@ -57,7 +57,7 @@ describe("maximum and minimum", function()
 end)
 
 describe("a power of 0", function()
-  it("has the derivative 0, whatever is handed on", function()
+  it("has the derivative 0 for any incoming gradient", function()
     local base, exponent = leaf {inf, 0}, leaf {0, 2}
     local power = base ^ exponent
     power:backward(accelhost.tensor {inf, inf})

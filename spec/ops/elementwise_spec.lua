@@ -13,7 +13,7 @@ end
 local dtypes = {"bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 
 describe("type promotion", function()
-  it("goes by category, then by dims, for every pair", function()
+  it("depends on category, then on dims, for every pair", function()
     -- Rows and columns in the order of `dtypes`: the result of x * y.
     local letters = {b = "bool", u = "uint8", i = "int32", l = "int64", h = "float16", f = "bfloat16", s = "float32",
       d = "float64"}
@@ -110,7 +110,7 @@ describe("views with dense rows", function()
     return accelhost.stack({x, x}, x:dim()):select(x:dim(), 1)
   end
 
-  it("are copied as they are from and to any place, in every dtype", function()
+  it("are copied from and to any offset, in every dtype", function()
     for _, dtype in ipairs(dtypes) do
       local x = filled(dtype, 3, 5, 64)
       for _, range in ipairs {{0, 16}, {8, 32}, {16, 24}, {1, 32}, {4, 40}, {3, 17}} do
@@ -172,7 +172,7 @@ describe("views with dense rows", function()
 end)
 
 describe("conversion", function()
-  it("goes from every dtype to every dtype", function()
+  it("converts every dtype to every dtype", function()
     for _, from in ipairs(dtypes) do
       for _, to in ipairs(dtypes) do
         local values = from == "bool" and {1, 0, 1} or to == "bool" and {1, 0, 1} or {1, 0, 3}
@@ -253,7 +253,7 @@ describe("strided and broadcast operands", function()
 end)
 
 describe("special values", function()
-  it("go through like in C", function()
+  it("have C's results", function()
     check.near({1, inf, 0, nan}, T({0, inf, -inf, nan}):exp(), 0)
     check.near({-inf, inf, nan, nan, 0}, T({0, inf, -1, nan, 1}):log(), 0)
     check.near({-1, 1, nan, 0}, T({-inf, inf, nan, 0}):tanh(), 0)

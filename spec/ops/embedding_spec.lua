@@ -50,7 +50,7 @@ describe("embedding", function()
     assert.same(one, three)
   end)
 
-  it("keeps halves as they are", function()
+  it("does not convert halves", function()
     local w = accelhost.tensor({{1, 2}, {3, 4}}, {dtype = "bfloat16"}):requires_grad_()
     local rows = F.embedding(indices {1, 1}, w)
     assert.equal("bfloat16", rows.dtype)

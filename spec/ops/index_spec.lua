@@ -323,7 +323,7 @@ describe("a wrong index", function()
     fails("index: index -11 at position 1 is outside -10..9 (dim 0 of (10, 4))", C.index, x, ints {9, -11})
   end)
 
-  it("leaves the tensor alone", function()
+  it("does not change the tensor", function()
     local y = accelhost.zeros(3)
     fails("index 5 at position 1 is outside 0..2", function() y:index_fill_(0, ints {0, 5}, 1) end)
     fails("index 5 at position 1 is outside 0..2", function() y:scatter_(0, ints {1, 5}, 1) end)

@@ -290,7 +290,7 @@ describe("cross_entropy's backward", function()
     assert.same(wanted:tolist(), found:tolist())
   end)
 
-  it("leaves scores alone that are held, saved elsewhere or wanted again", function()
+  it("does not overwrite scores that are referenced, saved elsewhere or used again", function()
     local _, _, _, _, y = backward(held)
     assert.same((scores + 1):tolist(), y:tolist())
     local wanted = backward(function(x) return x:exp(), true end)

@@ -102,7 +102,7 @@ describe("A hook of every optimizer", function()
     assert.same({"AdamW before", "AdamW after"}, order)
   end)
 
-  it("may pass the step other arguments, and is gone when it is removed", function()
+  it("may pass the step other arguments, and is not called after its removal", function()
     local optimizer = optimizer_of "SGD"
     local handle = register("pre", function(_, given)
       assert.same({}, given)

@@ -168,7 +168,7 @@ describe("A scheduler", function()
       lr_scheduler.StepLR(optimizer, {step_size = 2, last_epoch = 3})
     end)
     for _, group in ipairs(optimizer.param_groups) do group.initial_lr = group.lr end
-    -- The first step of a chainable form leaves the rates as they are, which the optimizer's state restored.
+    -- The first step of a chainable form keeps the rates, which the optimizer's state restored.
     lr_scheduler.CosineAnnealingLR(optimizer, {T_max = 10, last_epoch = 4})
     check.near({0.1, 0.02}, rates(optimizer), 1e-12)
   end)

@@ -32,7 +32,7 @@ describe("completion at the prompt", function()
     assert.same({}, choices "nothing_begins_so")
   end)
 
-  it("goes through tables, by names, positions and texts in brackets", function()
+  it("follows tables, by names, positions and texts in brackets", function()
     e:run "local t = {inner = {{name = 1, number = 2}}, ['a b'] = {last = 1}}"
     assert.same({"name", "number"}, choices "t.inner[1].n")
     assert.same({"last"}, choices "t['a b'].")

@@ -57,7 +57,7 @@ static const char *refuse_types(const Product &p)
         return "a result of another type than the operands', which may be f32 for halves only";
     bool real64 = p.a.type == CUDA_R_64F;
     if (p.how.scale != (real64 ? CUDA_R_64F : CUDA_R_32F) || (p.how.compute == CUBLAS_COMPUTE_64F) != real64)
-        return "a compute or scale type that does not go with the operands";
+        return "a compute or scale type that does not fit the operands";
     return nullptr;
 }
 

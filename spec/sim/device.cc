@@ -266,7 +266,7 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return 0;
 }
 
-/* The last release ends the context: streams, memory and a sticky error go. */
+/* The last release ends the context: streams, memory and a sticky error are freed. */
 SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     Api hold(api);

@@ -17,7 +17,7 @@ struct cudnnContext {
 
 namespace
 {
-/* The engines, as the heuristics order them. A graph that one does not take has no plan with it. */
+/* The engines, as the heuristics order them. A graph that one does not support has no plan with it. */
 enum { HASTY, TENSOR_CORES, THOROUGH, PLAIN, ENGINES };
 const struct {
     int64_t workspace;
@@ -145,7 +145,7 @@ int finish_operation(Descriptor &d)
     return refused ? refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, refused) : CUDNN_STATUS_SUCCESS;
 }
 
-/* Take the convolution or the steps of the descriptor that an attribute names. */
+/* Copy the convolution or the steps of the descriptor that an attribute names. */
 int inherit(Descriptor &d, int name, int type)
 {
     const Descriptor *from = d.other(name, type);

@@ -108,7 +108,7 @@ static std::vector<const Dnn_tensor *> inputs_of(const Step &step)
     return all;
 }
 
-/* Operations come after those that make their inputs; one makes a tensor, which is not an input from outside too. */
+/* Operations follow those that make their inputs; one makes a tensor, which is not an input from outside too. */
 const char *refuse_graph(const Dnn_graph &graph)
 {
     std::set<int64_t> made, given;

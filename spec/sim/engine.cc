@@ -27,7 +27,7 @@ std::string text_of(const uint3 &at)
     return text;
 }
 
-/* A failing thread's stack is given up as it is: texts for `fail` own no memory. */
+/* A failing thread's stack is abandoned without unwinding: texts for `fail` own no memory. */
 struct Text {
     char at[256];
 };
@@ -298,8 +298,8 @@ uint64_t Engine::at_warp(Meeting kind, unsigned mask, uint64_t value, int argume
         fail(LAUNCH_FAILED, "the mask does not name the lane %u that calls: %s", lane, doing(*me).at);
     if (width < 1 || width > WARP || (width & (width - 1)))
         fail(LAUNCH_FAILED, "the width is not a power of two up to 32: %d", width);
-    /* Mostly lanes are missing that may still come; who ended or is not there is looked for by the first that waits and
-     * whenever a thread of the block has ended. */
+    /* Missing lanes may still arrive, mostly; ended and nonexistent ones are searched for by the first that waits
+     * and whenever a thread of the block has ended. */
     unsigned &met = met_[me->index / WARP], before = met;
     met |= 1u << lane;
     bool all = (met & mask) == mask;

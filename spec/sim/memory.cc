@@ -123,7 +123,7 @@ static int wait_for_all(CUcontext device)
     return 0;
 }
 
-/* As the driver, which waits for the device before memory goes. */
+/* As the driver, which waits for the device before it frees memory. */
 SIM_API CUresult cuMemFree_v2(CUdeviceptr block)
 {
     count_call();

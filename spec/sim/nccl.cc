@@ -177,7 +177,7 @@ SIM_API const char *ncclGetErrorString(ncclResult_t result)
     return result >= 0 && result <= ncclInProgress ? texts[result] : "unknown result code";
 }
 
-/* The last error of whatever communicator: as in NCCL, where it is a line of the log. */
+/* The last error of any communicator: as in NCCL, where it is a line of the log. */
 SIM_API const char *ncclGetLastError(ncclComm_t comm)
 {
     const char *text = nullptr;

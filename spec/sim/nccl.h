@@ -1,8 +1,8 @@
 /* NCCL over shared memory: a communicator is a segment that its ranks map, whether they are processes or devices of
  * one.
  *
- * Collectives go through it in chunks: every rank writes its chunk, all meet, each reads its part, all meet again.
- * Messages go through a box for each pair of ranks. A waiting rank monitors the others: one that has ended or left
+ * Collectives pass through it in chunks: every rank writes its chunk, all meet, each reads its part, all meet again.
+ * Messages pass through a box for each pair of ranks. A waiting rank monitors the others: one that has ended or left
  * without its call is an asynchronous error, and the work waits on until the communicator is aborted, as on a
  * card. */
 #ifndef AH_SIM_NCCL_H
@@ -62,7 +62,7 @@ class Link
      * when the communicator was aborted. */
     void begin_connect();
     bool connect();
-    /* All ranks have come here. False when the communicator was aborted meanwhile. */
+    /* Wait until all ranks have arrived. False when the communicator was aborted meanwhile. */
     bool arrive();
     /* Wait until every other rank makes the same call; false after an error, when aborted. */
     bool post(const Posted &mine);
@@ -70,7 +70,7 @@ class Link
     bool pause();
     /* Has a rank ended, or left its communicator? */
     bool is_gone(int peer) const;
-    /* A rank is gone that something waits for. */
+    /* Report that a rank has ended that a call waits for. */
     void lose(int peer);
     /* An asynchronous error; the first one stays. */
     void fail(int code, const std::string &text);

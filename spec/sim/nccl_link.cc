@@ -151,7 +151,7 @@ bool Link::arrive()
     for (unsigned turn = 0;; turn++) {
         bool all = true, looks = turn % 64 == 63;
         for (int i = 0; i < ranks; i++) {
-            /* First this: it may have come and then left. */
+            /* First this: it may have arrived and then left. */
             bool gone = looks && is_gone(i);
             bool came = segment_->rank[i].step >= step;
             all = all && came;

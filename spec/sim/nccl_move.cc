@@ -156,7 +156,7 @@ struct Message {
     Box *box;
 };
 
-/* Did it come any further? */
+/* Move the next part of a message; return whether there was one. */
 static bool advance(Link &link, Message &message)
 {
     Box &box = *message.box;
@@ -185,7 +185,7 @@ static bool exchange(Link &link, std::vector<Message> messages)
 {
     for (unsigned turn = 0; !messages.empty(); turn++) {
         bool moved = false;
-        std::vector<const Box *> busy[2]; /* a pair's messages go one after another */
+        std::vector<const Box *> busy[2]; /* a pair's messages are sent one after another */
         for (Message &message : messages) {
             auto &before = busy[message.move->call == Move::SEND];
             if (std::find(before.begin(), before.end(), message.box) != before.end())

@@ -1,4 +1,4 @@
-/* A block's shared memory: an arena from which the objects of a kernel are carved when its threads first come to them.
+/* A block's shared memory: an arena from which the objects of a kernel are carved when its threads first reach them.
  *
  * All of it is 0xff when a block begins. Between objects are guards that are checked when the block ends, and that
  * AddressSanitizer refuses at once. */

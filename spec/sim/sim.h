@@ -2,9 +2,9 @@
  *
  * A kernel compiled with this header runs in the engine (engine.h): its blocks one after another, a block's threads as
  * fibers that change places where they wait for each other. Undefined behaviour of a card is an error here that names
- * kernel, block and thread: a barrier that not all threads reach, a shuffle whose mask names lanes that do not come, a
- * 16-byte access that is not aligned, shared memory written out of its bounds. Shared memory is 0xff before each block,
- * and so is the value that a shuffle returns from a lane outside its mask. */
+ * kernel, block and thread: a barrier that not all threads reach, a shuffle whose mask names lanes that do not arrive,
+ * a 16-byte access that is not aligned, shared memory written out of its bounds. Shared memory is 0xff before each
+ * block, and so is the value that a shuffle returns from a lane outside its mask. */
 #ifndef AH_SIM_SIM_H
 #define AH_SIM_SIM_H
 

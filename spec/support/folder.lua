@@ -1,4 +1,4 @@
---- A folder of a spec's own, gone when the sentence ends.
+--- A temporary folder of a spec, removed when the sentence ends.
 local lfs = require "lfs"
 
 local folder = {}
@@ -26,7 +26,7 @@ function folder.with(fn)
 end
 
 --- Make one the current folder, for calls that may write files under any name.
----@return fun() leave goes back and removes it
+---@return fun() leave returns to the earlier folder and removes it
 function folder.enter()
   local home, path = lfs.currentdir(), folder.make()
   assert(lfs.chdir(path))

@@ -150,7 +150,7 @@ function surface.rows(entry)
   local name, text
   if type(entry.fn) == "function" then name, text = C.system.signature(entry.fn) end
   if not name then
-    -- A method's signature goes by its bare name; a loader's or an optimizer's is its own affair.
+    -- A method's signature is stored under its bare name; those of loaders and optimizers are not read.
     if entry.method and not entry.title:find "^tensor:" and not entry.title:find "^Module:" then return nil end
     if entry.name == "autocast" then return nil end -- its options end at a function argument
     if entry.title == "Module:compile" then return nil end -- not here; the accelerator has one

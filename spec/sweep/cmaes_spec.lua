@@ -104,7 +104,7 @@ local function least_loss(sampler, count, parallel, loss_of)
 end
 
 describe("the CMA-ES sampler", function()
-  it("goes down Rosenbrock's valley, one trial at a time or eight", function()
+  it("descends Rosenbrock's valley, one trial at a time or eight", function()
     for _, parallel in ipairs {1, 8} do
       local sampler = samplers.new("cmaes", 1):setup(plane(4))
       assert.is_true(least_loss(sampler, 2000, parallel, function(params) return rosenbrock(params, 4) end) < 1e-2)

@@ -98,14 +98,14 @@ describe("asynchronous successive halving", function()
     assert.is_nil(pruner:promote())
   end)
 
-  it("goes up several rungs at once when reports are rare, and stops at NaN", function()
+  it("promotes over several rungs at once when reports are rare, and stops at NaN", function()
     local pruner = asha {reduction_factor = 2, bootstrap_count = 0}
     pruner:report({number = 0}, 100, 9)
     assert.equal("pause", pruner:report({number = 1}, 100, 1))
     assert.equal("stop", pruner:report({number = 2}, 1, 0 / 0))
   end)
 
-  it("leaves trials alone from max_resource on", function()
+  it("continues trials from max_resource on", function()
     local pruner = asha {max_resource = 4, reduction_factor = 4}
     assert.equal("pause", pruner:report({number = 0}, 1, 1))
     assert.equal("continue", pruner:report({number = 0}, 4, 1))
@@ -161,7 +161,7 @@ describe("asynchronous successive halving", function()
 end)
 
 describe("Hyperband", function()
-  it("learns how far trials go from the first complete one", function()
+  it("learns the number of steps of a trial from the first complete one", function()
     local pruner = pruners.new("hyperband"):setup()
     local first = {number = 0}
     assert.is_nil(pruner:assign(first))

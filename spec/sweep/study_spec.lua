@@ -171,7 +171,7 @@ describe("A study", function()
     assert.is_nil(study:best())
   end)
 
-  it("counts NaN as a failure that no other go mends", function()
+  it("counts NaN as a failure and does not retry it", function()
     local study = open(definition {trials = 1, retries = 3})
     local trial = study:next(1, 0)
     study:leave(trial, "complete", 2, 0 / 0)

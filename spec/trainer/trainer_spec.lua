@@ -78,7 +78,7 @@ describe("Trainer", function()
     end
   end)
 
-  it("goes the same way however often it is evaluated", function()
+  it("has the same losses however often it is evaluated", function()
     local set = set_of(30)
     local plain = train {train_dataset = set}
     local often = train {train_dataset = set, eval_dataset = set_of(9),
@@ -180,7 +180,7 @@ describe("Trainer", function()
     assert.same({300}, column(trainer, "total_flos"))
   end)
 
-  it("writes TensorBoard's tags as transformers does, and other trackers' names as they are", function()
+  it("writes TensorBoard's tags as transformers does, and other trackers' names unchanged", function()
     folder.with(function(path)
       local trainer = train {eval_dataset = set_of(30), args = {eval_strategy = "epoch", num_train_epochs = 1,
         report_to = {"tensorboard", "jsonl"}, output_dir = path, logging_dir = path .. "/logs"}}
@@ -314,7 +314,7 @@ describe("Trainer", function()
       {args = {gradient_checkpointing = true}})
   end)
 
-  it("accepts a token file's batches as they are", function()
+  it("accepts a token file's batches", function()
     folder.with(function(path)
       data.write_tokens(path .. "/t.bin", accelhost.arange(40):remainder(7))
       local set = data.TokenFile(path .. "/t.bin", 4)

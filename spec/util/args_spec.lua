@@ -22,7 +22,7 @@ describe("args", function()
 
   local function parse(code, ...) return run.host {"-e", code, ...} end
 
-  it("returns the defaults, nested as they are", function()
+  it("returns the defaults, nested", function()
     assert.equal('{"hidden": [32, 64], "lr": 0.1, "names": ["a"], "optim": {"name": "sgd", "nesterov": true}}\n',
       parse(script).stdout)
   end)
@@ -97,7 +97,7 @@ describe("Parameters from a file", function()
     assert.same(run.everyone(2, "3\t0.5\tb\ttrue\n"), run.by_rank(result.stdout), result.output)
   end)
 
-  it("leave words that a script reads by itself alone", function()
+  it("do not change words that a script reads by itself", function()
     assert.equal("0.1\n", with("p.json", '{"lr": 5}',
       "print(require('accelhost').parse_args({{'lr', 0.1, ''}}, {}).lr)").stdout)
   end)

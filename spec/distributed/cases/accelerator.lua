@@ -30,7 +30,7 @@ same(expected, accelerator:gather(rows):tolist(), "gather of unequal lengths")
 local first, second = accelerator:gather(accelhost.tensor(rank), {x = accelhost.tensor(-rank)})
 assert(#first == size and second.x[size - 1]:item() == 1 - size)
 
--- reduce leaves its argument alone
+-- reduce does not change its argument
 local value = accelhost.tensor({rank, 1}, {dtype = "float64"})
 same({size * (size - 1) / 2, size}, accelerator:reduce(value):tolist(), "sum")
 same({(size - 1) / 2, 1}, accelerator:reduce(value, "mean"):tolist(), "mean")
@@ -145,7 +145,7 @@ accelerator:backward(pair(accelhost.full({1, 2}, rank + 1)):sum())
 local everyone = accelerator:gather(tied.weight.grad:reshape(1, 4))
 for r = 1, size - 1 do same(everyone[0]:tolist(), everyone[r]:tolist(), "shared gradient") end
 
--- gather_for_metrics is exact whatever does not divide
+-- gather_for_metrics is exact where ranks or batches do not divide the samples
 local set = data.TensorDataset(accelhost.arange(10))
 local loader = accelerator:prepare(data.DataLoader(set, {batch_size = 3}))
 local seen = {}

@@ -31,7 +31,7 @@ local grown = collectgarbage "count" - before
 assert(grown < 10, ("%.1f kB of Lua's memory in 60 cycles"):format(grown))
 assert(#averaging.of(accelerator) <= 3, #averaging.of(accelerator) .. " models are remembered")
 
--- The one that is still held is averaged still, although its container may be gone.
+-- A part that is still referenced is still averaged, although its container may have been collected.
 local first = kept[1]
 kept = nil -- luacheck: ignore
 cycle(5)

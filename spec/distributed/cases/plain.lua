@@ -60,7 +60,7 @@ model:zero_grad()
 accelerator:no_sync(model, function() model(mine(x)):sum():backward() end)
 near(accelhost.autograd.grad(model(mine(x)):sum(), {model.weight})[1], model.weight.grad, "no_sync")
 
--- Two models: one that the loss does not reach is left alone, whatever it holds.
+-- Two models: one that the loss does not depend on is not changed.
 local other = accelerator:prepare(linear())
 model:zero_grad()
 other(mine(x)):sum():backward()

@@ -91,12 +91,12 @@ local function check_all(precision)
   end
 end
 
-checks.it("goes the way of one process with all samples, in order, shuffled and seeded", function()
+checks.it("has the losses of one process with all samples, in order, shuffled and seeded", function()
   check_all "no"
 end)
 
-checks.it("goes the same way in bfloat16", function() check_all "bf16" end)
+checks.it("has them in bfloat16", function() check_all "bf16" end)
 
-checks.it("goes the same way in float16, and leaves out steps together", function() check_all "fp16" end)
+checks.it("has them in float16, and skips steps on all ranks together", function() check_all "fp16" end)
 
 checks.finish()

@@ -511,7 +511,7 @@ checks.it("trains by the Trainer's fsdp as without it", function()
   for _, fsdp in ipairs {"full_shard", "shard_grad_op auto_wrap"} do same_weights(expected, trained(fsdp), 1e-6) end
 end)
 
-checks.it("goes with virtual_shards where gradients stay whole", function()
+checks.it("works with virtual_shards where gradients are not sharded", function()
   local function run(sharding)
     accelhost.manual_seed(5)
     local accelerator = accelhost.Accelerator {virtual_shards = 4, sharding = sharding}

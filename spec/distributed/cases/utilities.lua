@@ -85,7 +85,7 @@ checks.it("runs on the processes that are named", function()
   checks.refused("on_main_process: fn: expected a function", function() accelerator:on_main_process(3) end)
 end)
 
-checks.it("has the main process go first", function()
+checks.it("runs the main process first", function()
   local name = utils.broadcast_object_list({os.tmpname()})[1]
   for first, leader in pairs {main_process_first = 0, local_main_process_first = first_here} do
     local path = name .. "." .. leader
@@ -163,7 +163,7 @@ checks.it("steps a scheduler once with its optimizer, or once per process", func
     3)))
 end)
 
-checks.it("leaves a rate where a step was left out, on all processes although one alone overflowed", function()
+checks.it("keeps the rate where a step was skipped, on all processes although one alone overflowed", function()
   local own = accelhost.Accelerator {mixed_precision = "fp16"}
   local model = nn.Linear(1, 1)
   local optimizer = optim.SGD(model:parameters(), {lr = 1})

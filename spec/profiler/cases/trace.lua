@@ -1,4 +1,4 @@
--- Three steps of training in a profile; the trace files go into the folder that is the argument.
+-- Three steps of training in a profile; the trace files are written to the folder in the argument.
 local accelhost = require "accelhost"
 local nn, F, optim, data = accelhost.nn, accelhost.nn.functional, accelhost.optim, accelhost.data
 local folder = ...

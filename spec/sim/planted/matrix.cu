@@ -35,7 +35,7 @@ AH_KERNEL(product_of_swapped, planted_args, 32)
     multiply<true>(a, reinterpret_cast<half_t(*)[16]>(rows), reinterpret_cast<half_t(*)[8]>(turned));
 }
 
-/* Only some lanes come. */
+/* Only some lanes arrive. */
 AH_KERNEL(product_of_some, planted_args, 32)
 {
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};

@@ -10,7 +10,7 @@ AH_KERNEL(warp_sum, planted_args, 256)
     a.to[threadIdx.x] = sum;
 }
 
-/* The lanes past n are named and do not come. */
+/* The lanes past n are named and do not arrive. */
 AH_KERNEL(warp_sum_of_some, planted_args, 256)
 {
     if ((int)threadIdx.x < a.n) {

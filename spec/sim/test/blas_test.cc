@@ -259,7 +259,7 @@ TEST("BGRADA and BGRADB sum an operand over k")
     }
 }
 
-TEST("heuristics give algorithms within the workspace that is allowed, which a product then needs")
+TEST("heuristics return algorithms within the allowed workspace, which a product then needs")
 {
     Trial trial(CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F);
     cublasLtMatmulPreference_t preference;

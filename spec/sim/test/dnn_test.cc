@@ -5,7 +5,7 @@
 
 using test::Device;
 
-/* A descriptor that goes with its scope. */
+/* A descriptor that its scope destroys. */
 struct Made {
     cudnnBackendDescriptor_t at = nullptr;
     explicit Made(int type)

@@ -132,7 +132,7 @@ TEST("every type is combined as itself, halves in float and rounded once")
     }
 }
 
-TEST("messages of a group go side by side, both ways, longer than a box, in order, to oneself too")
+TEST("messages of a group are concurrent, in both directions, longer than a box, in order, also to the sender")
 {
     enum { N = 10000 };
     Pair pair;

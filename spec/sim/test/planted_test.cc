@@ -137,7 +137,7 @@ TEST("a 16-byte access that is not aligned is an error, as is an address that is
 #endif
 }
 
-TEST("a shuffle whose mask names lanes that do not come is an error")
+TEST("a shuffle whose mask names lanes that do not arrive is an error")
 {
     std::string text;
     std::vector<float> result;
@@ -167,7 +167,7 @@ static bool is_product(const std::vector<float> &result)
     return same;
 }
 
-TEST("a warp's product has its fragments where PTX has them, and wrong ones give other numbers")
+TEST("a warp's product has its fragments where PTX has them, and wrong ones return other numbers")
 {
     Device device;
     std::vector<float> factors = counted(256);

@@ -32,14 +32,14 @@ static REAL SUFFIX(reflected)(REAL x, int64_t low, int64_t high, REAL *turn)
 }
 
 /* Map a coordinate by the padding mode; *slope is multiplied by the derivative. */
-static inline REAL SUFFIX(padded)(const struct sampling *s, REAL x, int64_t n, REAL *slope)
+static inline REAL SUFFIX(padded)(const struct ah_sampling *s, REAL x, int64_t n, REAL *slope)
 {
     REAL turn, last = (REAL)(n - 1);
-    if (s->padding == REFLECTION) {
+    if (s->padding == AH_PADDING_REFLECTION) {
         x = SUFFIX(reflected)(x, s->align_corners ? 0 : -1, s->align_corners ? 2 * (n - 1) : 2 * n - 1, &turn);
         *slope *= turn;
     }
-    if (s->padding == ZEROS)
+    if (s->padding == AH_PADDING_ZEROS)
         return x;
     *slope = x > 0 && x < last ? *slope : 0;
     return x > 0 ? x < last ? x : last : 0;
@@ -50,7 +50,7 @@ static inline int32_t SUFFIX(within)(int32_t at, int64_t n)
     return at < 0 || at >= n ? -1 : at;
 }
 
-static void SUFFIX(cubic_axis)(const struct sampling *s, const REAL *x, const REAL *slope, int64_t n, int count,
+static void SUFFIX(cubic_axis)(const struct ah_sampling *s, const REAL *x, const REAL *slope, int64_t n, int count,
                                struct SUFFIX(axis) *axis)
 {
     const REAL a = (REAL)-0.75;
@@ -73,7 +73,7 @@ static void SUFFIX(cubic_axis)(const struct sampling *s, const REAL *x, const RE
 }
 
 /* The taps along an axis of size n for `count` coordinates from -1 to 1 with stride `space`. */
-static void SUFFIX(fill_axis)(const struct sampling *s, const REAL *coordinate, int64_t n, int count,
+static void SUFFIX(fill_axis)(const struct ah_sampling *s, const REAL *coordinate, int64_t n, int count,
                               struct SUFFIX(axis) *axis)
 {
     REAL x[BLOCK], slope[BLOCK], by = s->align_corners ? (REAL)(n - 1) / 2 : (REAL)n / 2;
@@ -82,14 +82,14 @@ static void SUFFIX(fill_axis)(const struct sampling *s, const REAL *coordinate, 
         x[o] = s->align_corners ? at / 2 * (REAL)(n - 1) : (at * (REAL)n - 1) / 2;
         slope[o] = by;
     }
-    if (s->padding != ZEROS && s->mode != BICUBIC)
+    if (s->padding != AH_PADDING_ZEROS && s->mode != AH_SAMPLE_BICUBIC)
         for (int o = 0; o < count; o++)
             x[o] = SUFFIX(padded)(s, x[o], n, &slope[o]);
     for (int o = 0; o < count; o++) /* nan, or beyond all positions */
         x[o] = x[o] > -(REAL)FARTHEST && x[o] < (REAL)FARTHEST ? x[o] : -100;
-    if (s->mode == BICUBIC) {
+    if (s->mode == AH_SAMPLE_BICUBIC) {
         SUFFIX(cubic_axis)(s, x, slope, n, count, axis);
-    } else if (s->mode == NEAREST) {
+    } else if (s->mode == AH_SAMPLE_NEAREST) {
         for (int o = 0; o < count; o++) {
             axis->at[0][o] = SUFFIX(within)((int32_t)RINT(x[o]), n);
             axis->weight[0][o] = 1;
@@ -110,7 +110,7 @@ static void SUFFIX(fill_axis)(const struct sampling *s, const REAL *coordinate, 
 }
 
 /* One corner of `count` locations: its tap along each axis is k[]. */
-static void SUFFIX(corner)(const struct sampling *s, const struct SUFFIX(axis) *axis, const int *k, int count,
+static void SUFFIX(corner)(const struct ah_sampling *s, const struct SUFFIX(axis) *axis, const int *k, int count,
                            int32_t *restrict at, REAL *restrict weight)
 {
     memcpy(at, axis[0].at[k[0]], (size_t)count * sizeof *at);
@@ -127,7 +127,7 @@ static void SUFFIX(corner)(const struct sampling *s, const struct SUFFIX(axis) *
     }
 }
 
-static void SUFFIX(corner_slopes)(const struct sampling *s, const struct SUFFIX(axis) *axis, const int *k, int count,
+static void SUFFIX(corner_slopes)(const struct ah_sampling *s, const struct SUFFIX(axis) *axis, const int *k, int count,
                                   REAL *slope, int64_t step)
 {
     for (int e = 0; e < s->space; e++) {
@@ -142,7 +142,7 @@ static void SUFFIX(corner_slopes)(const struct sampling *s, const struct SUFFIX(
 
 /* The tables of `count` locations in a plane: place, weight and, unless NULL, slopes by each coordinate of every
  * corner, corners `step` apart. The grid's last coordinate is the first axis. */
-static void SUFFIX(tables)(const struct sampling *s, const REAL *grid, int count, int32_t *at, REAL *weight,
+static void SUFFIX(tables)(const struct ah_sampling *s, const REAL *grid, int count, int32_t *at, REAL *weight,
                            REAL *slope, int64_t step)
 {
     struct SUFFIX(axis) axis[3];
@@ -167,7 +167,8 @@ static void SUFFIX(add_corner)(const REAL *restrict plane, const int32_t *restri
     }
 }
 
-static void SUFFIX(read)(const struct sampling *s, const REAL *x, const REAL *grid, REAL *y, struct room *room)
+void SUFFIX(ah_sample_read)(const struct ah_sampling *s, const REAL *x, const REAL *grid, REAL *y,
+                            struct ah_sample_room *room)
 {
     int64_t blocks = (s->pixels + BLOCK - 1) / BLOCK;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->pixels, AH_SHARE_HEAVY))
@@ -189,12 +190,12 @@ static void SUFFIX(read)(const struct sampling *s, const REAL *x, const REAL *gr
 }
 
 /* The gradient of `count` locations of one sample: the value of each corner's weight times the weights' slopes. */
-static void SUFFIX(add_grid)(const struct sampling *s, const REAL *g, const REAL *x, const int32_t *at,
+static void SUFFIX(add_grid)(const struct ah_sampling *s, const REAL *g, const REAL *x, const int32_t *at,
                              const REAL *slope, int64_t first, REAL *to)
 {
     int count = block_size(s, first);
     REAL by[3][BLOCK] = {{0}};
-    for (int64_t i = 0; i < s->corners && s->mode != NEAREST; i++) {
+    for (int64_t i = 0; i < s->corners && s->mode != AH_SAMPLE_NEAREST; i++) {
         REAL worth[BLOCK] = {0};
         const int32_t *place = at + i * s->pixels + first;
         for (int64_t c = 0; c < s->c; c++)
@@ -209,8 +210,8 @@ static void SUFFIX(add_grid)(const struct sampling *s, const REAL *g, const REAL
 }
 
 /* One sample: its tables are made once, then planes add up their own gradient, and locations sum over the planes. */
-static void SUFFIX(add)(const struct sampling *s, const REAL *g, const REAL *x, const REAL *grid, REAL *gx, REAL *ggrid,
-                        struct room *room)
+static void SUFFIX(add)(const struct ah_sampling *s, const REAL *g, const REAL *x, const REAL *grid, REAL *gx,
+                        REAL *ggrid, struct ah_sample_room *room)
 {
     int32_t *at = room->at;
     REAL *weight = room->weight, *slope = weight + s->corners * s->pixels;
@@ -232,8 +233,8 @@ static void SUFFIX(add)(const struct sampling *s, const REAL *g, const REAL *x, 
     }
 }
 
-static void SUFFIX(add_all)(const struct sampling *s, const void *g, const void *x, const void *grid, void *gx,
-                            void *ggrid, struct room *room)
+void SUFFIX(ah_sample_add)(const struct ah_sampling *s, const void *g, const void *x, const void *grid, void *gx,
+                           void *ggrid, struct ah_sample_room *room)
 {
     for (int64_t n = 0; n < s->n; n++) {
         int64_t planes = n * s->c, coordinates = n * s->pixels * s->space;

@@ -7,6 +7,7 @@
 #include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/row_max.h"
+#include "ops/dispatch/op.h"
 #include "ops/nn/pool.h"
 
 #define LOOPS "cpu/image/pool_adaptive_loops.h"

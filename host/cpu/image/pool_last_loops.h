@@ -1,4 +1,4 @@
-/* Maximum pooling in channels-last order for one type of items. cpu/image/pool.c sets ITEM, ITEMS (a vector of LANES of
+/* Maximum pooling in channels-last order for one type of items. pool_instances.c sets ITEM, ITEMS (a vector of LANES of
  * them), MASKS and CODES (vectors of as many integers of the items' size, and of bytes), LAST(name), LAST_KEY,
  * LAST_KEYS, LAST_NAN, LAST_LEAST and LAST_TRANSPOSE. A key orders items by their values; `infinity` is the dtype's. */
 
@@ -51,8 +51,7 @@ static void LAST(max_pixel)(const ITEM *restrict image, const struct taps *taps,
 
 /* Write the maxima in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
  * not a convolution, and transposing the small result here costs less than a separate pass (measured). */
-static void LAST(max_last)(const struct ah_window *s, const ITEM *x, ITEM infinity, ITEM *y, uint8_t *place,
-                           ITEM *rows)
+void LAST(ah_max_last)(const struct ah_window *s, const ITEM *x, ITEM infinity, ITEM *y, uint8_t *place, ITEM *rows)
 {
     int64_t pixels = s->oh * s->ow, size = pixels * s->c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
@@ -76,9 +75,9 @@ static void LAST(max_last)(const struct ah_window *s, const ITEM *x, ITEM infini
 }
 
 /* One image. Windows that do not overlap are written once each; others add up, which items of 16 bits cannot. */
-static void LAST(max_image_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *image)
+void LAST(ah_max_image_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *image)
 {
-    bool apart = pool_is_apart(s);
+    bool apart = ah_window_is_apart(s);
     struct taps whole, cut;
     taps_at(s, 0, 0, &whole);
     if (!pool_covers(s))
@@ -105,12 +104,12 @@ static void LAST(max_image_backward)(const struct ah_window *s, const ITEM *g, c
     }
 }
 
-static void LAST(max_last_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *gx)
+void LAST(ah_max_last_backward)(const struct ah_window *s, const ITEM *g, const uint8_t *place, ITEM *gx)
 {
     int64_t size = s->oh * s->ow * s->c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
     for (int64_t n = 0; n < s->n; n++)
-        LAST(max_image_backward)(s, g + n * size, place + n * size, gx + n * s->h * s->w * s->c);
+        LAST(ah_max_image_backward)(s, g + n * size, place + n * size, gx + n * s->h * s->w * s->c);
 }
 
 #undef ITEM

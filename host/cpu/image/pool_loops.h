@@ -56,8 +56,8 @@ static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_
 
 /* The maximum of each window and, unless `place` is NULL, its position kh * KW + kw within the window; NaN wins, the
  * first of equals wins, padding never does. The result of a window without input is -infinity at position 0. */
-static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x, REAL *restrict y,
-                               int32_t *restrict place)
+void SUFFIX(ah_max_planes)(const struct ah_window *s, const REAL *restrict x, REAL *restrict y,
+                           int32_t *restrict place)
 {
     int64_t pixels = s->oh * s->ow;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
@@ -67,8 +67,8 @@ static void SUFFIX(max_planes)(const struct ah_window *s, const REAL *restrict x
     }
 }
 
-static void SUFFIX(max_planes_backward)(const struct ah_window *s, const REAL *restrict g,
-                                        const int32_t *restrict place, REAL *restrict gx)
+void SUFFIX(ah_max_planes_backward)(const struct ah_window *s, const REAL *restrict g, const int32_t *restrict place,
+                                    REAL *restrict gx)
 {
     int64_t pixels = s->oh * s->ow;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
@@ -86,8 +86,8 @@ static void SUFFIX(max_planes_backward)(const struct ah_window *s, const REAL *r
 }
 
 /* Averages of rectangles; the adjoint spreads each gradient over its rectangle. */
-static void SUFFIX(mean_planes)(const struct ah_window *s, const struct rectangles *r, const REAL *restrict x,
-                                REAL *restrict y)
+void SUFFIX(ah_mean_planes)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *restrict x,
+                            REAL *restrict y)
 {
     int64_t pixels = s->oh * s->ow;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
@@ -119,8 +119,8 @@ static void SUFFIX(mean_planes)(const struct ah_window *s, const struct rectangl
     }
 }
 
-static void SUFFIX(mean_planes_backward)(const struct ah_window *s, const struct rectangles *r,
-                                         const REAL *restrict g, REAL *restrict gx)
+void SUFFIX(ah_mean_planes_backward)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *restrict g,
+                                     REAL *restrict gx)
 {
     int64_t pixels = s->oh * s->ow;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))

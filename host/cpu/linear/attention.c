@@ -4,53 +4,24 @@
  * multiple of a vector) are copied first. */
 #include "cpu/linear/attention.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
-#include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/lanes.h"
 #include "cpu/loop/shape_copy.h"
+#include "ops/dispatch/op.h"
 #include "tensor/rng.h"
-
-#define log_f32 ah_logf
-#define log_f64 log
-#define LOOPS "cpu/linear/attention_scores.h"
-#include "cpu/loop/for_reals.h"
-#define LOOPS "cpu/linear/attention_factors.h"
-#include "cpu/loop/for_reals.h"
-#ifdef AH_LANES_PAIRS
-#pragma GCC push_options
-#pragma GCC target("avx512bf16")
-#include "cpu/linear/attention_pairs.h"
-#pragma GCC pop_options
-#endif
-
-/* The functions for rows of a dtype. */
-struct attention_kind {
-    void (*forward)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *scratch);
-    void (*backward)(const struct ah_attention *a, const struct ah_attention_unit *group, void *scratch);
-    size_t (*scratch_bytes)(const struct ah_attention *a);
-};
-
-static const struct attention_kind attention_kinds[AH_DTYPE_COUNT] = {
-    [AH_F32] = {attend_f32, attend_group_back_f32, scratch_bytes_f32},
-    [AH_F64] = {attend_f64, attend_group_back_f64, scratch_bytes_f64},
-#ifdef AH_LANES_PAIRS
-    [AH_BF16] = {attend_bf16, attend_group_back_bf16, scratch_bytes_bf16},
-#endif
-};
 
 /* The dtype of the rows of a call on tensors of `dtype`. */
 static enum ah_dtype attention_dtype(enum ah_dtype dtype)
 {
-    return dtype == AH_BF16 && attention_kinds[AH_BF16].forward && ah_bf16_pairs() ? AH_BF16 : ah_compute_dtype(dtype);
+    return dtype == AH_BF16 && ah_attention_kinds[AH_BF16].forward && ah_bf16_pairs() ? AH_BF16 : ah_compute_dtype(dtype);
 }
 
 /* The spans of a call: of (n, 5) integers begin and count of queries, begin, count and room of keys; else the batch. */
@@ -214,7 +185,7 @@ static void close_array(struct array *a)
 struct units {
     const struct ah_attention *plan;
     const struct ah_attention_unit *unit;
-    void (*run)(const struct ah_attention *plan, const struct ah_attention_unit *unit, void *scratch);
+    ah_attention_work run;
     char *scratch;
     size_t scratch_bytes; /* of each thread */
 };
@@ -228,7 +199,7 @@ static void run_unit_range(void *context, int64_t begin, int64_t end)
 
 static int run_units(const struct ah_attention *plan, bool whole)
 {
-    const struct attention_kind *kind = &attention_kinds[plan->dtype];
+    const struct ah_attention_kind *kind = &ah_attention_kinds[plan->dtype];
     struct ah_attention_unit *unit = NULL;
     struct ah_dense scratch = {0};
     int64_t count = 0, work = 0;

@@ -4,8 +4,10 @@
 #define AH_CPU_ATTENTION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/numeric/dtype.h"
 #include "ops/nn/attention.h"
 
 enum { AH_ATTENTION_KEYS = 64 }; /* of a block; its queries are side by side in vectors */
@@ -49,6 +51,15 @@ struct ah_attention {
     struct ah_attention_rows query, key, value, out, grad, grad_query, grad_key, grad_value;
     void *lse;                  /* [heads, rows] */
 };
+
+/* The loops for rows of a dtype: the work of a unit forward, of a group of units backward, with `scratch_bytes` of a
+ * thread's memory. No functions where rows are computed in another dtype. */
+typedef void (*ah_attention_work)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *scratch);
+struct ah_attention_kind {
+    ah_attention_work forward, backward;
+    size_t (*scratch_bytes)(const struct ah_attention *a);
+};
+extern const struct ah_attention_kind ah_attention_kinds[AH_DTYPE_COUNT];
 
 /* The next part of a scratch block, on a cache line; `block` NULL: count its bytes only. */
 static inline void *ah_attention_part(void *block, size_t *at, size_t bytes)

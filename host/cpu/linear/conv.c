@@ -13,6 +13,7 @@
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/layout.h"
 #include "cpu/loop/onednn.h"
+#include "ops/dispatch/op.h"
 
 #define LOOPS "cpu/linear/conv_loops.h"
 #include "cpu/loop/for_reals.h"

@@ -1,47 +1,26 @@
 /* Decompositions and solvers by LAPACK, matrix by matrix: a batch is shared out over the threads, a single matrix is
- * left to the library's own. Each kernel describes its batch as a job; linalg_loops.h has the routines. */
-#include <math.h>
+ * left to the library's own. Each kernel describes its batch as a job; linalg.h has the routines. */
 #include <string.h>
-
-#include <cblas.h>
 
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "base/trace/trace.h"
 #include "cpu/kernels.h"
-#include "cpu/linear/gemm.h"
-#include "cpu/linear/lapack.h"
+#include "cpu/linear/linalg.h"
 #include "cpu/loop/dense.h"
 #include "ops/dispatch/op.h"
 
-/* Columns that LAPACK's blocked routines work on at once, at most. */
-enum { BLOCKED = 64, LEAST_WORK = 8000000 };
-
-struct job {
-    int64_t batch, m, n, k; /* matrices a are m x n; k: columns of b, or as the routine defines */
-    const void *a, *b;
-    void *out[3], *pivots;
-    bool flag, upper, unit;
-    double number;
-    const char *word;
-    int32_t *info; /* NULL: not wanted */
-};
-
-/* With room NULL: return the number of reals of room; else the info of matrix `at`. */
-typedef int64_t (*routine)(const struct job *job, int64_t at, void *room);
+enum { LEAST_WORK = 8000000 };
 
 static int64_t linalg_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-#define LOOPS "cpu/linear/linalg_loops.h"
-#include "cpu/loop/for_reals.h"
-
 struct batch {
-    const struct job *job;
-    routine one;
+    const struct ah_linalg_job *job;
+    ah_linalg_routine one;
     char *scratch;
     size_t room; /* bytes of it for each thread */
 };
@@ -49,7 +28,7 @@ struct batch {
 static void run_range(void *context, int64_t begin, int64_t end)
 {
     const struct batch *batch = context;
-    const struct job *j = batch->job;
+    const struct ah_linalg_job *j = batch->job;
     for (int64_t i = begin; i < end; i++) {
         int64_t info = batch->one(j, i, batch->scratch + batch->room * (size_t)ah_thread_index());
         if (j->info)
@@ -57,7 +36,7 @@ static void run_range(void *context, int64_t begin, int64_t end)
     }
 }
 
-static int run_batch(const struct job *j, size_t item, routine one)
+static int run_batch(const struct ah_linalg_job *j, size_t item, ah_linalg_routine one)
 {
     int64_t room = one(j, 0, NULL) + 64 / (int64_t)item;
     double work = (double)j->batch * (double)j->m * (double)j->n * (double)(linalg_least(j->m, j->n) + 1);
@@ -65,12 +44,12 @@ static int run_batch(const struct job *j, size_t item, routine one)
     struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
-    /* A step of LAPACK multiplies BLOCKED columns; below LEAST_WORK multiplications a second thread costs more than it
-     * saves. */
+    /* A step of LAPACK multiplies AH_LINALG_COLUMNS columns; below LEAST_WORK multiplications a second thread costs
+     * more than it saves. */
     if (threads > 1) {
         ah_parallel_for(j->batch, 1, run_range, &batch);
     } else {
-        bool divided = (double)j->m * (double)j->n * BLOCKED >= LEAST_WORK;
+        bool divided = (double)j->m * (double)j->n * AH_LINALG_COLUMNS >= LEAST_WORK;
         if (divided)
             ah_library_threads_begin();
         run_range(&batch, 0, j->batch);
@@ -82,7 +61,8 @@ static int run_batch(const struct job *j, size_t item, routine one)
 }
 
 /* Run over the batch of arg 0 with a (and b, where there is one) read as row-major arrays. */
-static int linalg_run(struct ah_call *c, struct job *j, struct ah_tensor *b, routine single, routine wide)
+static int linalg_run(struct ah_call *c, struct ah_linalg_job *j, struct ah_tensor *b, ah_linalg_routine single,
+                      ah_linalg_routine wide)
 {
     struct ah_tensor *a = c->arg[0].tensor;
     struct ah_dense da = {0}, db = {0};
@@ -107,12 +87,12 @@ out:
     return status;
 }
 
-#define RUN(call, job, b, name) linalg_run((call), (job), (b), name##_f32, name##_f64)
+#define RUN(call, job, b, name) linalg_run((call), (job), (b), ah_linalg_##name##_f32, ah_linalg_##name##_f64)
 
 int ah_cpu_matrix_lu(struct ah_call *c)
 {
-    struct job j = {.out = {ah_tensor_data(c->out[0])}, .pivots = ah_tensor_data(c->out[1]),
-                    .info = ah_tensor_data(c->out[2])};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0])}, .pivots = ah_tensor_data(c->out[1]),
+                              .info = ah_tensor_data(c->out[2])};
     return RUN(c, &j, NULL, lu);
 }
 
@@ -122,8 +102,8 @@ int ah_cpu_matrix_lu_solve(struct ah_call *c)
     struct ah_tensor *b = arg->other.tensor;
     struct ah_dense pivots = {0};
     AH_TRY(ah_dense_open_as_is(&pivots, arg->pivots.tensor));
-    struct job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])}, .pivots = (void *)pivots.data,
-                    .flag = arg->transposed.flag};
+    struct ah_linalg_job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])},
+                              .pivots = (void *)pivots.data, .flag = arg->transposed.flag};
     int status = RUN(c, &j, b, lu_solve);
     ah_dense_close(&pivots);
     return status;
@@ -154,7 +134,8 @@ int ah_cpu_matrix_permutation(struct ah_call *c)
 int ah_cpu_matrix_solve(struct ah_call *c)
 {
     struct ah_tensor *b = ah_args(c, matrix_solve)->other.tensor;
-    struct job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1])};
+    struct ah_linalg_job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])},
+                              .info = ah_tensor_data(c->out[1])};
     return RUN(c, &j, b, solve);
 }
 
@@ -163,35 +144,35 @@ int ah_cpu_matrix_triangular_solve(struct ah_call *c)
     const struct ah_args_matrix_triangular_solve *arg = ah_args(c, matrix_triangular_solve);
     struct ah_tensor *b = arg->other.tensor;
     bool left = arg->left.flag;
-    struct job j = {.k = b->size[b->ndim - (left ? 1 : 2)], .out = {ah_tensor_data(c->out[0])}, .flag = left,
-                    .upper = arg->upper.flag, .unit = arg->unitriangular.flag};
+    struct ah_linalg_job j = {.k = b->size[b->ndim - (left ? 1 : 2)], .out = {ah_tensor_data(c->out[0])}, .flag = left,
+                              .upper = arg->upper.flag, .unit = arg->unitriangular.flag};
     return RUN(c, &j, b, triangular_solve);
 }
 
 int ah_cpu_matrix_inverse(struct ah_call *c)
 {
-    struct job j = {.out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1])};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1])};
     return RUN(c, &j, NULL, inverse);
 }
 
 int ah_cpu_matrix_det(struct ah_call *c)
 {
-    struct job j = {.out = {ah_tensor_data(c->out[0]), NULL, ah_tensor_data(c->out[1])},
-                    .pivots = ah_tensor_data(c->out[2])};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0]), NULL, ah_tensor_data(c->out[1])},
+                              .pivots = ah_tensor_data(c->out[2])};
     return RUN(c, &j, NULL, det);
 }
 
 int ah_cpu_matrix_slogdet(struct ah_call *c)
 {
-    struct job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
-                    .pivots = ah_tensor_data(c->out[3]), .flag = true};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
+                              .pivots = ah_tensor_data(c->out[3]), .flag = true};
     return RUN(c, &j, NULL, det);
 }
 
 int ah_cpu_matrix_cholesky(struct ah_call *c)
 {
-    struct job j = {.out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1]),
-                    .upper = ah_args(c, matrix_cholesky)->upper.flag};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0])}, .info = ah_tensor_data(c->out[1]),
+                              .upper = ah_args(c, matrix_cholesky)->upper.flag};
     return RUN(c, &j, NULL, cholesky);
 }
 
@@ -199,24 +180,25 @@ int ah_cpu_matrix_qr(struct ah_call *c)
 {
     const char *mode = ah_args(c, matrix_qr)->mode.string;
     struct ah_tensor *r = c->out[1];
-    struct job j = {.k = r->size[r->ndim - 2],
-                    .out = {strcmp(mode, "r") ? ah_tensor_data(c->out[0]) : NULL, ah_tensor_data(r)}};
+    struct ah_linalg_job j = {.k = r->size[r->ndim - 2],
+                              .out = {strcmp(mode, "r") ? ah_tensor_data(c->out[0]) : NULL, ah_tensor_data(r)}};
     return RUN(c, &j, NULL, qr);
 }
 
 int ah_cpu_matrix_svd(struct ah_call *c)
 {
     const struct ah_args_matrix_svd *arg = ah_args(c, matrix_svd);
-    struct job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
-                    .info = ah_tensor_data(c->out[3]), .flag = arg->full_matrices.flag, .upper = !arg->vectors.flag};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
+                              .info = ah_tensor_data(c->out[3]), .flag = arg->full_matrices.flag,
+                              .upper = !arg->vectors.flag};
     return RUN(c, &j, NULL, svd);
 }
 
 int ah_cpu_matrix_eigh(struct ah_call *c)
 {
     const struct ah_args_matrix_eigh *arg = ah_args(c, matrix_eigh);
-    struct job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1])},
-                    .info = ah_tensor_data(c->out[2]), .flag = arg->vectors.flag, .upper = arg->upper.flag};
+    struct ah_linalg_job j = {.out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1])},
+                              .info = ah_tensor_data(c->out[2]), .flag = arg->vectors.flag, .upper = arg->upper.flag};
     return RUN(c, &j, NULL, eigh);
 }
 
@@ -224,8 +206,9 @@ int ah_cpu_matrix_lstsq(struct ah_call *c)
 {
     const struct ah_args_matrix_lstsq *arg = ah_args(c, matrix_lstsq);
     struct ah_tensor *b = arg->other.tensor;
-    struct job j = {.k = b->size[b->ndim - 1],
-                    .out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
-                    .info = ah_tensor_data(c->out[3]), .number = arg->rcond.number, .word = arg->driver.string};
+    struct ah_linalg_job j = {.k = b->size[b->ndim - 1],
+                              .out = {ah_tensor_data(c->out[0]), ah_tensor_data(c->out[1]), ah_tensor_data(c->out[2])},
+                              .info = ah_tensor_data(c->out[3]), .number = arg->rcond.number,
+                              .word = arg->driver.string};
     return RUN(c, &j, b, lstsq);
 }

@@ -36,7 +36,7 @@ static void SUFFIX(identity)(REAL *x, int64_t n)
 }
 
 /* LU = P^T A; info: the first zero on the diagonal of U. */
-static int64_t SUFFIX(lu)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_lu)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t m = j->m, n = j->n, k = linalg_least(m, n);
     REAL *a = room, *lu = (REAL *)j->out[0] + at * m * n;
@@ -51,7 +51,7 @@ static int64_t SUFFIX(lu)(const struct job *j, int64_t at, void *room)
     return info;
 }
 
-static int64_t SUFFIX(lu_solve)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_lu_solve)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t n = j->n, k = j->k;
     REAL *lu = room, *b = lu + n * n, *x = (REAL *)j->out[0] + at * n * k;
@@ -67,7 +67,7 @@ static int64_t SUFFIX(lu_solve)(const struct job *j, int64_t at, void *room)
     return info;
 }
 
-static int64_t SUFFIX(solve)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_solve)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t n = j->n, k = j->k, pivots = n * (int64_t)sizeof(int) / (int64_t)sizeof(REAL) + 1;
     REAL *lu = room, *b = lu + n * n, *x = (REAL *)j->out[0] + at * n * k;
@@ -90,7 +90,7 @@ static int64_t SUFFIX(solve)(const struct job *j, int64_t at, void *room)
     return info;
 }
 
-static int64_t SUFFIX(inverse)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_inverse)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t n = j->n, pivots = n * (int64_t)sizeof(int) / (int64_t)sizeof(REAL) + 1;
     REAL *lu = room, *work = lu + n * n, *x = (REAL *)j->out[0] + at * n * n;
@@ -112,13 +112,13 @@ static int64_t SUFFIX(inverse)(const struct job *j, int64_t at, void *room)
 }
 
 /* The determinant, or (flag) its sign and logarithm, and the factors, which sit in out[2]. */
-static int64_t SUFFIX(det)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_det)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
-    struct job factors = *j;
+    struct ah_linalg_job factors = *j;
     factors.out[0] = j->out[2];
     if (!room)
-        return SUFFIX(lu)(&factors, at, NULL);
-    SUFFIX(lu)(&factors, at, room);
+        return SUFFIX(ah_linalg_lu)(&factors, at, NULL);
+    SUFFIX(ah_linalg_lu)(&factors, at, room);
     int64_t n = j->n;
     const REAL *lu = (const REAL *)j->out[2] + at * n * n;
     const int *pivot = (const int *)j->pivots + at * n;
@@ -135,7 +135,7 @@ static int64_t SUFFIX(det)(const struct job *j, int64_t at, void *room)
     return 0;
 }
 
-static int64_t SUFFIX(triangular_solve)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_triangular_solve)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t n = j->n, rows = j->flag ? n : j->k, columns = j->flag ? j->k : n;
     const REAL *a = (const REAL *)j->a + at * n * n, *b = (const REAL *)j->b + at * n * j->k;
@@ -151,7 +151,7 @@ static int64_t SUFFIX(triangular_solve)(const struct job *j, int64_t at, void *r
 }
 
 /* A lower triangle here is an upper one in LAPACK's order: nothing needs turning. */
-static int64_t SUFFIX(cholesky)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_cholesky)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t n = j->n;
     const REAL *a = (const REAL *)j->a + at * n * n;
@@ -171,7 +171,7 @@ static int64_t SUFFIX(cholesky)(const struct job *j, int64_t at, void *room)
 }
 
 /* out[0]: Q of k columns (NULL: not wanted), out[1]: R of k rows. */
-static int64_t SUFFIX(qr)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_qr)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t m = j->m, n = j->n, k = j->k, reflectors = linalg_least(m, n), wide = n > k ? n : k;
     REAL *a = room, *tau = a + m * wide, *work = tau + reflectors, *r = (REAL *)j->out[1] + at * k * n;
@@ -207,7 +207,7 @@ static int SUFFIX(svd_work)(const char *job, int m, int n)
 }
 
 /* out: U, S, V^T; flag: all of their columns and rows; upper: no vectors. */
-static int64_t SUFFIX(svd)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_svd)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t m = j->m, n = j->n, k = linalg_least(m, n), uc = j->flag ? m : k, vr = j->flag ? n : k;
     const char *job = j->upper ? "N" : j->flag ? "A" : "S";
@@ -243,7 +243,7 @@ static int64_t SUFFIX(svd)(const struct job *j, int64_t at, void *room)
 }
 
 /* out: eigenvalues, eigenvectors as columns (flag: wanted). */
-static int64_t SUFFIX(eigh)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_eigh)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t n = j->n, work_count = 1 + 6 * n + 2 * n * n;
     const REAL *from = (const REAL *)j->a + at * n * n;
@@ -270,14 +270,14 @@ static int64_t SUFFIX(eigh)(const struct job *j, int64_t at, void *room)
 
 /* Return the drivers' workspace: their documented minima, with space for blocks. gelsd's is bounded for its smallest
  * subproblems of 25. */
-static int64_t SUFFIX(lstsq_work)(const struct job *j)
+static int64_t SUFFIX(lstsq_work)(const struct ah_linalg_job *j)
 {
     int64_t k = linalg_least(j->m, j->n), most = j->m > j->n ? j->m : j->n, depth = 32;
     return 12 * most + 2 * k * 25 + 8 * k * depth + k * j->k + 26 * 26 + BLOCKED * (most + j->k) + 64;
 }
 
 /* out: the solution in max(m, n) rows, rank, singular values. */
-static int64_t SUFFIX(lstsq)(const struct job *j, int64_t at, void *room)
+int64_t SUFFIX(ah_linalg_lstsq)(const struct ah_linalg_job *j, int64_t at, void *room)
 {
     int64_t m = j->m, n = j->n, k = j->k, rank_most = linalg_least(m, n), high = m > n ? m : n,
             ints = 120 * rank_most + n + 1;

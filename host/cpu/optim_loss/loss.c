@@ -13,6 +13,7 @@
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/row_max.h"
+#include "ops/dispatch/op.h"
 
 /* The positions of a loss and how they are reduced. */
 struct labels {

@@ -2,7 +2,9 @@
 #ifndef AH_OPS_ATTENTION_H
 #define AH_OPS_ATTENTION_H
 
-#include "ops/dispatch/op.h"
+#include <stdint.h>
+
+struct ah_tensor;
 
 /* Queries are processed in blocks. A block of one head has one word per key: bit i is set if dropout keeps the weight
  * of the block's query i. The words of a block are contiguous, followed by those of the sequence's other blocks, of its

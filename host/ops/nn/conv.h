@@ -2,7 +2,11 @@
 #ifndef AH_OPS_CONV_H
 #define AH_OPS_CONV_H
 
-#include "ops/dispatch/op.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_call;
+struct ah_value;
 
 struct ah_conv {
     int64_t n, c, h, w;    /* input; n is 1 for an unbatched (C, H, W) */

@@ -2,8 +2,6 @@
 #ifndef AH_OPS_LOSS_H
 #define AH_OPS_LOSS_H
 
-#include "ops/dispatch/op.h"
-
 enum ah_reduction { AH_REDUCTION_NONE, AH_REDUCTION_MEAN, AH_REDUCTION_SUM };
 
 /* Parse "none", "mean" or "sum"; AH_EINVAL names `op`. */

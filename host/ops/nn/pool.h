@@ -2,7 +2,10 @@
 #ifndef AH_OPS_POOL_H
 #define AH_OPS_POOL_H
 
-#include "ops/dispatch/op.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ah_value;
 
 /* A pooling window over the last two dims of (N, C, H, W) or (C, H, W). */
 struct ah_window {

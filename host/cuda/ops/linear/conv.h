@@ -3,6 +3,7 @@
 #ifndef AH_CUDA_CONV_H
 #define AH_CUDA_CONV_H
 
+#include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
 #include "ops/nn/conv.h"
 

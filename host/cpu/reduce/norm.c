@@ -1,53 +1,19 @@
-/* Batch norm and layer norm. Statistics need two passes (mean, then squares about it) in chunks of fixed size; rows of
- * channels have separate loops (norm_rows_loops.h), the rest uses norm_loops.h. */
+/* Batch norm and layer norm: tensors as the arrays of norm.h, in the order in which they are stored. */
 #include <math.h>
 #include <string.h>
 
-#include "base/process/parallel.h"
 #include "cpu/kernels.h"
-#include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/layout.h"
+#include "cpu/reduce/norm.h"
 #include "ops/dispatch/op.h"
-
-/* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
-struct batch {
-    int64_t n, c, pixels;
-};
-
-enum { CHUNK_ROWS = 64, BLOCK = 32, LONG_ROW = 4096 };
-
-#define LOOPS "cpu/reduce/norm_loops.h"
-#include "cpu/loop/for_reals.h"
-
-/* Batch norm in channels-last order or with one pixel a plane: loops for float32 and bfloat16. */
-
-struct row_loops {
-    int (*stats)(const struct batch *b, const void *x, float *mean, float *variance);
-    int (*sums)(const struct batch *b, const void *g, const void *x, const float *mean, float *sum_g, float *sum_gx);
-    void (*apply)(const struct batch *b, const void *x, const float *scale, const float *shift, void *y);
-    void (*combine)(const struct batch *b, const void *g, const void *x, const float *mean, const float *ca,
-                    const float *cb, const float *cc, void *gx);
-};
-
-#define AS_IT_IS(x) (x)
-#define ITEM float
-#define ROWS(name) name##_f32
-#define READ AS_IT_IS
-#define WRITE AS_IT_IS
-#include "cpu/reduce/norm_rows_loops.h"
-#define ITEM uint16_t
-#define ROWS(name) name##_bf16
-#define READ ah_bf16_to_f32
-#define WRITE ah_f32_to_bf16
-#include "cpu/reduce/norm_rows_loops.h"
 
 /* The ops. */
 
-static struct batch batch_of(const struct ah_tensor *t)
+static struct ah_batch batch_of(const struct ah_tensor *t)
 {
-    struct batch b = {t->size[0], t->size[1], 1};
+    struct ah_batch b = {t->size[0], t->size[1], 1};
     for (int d = 2; d < t->ndim; d++)
         b.pixels *= t->size[d];
     return b;
@@ -59,16 +25,16 @@ struct batch_storage {
     bool last, rows, half;
 };
 
-static struct batch_storage batch_storage_of(const struct batch *b, const struct ah_tensor *t)
+static struct batch_storage batch_storage_of(const struct ah_batch *b, const struct ah_tensor *t)
 {
     bool single = ah_compute_dtype(t->dtype) == AH_F32, last = single && t->storage->channels_last;
     bool rows = last || (single && b->pixels == 1);
     return (struct batch_storage){last, rows, rows && t->dtype == AH_BF16};
 }
 
-static const struct row_loops *batch_row_loops(struct batch_storage s)
+static const struct ah_row_loops *batch_row_loops(struct batch_storage s)
 {
-    return s.half ? &row_loops_bf16 : &row_loops_f32;
+    return s.half ? &ah_row_loops_bf16 : &ah_row_loops_f32;
 }
 
 static int batch_open(struct ah_dense *dense, struct ah_tensor *t, struct batch_storage s)
@@ -87,7 +53,7 @@ static int batch_out_open(struct ah_dense_out *dense, struct ah_tensor *out, str
 }
 
 /* The running statistics move towards the batch's; the variance that is kept is the unbiased one. */
-static void update_running(struct ah_call *c, const struct batch *b, double momentum)
+static void update_running(struct ah_call *c, const struct ah_batch *b, double momentum)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *running[2] = {arg->running_mean.tensor, arg->running_var.tensor};
@@ -104,7 +70,7 @@ static void update_running(struct ah_call *c, const struct batch *b, double mome
 }
 
 /* The statistics to normalise with: extra[0] the mean, extra[1] the variance for now. */
-static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, struct batch_storage storage)
+static int batch_stats(struct ah_call *c, const struct ah_batch *b, const void *x, struct batch_storage storage)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *mean = c->extra[0], *variance = c->extra[1];
@@ -118,9 +84,9 @@ static int batch_stats(struct ah_call *c, const struct batch *b, const void *x, 
     if (storage.rows)
         AH_TRY(batch_row_loops(storage)->stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
     else if (mean->dtype == AH_F32)
-        plane_stats_f32(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
+        ah_plane_stats_f32(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
     else
-        plane_stats_f64(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
+        ah_plane_stats_f64(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
     update_running(c, b, arg->momentum.number);
     return 0;
 }
@@ -129,7 +95,7 @@ int ah_cpu_batch_norm(struct ah_call *c)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
-    struct batch b = batch_of(xt);
+    struct ah_batch b = batch_of(xt);
     struct batch_storage storage = batch_storage_of(&b, xt);
     struct ah_dense x = {0}, w = {0}, bias = {0}, factors = {0};
     struct ah_dense_out y = {0};
@@ -149,15 +115,15 @@ int ah_cpu_batch_norm(struct ah_call *c)
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
         float *scale = factors.block, *shift = scale + b.c;
-        affine_factors_f32(b.c, mean, inverse, w.data, bias.data, scale, shift);
+        ah_norm_affine_factors_f32(b.c, mean, inverse, w.data, bias.data, scale, shift);
         if (storage.rows)
             batch_row_loops(storage)->apply(&b, x.data, scale, shift, y.data);
         else
-            plane_apply_f32(&b, x.data, scale, shift, y.data);
+            ah_plane_apply_f32(&b, x.data, scale, shift, y.data);
     } else {
         double *scale = factors.block, *shift = scale + b.c;
-        affine_factors_f64(b.c, mean, inverse, w.data, bias.data, scale, shift);
-        plane_apply_f64(&b, x.data, scale, shift, y.data);
+        ah_norm_affine_factors_f64(b.c, mean, inverse, w.data, bias.data, scale, shift);
+        ah_plane_apply_f64(&b, x.data, scale, shift, y.data);
     }
     out->storage->channels_last = storage.last;
 out:
@@ -170,7 +136,7 @@ out:
 }
 
 /* Gradient and input in one order: channels-last if both are. */
-static struct batch_storage batch_pair_storage(const struct batch *b, const struct ah_tensor *gt,
+static struct batch_storage batch_pair_storage(const struct ah_batch *b, const struct ah_tensor *gt,
                                                const struct ah_tensor *xt)
 {
     struct batch_storage g = batch_storage_of(b, gt), x = batch_storage_of(b, xt);
@@ -182,7 +148,7 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
     struct ah_tensor *gt = arg->grad.tensor, *xt = arg->input.tensor, *out = c->out[0];
-    struct batch b = batch_of(xt);
+    struct ah_batch b = batch_of(xt);
     struct ah_dense g = {0}, x = {0}, w = {0}, factors = {0};
     struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
     bool training = arg->training.flag;
@@ -201,17 +167,17 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
         if (storage.rows)
             AH_TRYGO(batch_row_loops(storage)->sums(&b, g.data, x.data, mean, sg, sx), out);
         else
-            plane_sums_f32(&b, g.data, x.data, mean, sg, sx);
-        backward_factors_f32(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
+            ah_plane_sums_f32(&b, g.data, x.data, mean, sg, sx);
+        ah_norm_backward_factors_f32(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
         if (storage.rows)
             batch_row_loops(storage)->combine(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
         else
-            plane_combine_f32(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
+            ah_plane_combine_f32(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
     } else {
         double *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
-        plane_sums_f64(&b, g.data, x.data, mean, sg, sx);
-        backward_factors_f64(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
-        plane_combine_f64(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
+        ah_plane_sums_f64(&b, g.data, x.data, mean, sg, sx);
+        ah_norm_backward_factors_f64(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
+        ah_plane_combine_f64(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
     }
     out->storage->channels_last = storage.last;
 out:
@@ -238,10 +204,10 @@ static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor 
     AH_TRYGO(ah_dense_open(&bias, shift), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
     if (ah_compute_dtype(xt->dtype) == AH_F32)
-        layer_rows_f32(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
+        ah_layer_rows_f32(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
     else
-        layer_rows_f64(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
+        ah_layer_rows_f64(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
                        ah_tensor_data(inverse));
 out:
     ah_dense_out_close(&y);
@@ -267,9 +233,9 @@ static int add_into(struct ah_tensor *sum, struct ah_tensor *a, struct ah_tensor
     AH_TRYGO(ah_dense_open(&y, b), out);
     AH_TRYGO(ah_dense_out_open(&out, sum), out);
     if (ah_compute_dtype(sum->dtype) == AH_F32)
-        add_all_f32(sum->numel, x.data, y.data, out.data);
+        ah_add_all_f32(sum->numel, x.data, y.data, out.data);
     else
-        add_all_f64(sum->numel, x.data, y.data, out.data);
+        ah_add_all_f64(sum->numel, x.data, y.data, out.data);
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&y);
@@ -309,19 +275,19 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
     }
     const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (ah_compute_dtype(xt->dtype) == AH_F32) {
-        layer_rows_backward_f32(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
+        ah_layer_rows_backward_f32(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
         if (more.data)
-            add_all_f32(xt->numel, gx.data, more.data, gx.data);
+            ah_add_all_f32(xt->numel, gx.data, more.data, gx.data);
         if (affine)
-            status = layer_affine_backward_f32(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
+            status = ah_layer_affine_backward_f32(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
         if (c->out[3])
             ah_cast(xt->numel, ah_tensor_data(c->out[3]), c->out[3]->dtype, 1, gx.data, AH_F32, 1);
     } else {
-        layer_rows_backward_f64(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
+        ah_layer_rows_backward_f64(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
         if (more.data)
-            add_all_f64(xt->numel, gx.data, more.data, gx.data);
+            ah_add_all_f64(xt->numel, gx.data, more.data, gx.data);
         if (affine)
-            status = layer_affine_backward_f64(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
+            status = ah_layer_affine_backward_f64(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
     }
 out:
     ah_dense_out_close(&gb);

@@ -3,7 +3,7 @@
 
 /* Batch norm over row-major planes: n x c x pixels; threads own channels. */
 
-static void SUFFIX(plane_stats)(const struct batch *b, const REAL *x, REAL *mean, REAL *variance)
+void SUFFIX(ah_plane_stats)(const struct ah_batch *b, const REAL *x, REAL *mean, REAL *variance)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < b->c; k++) {
@@ -30,8 +30,8 @@ static void SUFFIX(plane_stats)(const struct batch *b, const REAL *x, REAL *mean
     }
 }
 
-static void SUFFIX(plane_apply)(const struct batch *b, const REAL *restrict x, const REAL *scale, const REAL *shift,
-                                REAL *restrict y)
+void SUFFIX(ah_plane_apply)(const struct ah_batch *b, const REAL *restrict x, const REAL *scale, const REAL *shift,
+                            REAL *restrict y)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->c; i++) {
@@ -42,8 +42,8 @@ static void SUFFIX(plane_apply)(const struct batch *b, const REAL *restrict x, c
 }
 
 /* Per channel: the sums of g and of g * (x - mean). */
-static void SUFFIX(plane_sums)(const struct batch *b, const REAL *g, const REAL *x, const REAL *mean, REAL *sum_g,
-                               REAL *sum_gx)
+void SUFFIX(ah_plane_sums)(const struct ah_batch *b, const REAL *g, const REAL *x, const REAL *mean, REAL *sum_g,
+                           REAL *sum_gx)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < b->c; k++) {
@@ -67,8 +67,8 @@ static void SUFFIX(plane_sums)(const struct batch *b, const REAL *g, const REAL 
 
 /* gx = a (g - b - (x - mean) c), with one mean, a, b, c per channel: differences first, so that a mean far from 0 costs
  * no digits. */
-static void SUFFIX(plane_combine)(const struct batch *b, const REAL *restrict g, const REAL *restrict x,
-                                  const REAL *mean, const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
+void SUFFIX(ah_plane_combine)(const struct ah_batch *b, const REAL *restrict g, const REAL *restrict x,
+                              const REAL *mean, const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->c; i++) {
@@ -81,8 +81,8 @@ static void SUFFIX(plane_combine)(const struct batch *b, const REAL *restrict g,
 }
 
 /* The per-channel factors of plane_apply from the statistics. */
-static void SUFFIX(affine_factors)(int64_t c, const REAL *mean, const REAL *inverse, const REAL *w, const REAL *bias,
-                                   REAL *scale, REAL *shift)
+void SUFFIX(ah_norm_affine_factors)(int64_t c, const REAL *mean, const REAL *inverse, const REAL *w, const REAL *bias,
+                                    REAL *scale, REAL *shift)
 {
     for (int64_t k = 0; k < c; k++) {
         scale[k] = inverse[k] * (w ? w[k] : 1);
@@ -92,9 +92,9 @@ static void SUFFIX(affine_factors)(int64_t c, const REAL *mean, const REAL *inve
 
 /* The gradients of weight and bias, and the factors of plane_combine: with statistics of the batch
  *     gx = w inverse (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))). */
-static void SUFFIX(backward_factors)(const struct batch *b, const REAL *inverse, const REAL *w,
-                                     const REAL *sum_g, const REAL *sum_gx, bool training, REAL *gw, REAL *gb,
-                                     REAL *ca, REAL *cb, REAL *cc)
+void SUFFIX(ah_norm_backward_factors)(const struct ah_batch *b, const REAL *inverse, const REAL *w,
+                                      const REAL *sum_g, const REAL *sum_gx, bool training, REAL *gw, REAL *gb,
+                                      REAL *ca, REAL *cb, REAL *cc)
 {
     REAL count = (REAL)(b->n * b->pixels);
     for (int64_t k = 0; k < b->c; k++) {
@@ -108,9 +108,10 @@ static void SUFFIX(backward_factors)(const struct batch *b, const REAL *inverse,
 
 /* Layer norm: rows x width. */
 
-static void SUFFIX(add_all)(int64_t n, const REAL *a, const REAL *b, REAL *out) /* which a may be */
-{
-#pragma omp parallel for simd schedule(static) if (ah_worth_threads(n, AH_SHARE_LIGHT))
+/* `out` may be `a`. */
+void SUFFIX(ah_add_all)(int64_t n, const REAL *a, const REAL *b, REAL *out)
+                        {
+                        #pragma omp parallel for simd schedule(static) if (ah_worth_threads(n, AH_SHARE_LIGHT))
     for (int64_t i = 0; i < n; i++)
         out[i] = a[i] + b[i];
 }
@@ -145,8 +146,8 @@ ROW_SUM(row_sum, x - m)
 ROW_SUM(row_squares, (x - m) * (x - m))
 #undef ROW_SUM
 
-static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
-                               REAL *y, REAL *mean, REAL *inverse)
+void SUFFIX(ah_layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
+                           REAL *y, REAL *mean, REAL *inverse)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < rows; i++) {
@@ -169,8 +170,8 @@ static void SUFFIX(layer_rows)(int64_t rows, int64_t width, const REAL *x, const
 }
 
 /* gx = inverse (gn - mean(gn) - n mean(gn n)) with n the normalised row and gn = g w. */
-static void SUFFIX(layer_rows_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *w,
-                                        const REAL *mean, const REAL *inverse, REAL *gx)
+void SUFFIX(ah_layer_rows_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *w,
+                                    const REAL *mean, const REAL *inverse, REAL *gx)
 {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < rows; i++) {
@@ -218,12 +219,14 @@ static void SUFFIX(layer_chunk)(int64_t rows, int64_t width, const REAL *restric
     }
 }
 
-static int SUFFIX(layer_affine_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *mean,
-                                         const REAL *inverse, REAL *gw, REAL *gb)
+int SUFFIX(ah_layer_affine_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *mean,
+                                     const REAL *inverse, REAL *gw, REAL *gb)
 {
     int64_t chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
     struct ah_dense partial = {0};
-    AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * width) * sizeof(REAL)));
+    int status = ah_dense_scratch(&partial, (size_t)(2 * chunks * width) * sizeof(REAL));
+    if (status < 0)
+        return status;
     REAL *pw = partial.block, *pb = pw + chunks * width;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < chunks; k++) {

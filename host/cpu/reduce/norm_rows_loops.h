@@ -1,4 +1,4 @@
-/* Batch norm over rows of channels, summed by chunks of rows, for one type of items: cpu/reduce/norm.c sets ITEM,
+/* Batch norm over rows of channels, summed by chunks of rows, for one type of items: norm_instances.c sets ITEM,
  * ROWS(name), and READ and WRITE, the conversions between ITEM and float. */
 
 /* Sum (x - mean)^2 or, of two inputs, g and g (x - mean) over the rows of a chunk, for `width` columns, whose sums stay
@@ -45,49 +45,54 @@ static void ROWS(gradient_chunk)(const ITEM *g, const ITEM *x, int64_t rows, int
     ROWS(gradient_block)(g + k, x + k, rows, c, c - k, mean + k, sum_g + k, sum_gx + k);
 }
 
-static int ROWS(row_stats)(const struct batch *b, const void *from, float *mean, float *variance)
+static int ROWS(row_stats)(const struct ah_batch *b, const void *from, float *mean, float *variance)
 {
     const ITEM *x = from;
     int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
     struct ah_dense partial = {0};
-    AH_TRY(ROWS(ah_column_sum)(x, rows, c, mean));
+    int status = ROWS(ah_column_sum)(x, rows, c, mean);
     for (int64_t k = 0; k < c; k++)
         mean[k] /= (float)rows;
-    AH_TRY(ah_dense_scratch(&partial, (size_t)(chunks * c) * sizeof(float)));
+    if (status == 0)
+        status = ah_dense_scratch(&partial, (size_t)(chunks * c) * sizeof(float));
+    if (status < 0)
+        return status;
     float *sums = partial.block;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
         ROWS(deviation_chunk)(x + first * c, count, c, mean, sums + i * c);
     }
-    int status = ah_column_sum_f32(sums, chunks, c, variance);
+    status = ah_column_sum_f32(sums, chunks, c, variance);
     for (int64_t k = 0; k < c; k++)
         variance[k] /= (float)rows;
     ah_dense_close(&partial);
     return status;
 }
 
-static int ROWS(row_sums)(const struct batch *b, const void *gradient, const void *input, const float *mean,
+static int ROWS(row_sums)(const struct ah_batch *b, const void *gradient, const void *input, const float *mean,
                           float *sum_g, float *sum_gx)
 {
     const ITEM *g = gradient, *x = input;
     int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
     struct ah_dense partial = {0};
-    AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float)));
+    int status = ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float));
+    if (status < 0)
+        return status;
     float *pg = partial.block, *px = pg + chunks * c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
         ROWS(gradient_chunk)(g + first * c, x + first * c, count, c, mean, pg + i * c, px + i * c);
     }
-    int status = ah_column_sum_f32(pg, chunks, c, sum_g);
+    status = ah_column_sum_f32(pg, chunks, c, sum_g);
     if (status == 0)
         status = ah_column_sum_f32(px, chunks, c, sum_gx);
     ah_dense_close(&partial);
     return status;
 }
 
-static void ROWS(row_apply)(const struct batch *b, const void *input, const float *restrict scale,
+static void ROWS(row_apply)(const struct ah_batch *b, const void *input, const float *restrict scale,
                             const float *restrict shift, void *output)
 {
     const ITEM *restrict x = input;
@@ -99,7 +104,7 @@ static void ROWS(row_apply)(const struct batch *b, const void *input, const floa
             y[i * c + k] = WRITE(READ(x[i * c + k]) * scale[k] + shift[k]);
 }
 
-static void ROWS(row_combine)(const struct batch *b, const void *gradient, const void *input,
+static void ROWS(row_combine)(const struct ah_batch *b, const void *gradient, const void *input,
                               const float *restrict mean, const float *restrict ca, const float *restrict cb,
                               const float *restrict cc, void *output)
 {
@@ -112,7 +117,7 @@ static void ROWS(row_combine)(const struct batch *b, const void *gradient, const
             gx[i * c + k] = WRITE((READ(g[i * c + k]) - cb[k] - (READ(x[i * c + k]) - mean[k]) * cc[k]) * ca[k]);
 }
 
-static const struct row_loops ROWS(row_loops) = {ROWS(row_stats), ROWS(row_sums), ROWS(row_apply), ROWS(row_combine)};
+const struct ah_row_loops ROWS(ah_row_loops) = {ROWS(row_stats), ROWS(row_sums), ROWS(row_apply), ROWS(row_combine)};
 
 #undef ITEM
 #undef ROWS

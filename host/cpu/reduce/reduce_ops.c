@@ -5,12 +5,11 @@
 
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
-#include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/reduce/reduce.h"
+#include "cpu/reduce/reduce_rows.h"
 #include "ops/dispatch/op.h"
-#include "cpu/reduce/reduce_loops.h"
 
 static uint32_t mask_of(const struct ah_call *c)
 {
@@ -167,17 +166,8 @@ int ah_cpu_norm(struct ah_call *c)
 /* Reductions row by row, with more than one pass over their inputs. The rows are float64 or float32 (fp16 and bf16
  * included). */
 
-struct by_row {
-    const void *input;
-    void *out;
-    int64_t *index;
-    int64_t columns;
-    double number;
-    bool flag;
-};
-
 static int by_rows(struct ah_call *c, struct ah_tensor *input, enum ah_dtype dtype, struct ah_tensor *out,
-                   ah_range_fn body, struct by_row *job)
+                   ah_range_fn body, struct ah_by_row *job)
 {
     struct ah_tensor *matrix;
     int64_t rows;
@@ -190,7 +180,7 @@ static int by_rows(struct ah_call *c, struct ah_tensor *input, enum ah_dtype dty
 }
 
 /* Run a body that writes `dtype`, by way of a temporary when the output is a half. */
-static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn body64, struct by_row *job)
+static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn body64, struct ah_by_row *job)
 {
     struct ah_tensor *out = c->out[0], *wide = NULL;
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
@@ -204,89 +194,26 @@ static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn bod
     return status;
 }
 
-#define VARIANCE(name, type)                                                                  \
-    static void name(void *context, int64_t begin, int64_t end)                               \
-    {                                                                                         \
-        const struct by_row *job = context;                                                   \
-        for (int64_t r = begin; r < end; r++) {                                               \
-            const type *x = (const type *)job->input + r * job->columns;                      \
-            double sum = 0, squares = 0;                                                      \
-            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < job->columns; i++) \
-                sum += (double)x[i];                                                          \
-            double mean = sum / (double)job->columns;                                         \
-            _Pragma("omp simd reduction(+ : squares)") for (int64_t i = 0; i < job->columns; i++) \
-                squares += ((double)x[i] - mean) * ((double)x[i] - mean);                     \
-            double rest = job->columns > 0 ? (double)job->columns - job->number : 0;          \
-            double var = squares / (rest > 0 ? rest : 0);                                     \
-            ((type *)job->out)[r] = (type)(job->flag ? sqrt(var) : var);                      \
-        }                                                                                     \
-    }
-VARIANCE(variance_f32, float)
-VARIANCE(variance_f64, double)
-
 int ah_cpu_var(struct ah_call *c)
 {
-    return rows_to_output(c, variance_f32, variance_f64, &(struct by_row){.number = c->state.reduce.correction});
+    struct ah_by_row by_row = {.number = c->state.reduce.correction};
+    return rows_to_output(c, ah_rows_variance_f32, ah_rows_variance_f64, &by_row);
 }
 
 int ah_cpu_std(struct ah_call *c)
 {
-    struct by_row by_row = {.number = c->state.reduce.correction, .flag = true};
-    return rows_to_output(c, variance_f32, variance_f64, &by_row);
+    struct ah_by_row by_row = {.number = c->state.reduce.correction, .flag = true};
+    return rows_to_output(c, ah_rows_variance_f32, ah_rows_variance_f64, &by_row);
 }
-
-#define LOGSUMEXP(name, type, exponential)                                                    \
-    ROW_EXTREME(name##_top, type, MAX_STEP)                                                   \
-    static void name(void *context, int64_t begin, int64_t end)                               \
-    {                                                                                         \
-        const struct by_row *job = context;                                                   \
-        for (int64_t r = begin; r < end; r++) {                                               \
-            const type *x = (const type *)job->input + r * job->columns;                      \
-            type top = job->columns ? name##_top(x, job->columns) : -INFINITY;                \
-            type base = isinf(top) ? 0 : top;                                                 \
-            double sum = 0;                                                                   \
-            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < job->columns; i++) \
-                sum += (double)exponential(x[i] - base);                                      \
-            ((type *)job->out)[r] = (type)(log(sum) + (double)base);                          \
-        }                                                                                     \
-    }
-LOGSUMEXP(logsumexp_f32, float, ah_expf)
-LOGSUMEXP(logsumexp_f64, double, exp)
 
 int ah_cpu_logsumexp(struct ah_call *c)
 {
-    return rows_to_output(c, logsumexp_f32, logsumexp_f64, &(struct by_row){.columns = 0});
+    return rows_to_output(c, ah_rows_logsumexp_f32, ah_rows_logsumexp_f64, &(struct ah_by_row){.columns = 0});
 }
-
-/* Products of all other elements, by running products from both sides; exact where some element is 0, also where the
- * product of the rest overflows. */
-#define OTHERS(name, type)                                                                    \
-    static void name(void *context, int64_t begin, int64_t end)                               \
-    {                                                                                         \
-        const struct by_row *job = context;                                                   \
-        for (int64_t r = begin; r < end; r++) {                                               \
-            const type *x = (const type *)job->input + r * job->columns;                      \
-            type *y = (type *)job->out + r * job->columns;                                    \
-            double before = 1, after = 1;                                                     \
-            bool finite = true;                                                               \
-            for (int64_t i = 0; i < job->columns; i++) {                                      \
-                y[i] = (type)before;                                                          \
-                before *= (double)x[i];                                                       \
-                finite = finite && isfinite(x[i]);                                            \
-            }                                                                                 \
-            for (int64_t i = job->columns - 1; i >= 0; i--) {                                 \
-                bool zero = finite && (y[i] == 0 || after == 0);                              \
-                y[i] = zero ? 0 : (type)((double)y[i] * after);                               \
-                after *= (double)x[i];                                                        \
-            }                                                                                 \
-        }                                                                                     \
-    }
-OTHERS(others_f32, float)
-OTHERS(others_f64, double)
 
 /* Rows of the reduced dims in, rows of the same place out: the result is computed with those dims last and copied back
  * through a view in which they are last in the output too. */
-static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn body, struct by_row *job)
+static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn body, struct ah_by_row *job)
 {
     struct ah_tensor *out = c->out[0], *view = NULL, *drawn = NULL, *converted = NULL;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
@@ -316,41 +243,9 @@ done:
 int ah_cpu_prod_others(struct ah_call *c)
 {
     enum ah_dtype dtype = ah_compute_dtype(c->out[0]->dtype);
-    return rows_in_place(c, dtype, dtype == AH_F64 ? others_f64 : others_f32, &(struct by_row){.columns = 0});
+    ah_range_fn body = dtype == AH_F64 ? ah_rows_others_f64 : ah_rows_others_f32;
+    return rows_in_place(c, dtype, body, &(struct ah_by_row){.columns = 0});
 }
-
-/* Find the place of the extreme: the first one among equals, or the first NaN. The value is found first, in vectors;
- * then the first block of 32 that holds it. */
-#define EXTREME(name, type, STEP)                                                             \
-    ROW_EXTREME(name##_of, type, STEP)                                                        \
-    static void name(void *context, int64_t begin, int64_t end)                               \
-    {                                                                                         \
-        const struct by_row *job = context;                                                   \
-        for (int64_t r = begin; r < end; r++) {                                               \
-            const type *x = (const type *)job->input + r * job->columns;                      \
-            type best = name##_of(x, job->columns);                                           \
-            bool nan = !(best == best);                                                       \
-            int64_t i = 0;                                                                    \
-            for (; i + 32 <= job->columns; i += 32) {                                         \
-                int hits = 0;                                                                 \
-                for (int k = 0; k < 32; k++)                                                  \
-                    hits |= (x[i + k] == best) | (nan & !(x[i + k] == x[i + k]));             \
-                if (hits)                                                                     \
-                    break;                                                                    \
-            }                                                                                 \
-            while (!(x[i] == best || (nan && !(x[i] == x[i]))))                               \
-                i++;                                                                          \
-            job->index[r] = i;                                                                \
-            if (job->out)                                                                     \
-                ((type *)job->out)[r] = best;                                                 \
-        }                                                                                     \
-    }
-EXTREME(largest_f32, float, MAX_STEP)
-EXTREME(largest_f64, double, MAX_STEP)
-EXTREME(largest_i64, int64_t, INT_MAX_STEP)
-EXTREME(smallest_f32, float, MIN_STEP)
-EXTREME(smallest_f64, double, MIN_STEP)
-EXTREME(smallest_i64, int64_t, INT_MIN_STEP)
 
 /* Values (NULL: not wanted) and indices. Integers are compared as int64, halves as float32. */
 static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)
@@ -359,10 +254,10 @@ static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *val
     enum ah_dtype dtype = ah_compute_dtype(input->dtype);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_I64;
-    ah_range_fn body = dtype == AH_F32   ? (largest ? largest_f32 : smallest_f32)
-                       : dtype == AH_F64 ? (largest ? largest_f64 : smallest_f64)
-                                         : (largest ? largest_i64 : smallest_i64);
-    struct by_row job = {.index = ah_tensor_data(indices)};
+    ah_range_fn body = dtype == AH_F32   ? (largest ? ah_rows_largest_f32 : ah_rows_smallest_f32)
+                       : dtype == AH_F64 ? (largest ? ah_rows_largest_f64 : ah_rows_smallest_f64)
+                                         : (largest ? ah_rows_largest_i64 : ah_rows_smallest_i64);
+    struct ah_by_row job = {.index = ah_tensor_data(indices)};
     int64_t rows;
     int status = 0;
     if (values && values->dtype != dtype)

@@ -189,7 +189,7 @@ static void SUFFIX(softmax_short_backward)(const REAL *g, const REAL *y, REAL *g
     SUFFIX(from_columns)(to, gx, n, count);
 }
 
-static void SUFFIX(softmax_all)(const REAL *x, REAL *y, int64_t outer, int64_t n, int64_t inner, bool take_log)
+void SUFFIX(ah_softmax_all)(const REAL *x, REAL *y, int64_t outer, int64_t n, int64_t inner, bool take_log)
 {
     if (inner == 1 && n < SHORT && outer >= VECTOR / 2 && sizeof(REAL) == sizeof(float)) {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(outer * n, AH_SHARE_HEAVY))
@@ -210,7 +210,7 @@ static void SUFFIX(softmax_all)(const REAL *x, REAL *y, int64_t outer, int64_t n
     }
 }
 
-static void SUFFIX(softmax_all_backward)(const REAL *g, const REAL *y, REAL *gx, int64_t outer, int64_t n,
+void SUFFIX(ah_softmax_all_backward)(const REAL *g, const REAL *y, REAL *gx, int64_t outer, int64_t n,
                                          int64_t inner, bool take_log)
 {
     if (inner == 1 && n < SHORT && outer >= VECTOR / 2 && sizeof(REAL) == sizeof(float)) {

@@ -1,0 +1,47 @@
+/* Batch and layer normalisation of plain arrays: planes and rows for both real types, rows of channels for float32 and
+ * bfloat16. */
+#ifndef AH_CPU_NORM_H
+#define AH_CPU_NORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
+struct ah_batch {
+    int64_t n, c, pixels;
+};
+
+#define AH_NORM_LOOPS(suffix, real)                                                                                  \
+    void ah_plane_stats_##suffix(const struct ah_batch *b, const real *x, real *mean, real *variance);               \
+    void ah_plane_apply_##suffix(const struct ah_batch *b, const real *x, const real *scale, const real *shift,      \
+                                 real *y);                                                                           \
+    void ah_plane_sums_##suffix(const struct ah_batch *b, const real *g, const real *x, const real *mean,            \
+                                real *sum_g, real *sum_gx);                                                          \
+    void ah_plane_combine_##suffix(const struct ah_batch *b, const real *g, const real *x, const real *mean,         \
+                                   const real *ca, const real *cb, const real *cc, real *gx);                        \
+    void ah_norm_affine_factors_##suffix(int64_t c, const real *mean, const real *inverse, const real *w,            \
+                                         const real *bias, real *scale, real *shift);                                \
+    void ah_norm_backward_factors_##suffix(const struct ah_batch *b, const real *inverse, const real *w,             \
+                                           const real *sum_g, const real *sum_gx, bool training, real *gw, real *gb, \
+                                           real *ca, real *cb, real *cc);                                            \
+    void ah_add_all_##suffix(int64_t n, const real *a, const real *b, real *out);                                    \
+    void ah_layer_rows_##suffix(int64_t rows, int64_t width, const real *x, const real *w, const real *bias,         \
+                                double eps, real *y, real *mean, real *inverse);                                     \
+    void ah_layer_rows_backward_##suffix(int64_t rows, int64_t width, const real *g, const real *x, const real *w,   \
+                                         const real *mean, const real *inverse, real *gx);                           \
+    int ah_layer_affine_backward_##suffix(int64_t rows, int64_t width, const real *g, const real *x,                 \
+                                          const real *mean, const real *inverse, real *gw, real *gb);
+AH_NORM_LOOPS(f32, float)
+AH_NORM_LOOPS(f64, double)
+
+/* Batch norm in channels-last order or with one pixel a plane. */
+struct ah_row_loops {
+    int (*stats)(const struct ah_batch *b, const void *x, float *mean, float *variance);
+    int (*sums)(const struct ah_batch *b, const void *g, const void *x, const float *mean, float *sum_g, float *sum_gx);
+    void (*apply)(const struct ah_batch *b, const void *x, const float *scale, const float *shift, void *y);
+    void (*combine)(const struct ah_batch *b, const void *g, const void *x, const float *mean, const float *ca,
+                    const float *cb, const float *cc, void *gx);
+};
+extern const struct ah_row_loops ah_row_loops_f32, ah_row_loops_bf16;
+
+#endif

@@ -1,0 +1,24 @@
+/* Softmax of row-major arrays, (outer, n, inner), for both real types. */
+#ifndef AH_CPU_SOFTMAX_H
+#define AH_CPU_SOFTMAX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rows of `length` scores under a mask: one of `ndim` dims of the scores' sizes, booleans or numbers to be added. */
+struct ah_masked {
+    int64_t rows, length, queries;
+    bool causal, boolean;
+    int ndim;
+    const int64_t *size, *stride; /* of the scores; of the mask, stretched to them */
+};
+
+#define AH_SOFTMAX_LOOPS(suffix, real)                                                                              \
+    void ah_softmax_all_##suffix(const real *x, real *y, int64_t outer, int64_t n, int64_t inner, bool take_log);   \
+    void ah_softmax_all_backward_##suffix(const real *g, const real *y, real *gx, int64_t outer, int64_t n,         \
+                                          int64_t inner, bool take_log);                                            \
+    void ah_masked_rows_##suffix(const struct ah_masked *m, const real *x, real *y, const void *mask);
+AH_SOFTMAX_LOOPS(f32, float)
+AH_SOFTMAX_LOOPS(f64, double)
+
+#endif

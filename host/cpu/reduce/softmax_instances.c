@@ -1,0 +1,83 @@
+/* Softmax, its logarithm, their adjoints, and softmax under a mask: rows when the dim is dense, else 64 neighbouring
+ * columns together; short rows as such columns. A row that is masked entirely becomes zeros, as in PyTorch 2's
+ * attention; by plain softmax NaN. */
+#include "cpu/reduce/softmax.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/process/parallel.h"
+#include "cpu/elementwise/elementwise_math.h"
+#include "cpu/loop/row_max.h"
+
+/* VECTOR: the floats of the widest vector. SHORT, PACK: rows of up to SHORT items are computed as columns, PACK at a
+ * time. */
+enum { LANES = 64, VECTOR = 16, SHORT = 48, PACK = 32 };
+
+#define LOOPS "cpu/reduce/softmax_loops.h"
+#include "cpu/loop/for_reals.h"
+
+/* Under a mask. */
+
+static int64_t mask_offset(const struct ah_masked *m, int64_t row)
+{
+    int64_t at = 0;
+    for (int d = m->ndim - 2; d >= 0; d--) {
+        at += row % m->size[d] * m->stride[d];
+        row /= m->size[d];
+    }
+    return at;
+}
+
+/* from may be to. */
+static void softmax_in_place_f32(const float *from, float *to, int64_t n)
+{
+    if (from == to)
+        softmax_same_f32(to, n);
+    else
+        softmax_row_f32(from, to, n);
+}
+
+static void softmax_in_place_f64(const double *from, double *to, int64_t n)
+{
+    if (from == to)
+        softmax_same_f64(to, n);
+    else
+        softmax_row_f64(from, to, n);
+}
+
+/* Scores of one row, -inf where the mask drops; a float mask is added. */
+#define MASK_ROW(suffix, real)                                                                                       \
+    static void mask_row_##suffix(const real *restrict x, real *restrict y, int64_t n, const uint8_t *keep,          \
+                                  const real *added, int64_t stride)                                                 \
+    {                                                                                                                \
+        for (int64_t i = 0; i < n; i++)                                                                              \
+            y[i] = keep ? (keep[i * stride] ? x[i] : (real)-INFINITY) : x[i] + added[i * stride];                    \
+    }                                                                                                                \
+    void ah_masked_rows_##suffix(const struct ah_masked *m, const real *x, real *y, const void *mask)                \
+    {                                                                                                                \
+        _Pragma("omp parallel for schedule(static) if (ah_worth_threads(m->rows * m->length, AH_SHARE_HEAVY))")      \
+        for (int64_t row = 0; row < m->rows; row++) {                                                                \
+            const real *from = x + row * m->length;                                                                  \
+            real *to = y + row * m->length;                                                                          \
+            int64_t n = m->length;                                                                                   \
+            if (m->causal)                                                                                           \
+                n = row % m->queries + 1 < n ? row % m->queries + 1 : n;                                             \
+            if (mask) {                                                                                              \
+                int64_t at = mask_offset(m, row);                                                                    \
+                mask_row_##suffix(from, to, n, m->boolean ? (const uint8_t *)mask + at : NULL,                       \
+                                  m->boolean ? NULL : (const real *)mask + at, m->stride[m->ndim - 1]);              \
+                from = to;                                                                                           \
+            }                                                                                                        \
+            /* Masked entirely: zeros. Without a mask the row is checked again only if it became NaN. */             \
+            if (mask && ah_row_max_##suffix(from, n) == (real)-INFINITY)                                             \
+                n = 0;                                                                                               \
+            softmax_in_place_##suffix(from, to, n);                                                                  \
+            if (!mask && n > 0 && to[0] != to[0] && ah_row_max_##suffix(from, n) == (real)-INFINITY)                 \
+                n = 0;                                                                                               \
+            memset(to + n, 0, (size_t)(m->length - n) * sizeof *to);                                                 \
+        }                                                                                                            \
+    }
+
+MASK_ROW(f32, float)
+MASK_ROW(f64, double)

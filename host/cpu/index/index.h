@@ -36,6 +36,22 @@ void ah_rows_copy(void *dst, const void *src, const struct ah_rows *rows, size_t
 void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double alpha,
                  enum ah_dtype dtype);
 
+/* gather, or the kinds of scatter. */
+enum ah_line_action { AH_GATHER, AH_SCATTER, AH_SCATTER_ADD, AH_SCATTER_PROD, AH_SCATTER_MAX, AH_SCATTER_MIN };
+
+/* Lines along dim: k < n walks along it, j < width across the lines, or, of one line with n = 1, along it. Steps count
+ * elements. */
+struct ah_line_move {
+    enum ah_line_action action;
+    enum ah_dtype dtype;
+    void *dst;
+    const void *src;
+    const int64_t *at; /* places along dim, those of a step k in a row */
+    int64_t n, width, at_step, dst_step, src_step, dst_across, src_across;
+    bool plain; /* one line, dense in dst and src */
+};
+void ah_line_move(const struct ah_line_move *m);
+
 /* Run BODY(storage type, load, store) for the dtype, where load and store convert to and from the type of sums. */
 #define AH_LOAD_SELF(x) (x)
 #define AH_STORE_BOOL(x) ((x) != 0)

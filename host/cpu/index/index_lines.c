@@ -11,10 +11,8 @@
 
 enum { BLOCK = 64 };
 
-enum action { GATHER, SCATTER, SCATTER_ADD, SCATTER_PROD, SCATTER_MAX, SCATTER_MIN };
-
 struct lines {
-    enum action action;
+    enum ah_line_action action;
     char *dst;
     const char *src;
     const int64_t *at;         /* row-major in `size` */
@@ -26,84 +24,26 @@ struct lines {
     enum ah_dtype dtype;
 };
 
-/* Fold src into the places of dst, for actions that read the present value: s becomes `step` of itself and x. */
-static void fold_lines(const struct lines *l, int64_t d0, int64_t s0, const int64_t *at, int64_t n, int64_t width,
-                       int64_t da, int64_t sa)
-{
-    int64_t dd = l->ds[l->dim], sd = l->ss[l->dim];
-    bool plain = l->across < 0 && dd == 1 && sd == 1;
-#define FOLD(type, load, store, step)                                        \
-    do {                                                                     \
-        type *dst = (type *)l->dst + d0;                                     \
-        const type *src = (const type *)l->src + s0;                         \
-        for (int64_t k = 0; k < n; k++) {                                    \
-            const int64_t *to = at + k * l->is[l->dim];                      \
-            for (int64_t j = 0; j < width; j++) {                            \
-                type *place = plain ? dst + to[j] : dst + to[j] * dd + j * da; \
-                __auto_type s = load(*place);                                \
-                __auto_type x = load(src[plain ? j : k * sd + j * sa]);      \
-                *place = store(step);                                        \
-            }                                                                \
-        }                                                                    \
-    } while (0)
-#define ADD(type, load, store) FOLD(type, load, store, AH_WRAPPING(s) + AH_WRAPPING(x))
-#define MULTIPLY(type, load, store) FOLD(type, load, store, AH_WRAPPING(s) * AH_WRAPPING(x))
-#define LARGER(type, load, store) FOLD(type, load, store, x > s || x != x ? x : s)
-#define SMALLER(type, load, store) FOLD(type, load, store, x < s || x != x ? x : s)
-    if (l->action == SCATTER_ADD)
-        AH_SUM_DTYPES(l->dtype, ADD)
-    else if (l->action == SCATTER_PROD)
-        AH_SUM_DTYPES(l->dtype, MULTIPLY)
-    else if (l->action == SCATTER_MAX)
-        AH_SUM_DTYPES(l->dtype, LARGER)
-    else
-        AH_SUM_DTYPES(l->dtype, SMALLER)
-#undef ADD
-#undef MULTIPLY
-#undef LARGER
-#undef SMALLER
-#undef FOLD
-}
-
-/* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single
- * line (dim is the last one) is walked by j instead, so that the inner loop is the long one. */
+/* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single line (dim is the
+ * last one) is walked by j instead, so that the inner loop is the long one. */
 static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64_t width)
 {
     int dim = l->dim, a = l->across;
-    int64_t n = l->size[dim], dd = l->ds[dim], sd = l->ss[dim], da, sa;
-    const int64_t *at = l->at + i0;
+    int64_t item = (int64_t)ah_dtype_size(l->dtype);
+    struct ah_line_move m = {.action = l->action, .dtype = l->dtype, .dst = l->dst + d0 * item,
+                             .src = l->src + s0 * item, .at = l->at + i0, .n = l->size[dim], .width = width,
+                             .at_step = l->is[dim], .dst_step = l->ds[dim], .src_step = l->ss[dim]};
     if (a < 0) {
-        width = n;
-        n = 1;
-        da = l->action == GATHER ? dd : 0;
-        sa = l->action == GATHER ? 0 : sd;
+        m.width = m.n;
+        m.n = 1;
+        m.dst_across = l->action == AH_GATHER ? m.dst_step : 0;
+        m.src_across = l->action == AH_GATHER ? 0 : m.src_step;
+        m.plain = m.dst_step == 1 && m.src_step == 1;
     } else {
-        da = l->ds[a];
-        sa = l->ss[a];
+        m.dst_across = l->ds[a];
+        m.src_across = l->ss[a];
     }
-    bool plain = a < 0 && dd == 1 && sd == 1;
-#define MOVE(type)                                                   \
-    do {                                                             \
-        type *dst = (type *)l->dst + d0;                             \
-        const type *src = (const type *)l->src + s0;                 \
-        for (int64_t k = 0; k < n; k++) {                            \
-            const int64_t *to = at + k * l->is[dim];                 \
-            if (plain && l->action == GATHER)                        \
-                for (int64_t j = 0; j < width; j++)                  \
-                    dst[j] = src[to[j]];                             \
-            else if (l->action == GATHER)                            \
-                for (int64_t j = 0; j < width; j++)                  \
-                    dst[k * dd + j * da] = src[to[j] * sd + j * sa]; \
-            else                                                     \
-                for (int64_t j = 0; j < width; j++)                  \
-                    dst[to[j] * dd + j * da] = src[k * sd + j * sa]; \
-        }                                                            \
-    } while (0)
-    if (l->action >= SCATTER_ADD)
-        fold_lines(l, d0, s0, at, n, width, da, sa);
-    else
-        AH_ITEM_TYPES(ah_dtype_size(l->dtype), MOVE)
-#undef MOVE
+    ah_line_move(&m);
 }
 
 static void lines_range(void *context, int64_t begin, int64_t end)
@@ -135,7 +75,7 @@ static void set_strides(int64_t *to, const struct ah_tensor *tensor)
 }
 
 /* src NULL in strides: one value for all (a scalar). */
-static void slices_run(enum action action, struct ah_tensor *dst, const struct ah_tensor *src,
+static void slices_run(enum ah_line_action action, struct ah_tensor *dst, const struct ah_tensor *src,
                        const struct ah_tensor *at, int dim)
 {
     struct lines l = {.action = action,
@@ -182,7 +122,7 @@ int ah_cpu_gather(struct ah_call *c)
     struct ah_tensor *x = arg->input.tensor, *at;
     int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(x, dim), false, dim, x, &at));
-    slices_run(GATHER, c->out[0], x, at, dim);
+    slices_run(AH_GATHER, c->out[0], x, at, dim);
     ah_tensor_release(at);
     return 0;
 }
@@ -194,12 +134,12 @@ int ah_cpu_gather_backward(struct ah_call *c)
     int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
-    slices_run(SCATTER_ADD, out, arg->grad.tensor, at, dim);
+    slices_run(AH_SCATTER_ADD, out, arg->grad.tensor, at, dim);
     ah_tensor_release(at);
     return 0;
 }
 
-static int slices_scatter(struct ah_call *c, enum action action)
+static int slices_scatter(struct ah_call *c, enum ah_line_action action)
 {
     const struct ah_args_scatter *arg = ah_args(c, scatter);
     struct ah_tensor *out = c->out[0], *at = NULL, *src = NULL;
@@ -223,18 +163,18 @@ int ah_cpu_scatter(struct ah_call *c)
 {
     const struct ah_value *reduce = &ah_args(c, scatter)->reduce;
     if (reduce->kind != AH_STRING)
-        return slices_scatter(c, SCATTER);
-    return slices_scatter(c, !strcmp(reduce->string, "add") ? SCATTER_ADD : SCATTER_PROD);
+        return slices_scatter(c, AH_SCATTER);
+    return slices_scatter(c, !strcmp(reduce->string, "add") ? AH_SCATTER_ADD : AH_SCATTER_PROD);
 }
 
 int ah_cpu_scatter_add(struct ah_call *c)
 {
-    return slices_scatter(c, SCATTER_ADD);
+    return slices_scatter(c, AH_SCATTER_ADD);
 }
 
 int ah_cpu_scatter_fold(struct ah_call *c)
 {
     const char *reduce = ah_args(c, scatter_fold)->reduce.string;
-    return slices_scatter(c, !strcmp(reduce, "prod") ? SCATTER_PROD
-                             : !strcmp(reduce, "amax") ? SCATTER_MAX : SCATTER_MIN);
+    return slices_scatter(c, !strcmp(reduce, "prod") ? AH_SCATTER_PROD
+                             : !strcmp(reduce, "amax") ? AH_SCATTER_MAX : AH_SCATTER_MIN);
 }

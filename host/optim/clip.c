@@ -124,9 +124,7 @@ int ah_clip_grad_norm(struct ah_tensor **grad, int count, double max_norm, doubl
         return ah_fail(AH_EINVAL,
                        "clip_grad_norm_: the total norm of order %g of the gradients is %g, so they cannot be clipped",
                        p, total);
-    /* PyTorch computes max_norm / (norm + 1e-6) as a reciprocal and a product, in the gradients' dtype. */
-    double factor = all_double ? 1 / (total + 1e-6) * max_norm
-                               : (double)(1 / ((float)total + 1e-6f) * (float)max_norm);
+    double factor = ah_clip_factor(max_norm, total, all_double);
     if (!(factor >= 1))
         AH_TRY(run_pass(&(struct pass){.action = SCALE, .number = factor}, grad, count));
     return ah_tensor_scalar(norm, total, all_double ? AH_F64 : AH_F32,

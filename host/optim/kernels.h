@@ -68,6 +68,13 @@ static inline double ah_norm_with(double sum, double part, double p)
     return !isinf(p) ? sum + part : part > sum || isnan(part) ? part : sum;
 }
 
+/* The factor that scales gradients of this norm to max_norm; they are scaled where it is below 1. PyTorch computes
+ * max_norm / (norm + 1e-6) as a reciprocal and a product, in the gradients' dtype. */
+static inline double ah_clip_factor(double max_norm, double norm, bool all_double)
+{
+    return all_double ? 1 / (norm + 1e-6) * max_norm : (double)(1 / ((float)norm + 1e-6f) * (float)max_norm);
+}
+
 struct ah_device;
 
 struct ah_optim_kernels {

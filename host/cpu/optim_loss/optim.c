@@ -282,5 +282,21 @@ static int optim_clamp(struct ah_device *device, const struct ah_optim_run *run,
     return 0;
 }
 
+static int optim_clip(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
+                      enum ah_dtype dtype, void *norm)
+{
+    double sum = 0;
+    optim_norm(device, run, count, p, dtype, &sum);
+    double total = isinf(p) ? sum : p == 2 ? sqrt(sum) : pow(sum, 1 / p);
+    double factor = ah_clip_factor(max_norm, total, dtype == AH_F64);
+    if (!(factor >= 1))
+        optim_scale(device, run, count, factor, dtype, NULL);
+    if (dtype == AH_F64)
+        *(double *)norm = total;
+    else
+        *(float *)norm = (float)total;
+    return 0;
+}
+
 const struct ah_optim_kernels ah_cpu_optim = {
-    .step = optim_step, .norm_sum = optim_norm, .scale = optim_scale, .clamp = optim_clamp};
+    .step = optim_step, .norm_sum = optim_norm, .scale = optim_scale, .clamp = optim_clamp, .clip_norm = optim_clip};

@@ -190,18 +190,6 @@ describe("A compiled step", function()
     end
   end)
 
-  case("is the function itself on the CPU", function()
-    assert.equal("5\tfalse\n", told [[
-      local accelerator = accelhost.Accelerator {cpu = true}
-      local runs = 0
-      local step = accelerator:compile(function(n)
-        runs = runs + 1
-        return runs
-      end)
-      for i = 1, 5 do step(i) end
-      print(runs, step.captured)]])
-  end)
-
   case("reports an index that is out of range, as the function would", function()
     for _, checks in ipairs {"now", "later"} do
       assert.matches("^true\ntrue\nfalse\t[^\n]*cross_entropy: target 11 at position 0 is outside 0%.%.9", told([[

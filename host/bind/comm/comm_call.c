@@ -16,6 +16,7 @@
 #include "autograd/graph/graph.h"
 #include "bind/comm/comm.h"
 #include "sync/arena.h"
+#include "tensor/capture.h"
 
 int ah_check_whole(lua_State *L, int index, const char *what)
 {
@@ -54,7 +55,8 @@ int ah_comm_reach(lua_State *L, struct ah_group *group, enum ah_collective_kind 
     bool reached;
     *out = NULL;
     if (device == &ah_cpu)
-        return 0;
+        return ah_capture_refuse(ah_collective_name(kind, false), "a collective of the script",
+                                 "call it outside of the step (averages of gradients are captured)");
     AH_TRY(ah_group_reach(group, device, device->type->device_comm, ah_call_site(L), &reached));
     struct ah_collective call = {.kind = kind, .dtype = any->dtype, .reduce = op};
     if (reached && ah_group_takes(group, &call))

@@ -14,6 +14,7 @@
 #include "bind/comm/comm.h"
 #include "bind/lua/class.h"
 #include "comm/group/message.h"
+#include "tensor/capture.h"
 
 static const struct ah_class message_class;
 
@@ -115,6 +116,7 @@ static int message_transfer(lua_State *L, bool sends)
 {
     struct ah_entry entry = ah_comm_enter(L);
     int first = entry.first;
+    ah_check(L, ah_capture_refuse(sends ? "send" : "recv", "a message of the script", "call it outside of the step"));
     lua_settop(L, first + 3);
     bool async = lua_toboolean(L, first + 3);
     int peer = !sends && lua_isnil(L, first + 1) ? AH_ANY_PEER : ah_check_whole(L, first + 1, "rank");

@@ -11,6 +11,7 @@
 #include "bind/lua/handle.h"
 #include "bind/tensor/memory_format.h"
 #include "bind/tensor/op.h"
+#include "tensor/capture.h"
 #include "tensor/format.h"
 
 static void push_ints(lua_State *L, const int64_t *at, int count)
@@ -116,6 +117,10 @@ static void push_element(lua_State *L, const struct ah_tensor *tensor, int64_t f
 struct ah_tensor *ah_host_values(lua_State *L, struct ah_tensor *tensor)
 {
     struct ah_tensor *here;
+    lua_Debug call;
+    if (ah_cpu_captured && lua_getstack(L, 0, &call) && lua_getinfo(L, "n", &call))
+        ah_check(L, ah_capture_refuse(call.name, "reading values",
+                                      "return the tensor from the step and read it afterwards"));
     ah_check(L, ah_host_copy(&here, tensor));
     if (here == tensor)
         ah_tensor_release(here); /* the caller holds it */
@@ -210,6 +215,7 @@ static int storage_key(lua_State *L)
 static int tensor_pointer(lua_State *L)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, 1);
+    ah_check(L, ah_capture_refuse("with_data", "a loop of the script", "call it outside of the step"));
     ah_check(L, ah_tensor_row_major(tensor));
     if (!ah_tensor_is_contiguous(tensor))
         return ah_raise_text(L, "with_data: expected a contiguous tensor, got strides of a view of shape %s",

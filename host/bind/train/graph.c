@@ -2,10 +2,16 @@
  *
  * new(device)       an empty graph; nil when the device's type has no graphs
  * graph:begin()     capture the device's work from here on
- * graph:finish(keep)  end the capture; without `keep` the graph is empty again
+ * graph:finish(keep, results)  end the capture; without `keep` the graph is empty again. The tensors in the array
+ *                   are stored row-major by the captured work
  * graph:revise(on)  while it is on, optimizers' steps update their scalars in the graph
  * graph:replay(results)  run the captured work; the tensors in the array count an in-place write
- * graph:close()     free it */
+ * graph:close()     free it
+ * fill(inputs, ...) copy the tensors among the arguments into those in the array and return true; false, having copied
+ *                   nothing, unless the arguments are tensors like these: dtype, shape, device, contiguous, no gradient
+ * gradients(parameters, before)  the place of the first parameter that has a gradient where `before` has false, or has
+ *                   none where it has true; nil if there is none */
+#include "autograd/graph/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
 #include "tensor/device.h"
@@ -48,7 +54,14 @@ static int graph_begin(lua_State *L)
 static int graph_finish(lua_State *L)
 {
     struct handle *handle = check_handle(L);
-    ah_check(L, handle->device->type->graphs->end(handle->graph, lua_toboolean(L, 2)));
+    bool keep = lua_toboolean(L, 2);
+    for (int i = 1; keep && lua_istable(L, 3) && i <= (int)lua_objlen(L, 3); i++) {
+        lua_rawgeti(L, 3, i);
+        if (ah_to_tensor(L, -1))
+            ah_check(L, ah_tensor_row_major(ah_to_tensor(L, -1)));
+        lua_pop(L, 1);
+    }
+    ah_check(L, handle->device->type->graphs->end(handle->graph, keep));
     return 0;
 }
 
@@ -88,10 +101,56 @@ static const luaL_Reg graph_methods[] = {
 };
 static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, graph_close};
 
+/* Is this argument a tensor whose bytes can be copied into the input? */
+static bool graph_fits(const struct ah_tensor *input, const struct ah_tensor *given)
+{
+    return input && given && given->dtype == input->dtype && ah_same_shape(given, input) &&
+           given->storage->device == input->storage->device && !given->storage->channels_last &&
+           ah_tensor_is_contiguous(given) && !ah_requires_grad(given);
+}
+
+static int graph_fill(lua_State *L)
+{
+    int count = lua_gettop(L) - 1;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    if ((int)lua_objlen(L, 1) != count)
+        return lua_pushboolean(L, false), 1;
+    luaL_checkstack(L, count, "compile");
+    for (int i = 1; i <= count; i++) {
+        lua_rawgeti(L, 1, i);
+        if (!graph_fits(ah_to_tensor(L, -1), ah_to_tensor(L, i + 1)))
+            return lua_pushboolean(L, false), 1;
+    }
+    for (int i = 1; i <= count; i++) {
+        struct ah_tensor *input = ah_to_tensor(L, 1 + count + i), *given = ah_to_tensor(L, i + 1);
+        struct ah_device *device = input->storage->device;
+        ah_check(L, ah_device_copy(ah_tensor_data(input), device, ah_tensor_data(given), device,
+                                   ah_tensor_bytes(input)));
+        ah_tensor_touch(input);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
+static int graph_gradients(lua_State *L)
+{
+    int count = (int)lua_objlen(L, 1);
+    for (int i = 1; i <= count; i++) {
+        lua_rawgeti(L, 1, i);
+        lua_rawgeti(L, 2, i);
+        bool has = ah_to_tensor(L, -2) && ah_grad(ah_to_tensor(L, -2)), had = lua_toboolean(L, -1);
+        lua_pop(L, 2);
+        if (has != had)
+            return lua_pushinteger(L, i), 1;
+    }
+    return 0;
+}
+
 int ah_open_graph(lua_State *L)
 {
+    static const luaL_Reg functions[] = {
+        {"new", graph_new}, {"fill", graph_fill}, {"gradients", graph_gradients}, {NULL, NULL}};
     lua_newtable(L);
-    lua_pushcfunction(L, graph_new);
-    lua_setfield(L, -2, "new");
+    luaL_register(L, NULL, functions);
     return 1;
 }

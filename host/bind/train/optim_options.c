@@ -57,9 +57,13 @@ static double top_number(lua_State *L, enum ah_optim_kind kind, const char *name
     if (lua_type(L, -1) == LUA_TNUMBER) {
         value = lua_tonumber(L, -1);
     } else if (tensor && tensor->numel == 1) {
-        ah_check(L, ah_host_copy(&here, tensor));
-        value = ah_tensor_get(here, 0);
-        ah_tensor_release(here);
+        if (ah_on_cpu(tensor)) { /* read again before each replay of a captured step */
+            value = ah_tensor_get(tensor, 0);
+        } else {
+            ah_check(L, ah_host_copy(&here, tensor));
+            value = ah_tensor_get(here, 0);
+            ah_tensor_release(here);
+        }
     } else {
         ah_raise_text(L, "%s: %s: expected a number, got %s", ah_optim_kinds[kind].name, name, luaL_typename(L, -1));
     }

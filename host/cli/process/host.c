@@ -15,6 +15,7 @@
 #include "base/status/notice.h"
 #include "base/status/status.h"
 #include "bind/library.h"
+#include "capture/graph.h"
 #include "cli/job/job_object.h"
 #include "cli/process/parent.h"
 #include "cpu/device.h"
@@ -129,6 +130,7 @@ static int host_panic(lua_State *L)
 int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
 {
     ah_cpu_open();
+    ah_capture_open();
     ah_meta_open();
     ah_autograd_open();
     host->lua = luaL_newstate();

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/dispatch/rows.h"
+#include "tensor/capture.h"
 
 const struct ah_recurrent_kind ah_recurrent_kinds[AH_RECURRENT_KINDS] = {
     [AH_LSTM] = {"LSTM", 4, true},
@@ -77,6 +78,8 @@ static int check_sizes(const struct ah_tensor *sizes, int64_t rows, int64_t sequ
     if (sizes->ndim != 1 || sizes->dtype != AH_I64 || !ah_on_cpu(sizes))
         return ah_fail(AH_EINVAL, "recurrent: expected batch_sizes int64 (T,) on cpu, got %s %s on %s",
                        ah_dtype_name(sizes->dtype), ah_shape(sizes), sizes->storage->device->name);
+    AH_TRY(ah_capture_refuse("recurrent", "a packed sequence, whose sizes are values,",
+                             "pad the sequences, or leave it out of the step"));
     int64_t total = 0, most = sequences;
     for (int64_t t = 0; t < sizes->numel; t++) {
         int64_t size = ah_tensor_get_int(sizes, t);

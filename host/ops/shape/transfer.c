@@ -2,6 +2,7 @@
  * source is first made dense by a kernel of its device; the bytes then go through ah_device_copy. Nothing
  * here is recorded but the rows themselves. */
 #include "ops/dispatch/rows.h"
+#include "tensor/capture.h"
 
 /* The same window without history, so that ops on it leave no nodes. */
 static int transfer_window(struct ah_tensor **out, const struct ah_tensor *tensor)
@@ -31,6 +32,8 @@ static int transfer_bring(struct ah_tensor **out, const struct ah_tensor *tensor
 
 int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor)
 {
+    if (!tensor->wrapped && ah_on_cpu(tensor))
+        AH_TRY(ah_capture_refuse(NULL, "reading values", "return the tensor from the step and read it afterwards"));
     AH_TRY(ah_tensor_row_major(tensor));
     if (!ah_on_cpu(tensor))
         return transfer_bring(out, tensor, &ah_cpu);

@@ -1,189 +1,130 @@
 --- accelerator:compile: a step that the device does as one graph.
 local C = require "accelhost._C"
+local CapturedStep = require "accelhost.accelerator.training.captured_step"
 local arguments = require "accelhost.util.arguments"
-local averaging = require "accelhost.averaging"
 local class = require "accelhost.util.class"
-local signature = require "accelhost.accelerator.training.step_signature"
 local host_updates = require "accelhost.util.host_updates"
+local signature = require "accelhost.accelerator.training.step_signature"
+local warn = require "accelhost.util.warn"
 
 local fail = arguments.fail
+
+-- Graphs of one step on the CPU: calls with other arguments have one of their own.
+local MOST_GRAPHS = 4
 
 --- The result of accelerator:compile: call it as the function.
 ---@class CompiledStep
 ---@field captured boolean is there a graph?
 local CompiledStep = class.new "CompiledStep"
 
+-- The reason why the function runs as it is on the CPU; nil if it is captured.
+local function plain_reason(accelerator)
+  if accelerator.device ~= "cpu" then return nil end
+  return accelerator.gradient_accumulation_steps > 1 and "gradient_accumulation_steps is above 1"
+    or accelerator._virtual_shards and "virtual_shards are on"
+    or accelerator.sharding ~= "none" and "sharding is on"
+    or accelerator.mixed_precision == "fp16" and "mixed_precision is 'fp16', whose scale the host decides"
+    or nil
+end
+
 function CompiledStep:init(accelerator, fn, warmup)
   self._accelerator, self._fn, self._warmup, self._calls = accelerator, fn, warmup, 0
-  self._eager = accelerator.device == "cpu"
+  self._plain = plain_reason(accelerator)
+  self._several = accelerator.device == "cpu"
+  self._graphs = {}
   self.captured = false
 end
 
 function CompiledStep:extra_repr()
-  return self._eager and "as it is" or self.captured and "captured" or ("after %d of %d calls"):format(self._calls,
+  return self._plain and "as it is" or self.captured and "captured" or ("after %d of %d calls"):format(self._calls,
     self._warmup)
-end
-
--- The parameters whose gradients the step may make: those of prepared models and optimizers.
-local function parameters_of(accelerator)
-  local list, known = {}, {}
-  local function add(parameters)
-    for _, parameter in ipairs(parameters) do
-      if not known[parameter] then
-        known[parameter] = true
-        list[#list + 1] = parameter
-      end
-    end
-  end
-  for _, handle in ipairs(averaging.of(accelerator)) do add(handle.reducer:parameters()) end
-  for _, optimizer in pairs(accelerator._prepared.optimizers) do
-    for _, group in ipairs(optimizer.param_groups) do add(group.params) end
-  end
-  return list
-end
-
--- Products and convolutions were chosen at the capture.
-local function check_precision(wanted)
-  if C.precision.state() ~= wanted then
-    fail("compile: accelhost.backends or set_float32_matmul_precision were changed since the step was captured; set "
-      .. "them back, or call reset() to capture again")
-  end
-end
-
-local function gradients_of(parameters)
-  local gradients = {}
-  for i = 1, #parameters do gradients[i] = parameters[i].grad or false end
-  return gradients
-end
-
--- A graph begins with gradients, or without: its works add to them, or do not.
-local function check_gradients(parameters, before)
-  for i = 1, #parameters do
-    if (parameters[i].grad ~= nil) ~= before[i] then
-      fail("compile: a parameter of shape %s had %s gradient when the step was captured and has %s now; call zero_grad "
-        .. "within the step, or between any two calls", arguments.shape_text(parameters[i]),
-        before[i] and "a" or "no", before[i] and "none" or "one")
-    end
-  end
-end
-
--- A result without its history, in which the graph leaves other values each time.
-local function detached(value, tensors)
-  if C.is_tensor(value) then
-    local plain = value:detach()
-    tensors[#tensors + 1] = plain
-    return plain
-  end
-  if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
-  local copy = {}
-  for key, item in next, value do copy[key] = detached(item, tensors) end
-  return copy
-end
-
-local function results(count, fine, ...)
-  return fine, {n = count - 1, ...}
-end
-
-local function set_gradients(parameters, gradients)
-  for i = 1, #parameters do
-    local gradient = gradients[i] or nil
-    if parameters[i].grad ~= gradient then parameters[i].grad = gradient end
-  end
-end
-
-local function record(self, arguments_)
-  local function keep(recorded, ...)
-    return recorded, results(select("#", ...), ...)
-  end
-  return keep(host_updates.record(self._fn, unpack(arguments_, 1, arguments_.n)))
 end
 
 -- A graph holds works of devices: averages of gradients too, where the devices make them by themselves.
 local function check_processes(accelerator)
   local kind = accelerator.device:match "^%a+"
-  if accelerator.num_processes > 1 and C.comm.backend(kind) == C.comm.backend "cpu" then
+  if kind ~= "cpu" and accelerator.num_processes > 1 and C.comm.backend(kind) == C.comm.backend "cpu" then
     fail("compile: gradients of several processes go through the host's memory here, by %s and not by a library of the "
       .. "devices, which needs one for each process; a graph holds works of the device alone", C.comm.backend "cpu")
   end
 end
 
-local function capture(self, ...)
-  check_processes(self._accelerator)
-  self._accelerator._loss_scaler:end_window()
-  local graph = C.graph.new(self._accelerator.device)
-  self._parameters = parameters_of(self._accelerator)
-  local given = signature.of(self._accelerator.device, ...)
-  local inputs = signature.inputs(given)
-  local before, present = gradients_of(self._parameters), {}
-  for i = 1, #before do present[i] = before[i] ~= false end
-  signature.fill(inputs, given)
-  C.comm.carry() -- separate collectives that were begun outside from those within
-  graph:begin()
-  local recorded, fine, values = record(self, inputs.values)
-  local carried, lost = true, nil
-  if fine then carried, lost = pcall(C.comm.carry) end
-  if not carried then fine, values = false, {lost} end
-  local ended, problem = pcall(graph.finish, graph, fine)
-  if not (fine and ended) then
-    host_updates.undo(recorded)
-    set_gradients(self._parameters, before)
-    graph:close()
-    error(fine and problem or values[1], 0)
+-- The graph for these arguments and gradients; nil if there is none.
+local function graph_for(self, given)
+  for _, graph in ipairs(self._graphs) do
+    if not graph:difference(given) and not graph:changed_gradient() then return graph end
   end
-  self._outputs, self._precision = {}, C.precision.state()
-  self._graph, self._inputs, self._recorded, self._before = graph, inputs, recorded, present
-  self._values = {n = values.n}
-  for i = 1, values.n do self._values[i] = detached(values[i], self._outputs) end
-  self._after = gradients_of(self._parameters)
+  return nil
+end
+
+-- Capture a step, which on the CPU has run then.
+local function capture(self, given)
+  check_processes(self._accelerator)
+  local graph = CapturedStep(self._accelerator, self._fn, given)
+  self._graphs[#self._graphs + 1] = graph
   self.captured = true
+  if self._several then return graph:values() end
+  return graph:run()
 end
 
--- Let the graph's next replay use the host's numbers of the next step.
-local function revise(self)
-  self._graph:revise(true)
-  local fine, problem = pcall(host_updates.replay, self._recorded)
-  local ended, other = pcall(self._graph.revise, self._graph, false)
-  if not fine or not ended then error(fine and other or problem, 0) end
+-- On the CPU: a call that is unlike that of the last graph.
+local function call_other(self, ...)
+  local given = signature.of(self._accelerator.device, ...)
+  local graph = graph_for(self, given)
+  if graph then
+    self._last = graph
+    graph:check()
+    graph:fill(given)
+    self._accelerator._loss_scaler:end_window()
+    return graph:replay()
+  end
+  if #self._graphs < MOST_GRAPHS then
+    return capture(self, given)
+  end
+  warn(("compile: %s; there are %d graphs for other arguments, so such calls run the function as it is"):format(
+    self._graphs[1]:difference(given) or "other parameters have gradients than when the step was captured",
+    #self._graphs))
+  return self._fn(...)
 end
 
-local function replay(self)
-  self._graph:replay(self._outputs)
-  host_updates.mark_replayed(self._recorded)
-  set_gradients(self._parameters, self._after)
-  return unpack(self._values, 1, self._values.n)
+-- One graph: a call that is unlike that of the capture is an error.
+local function call_only(self, ...)
+  local graph, given = self._graphs[1], signature.of(self._accelerator.device, ...)
+  local difference, remedy = graph:difference(given)
+  if difference then fail("compile: %s%s", difference, remedy) end
+  graph:check()
+  graph:fill(given)
+  self._accelerator._loss_scaler:end_window()
+  return graph:replay()
 end
 
 function CompiledStep:__call(...)
-  if self._eager then return self._fn(...) end
+  if self._plain then return self._fn(...) end
   if host_updates.is_recording() then
     fail "compile: a compiled step cannot be called within another; call its function"
   end
   if self.captured then
-    local given = signature.of(self._accelerator.device, ...)
-    signature.check(self._inputs, given)
-    check_gradients(self._parameters, self._before)
-    check_precision(self._precision)
-    signature.fill(self._inputs, given)
-    self._accelerator._loss_scaler:end_window()
-    revise(self)
-    return replay(self)
+    if not self._several then return call_only(self, ...) end
+    local graph = self._last or self._graphs[1]
+    if graph:changed_gradient() or not graph:fill_flat(...) then return call_other(self, ...) end
+    graph:check()
+    return graph:replay()
   end
   self._calls = self._calls + 1
   -- A step that a scaler left out has made no state of the optimizer.
   if self._calls <= self._warmup or self._accelerator.optimizer_step_was_skipped then return self._fn(...) end
-  capture(self, ...)
-  return replay(self)
+  return capture(self, signature.of(self._accelerator.device, ...))
 end
 
---- Forget the graph: the next calls run the function, then capture it again.
+--- Forget the graphs: the next calls run the function, then capture it again.
 --
 --   local step = accelerator:compile(function(input) return net(input):sum() end)
 --   step(x)
 --   step:reset()
 function CompiledStep:reset()
   host_updates.settle()
-  if self._graph then self._graph:close() end
-  self._graph, self._inputs, self._recorded, self._values, self._outputs, self._after = nil, nil, nil, nil, nil, nil
+  for _, graph in ipairs(self._graphs) do graph:close() end
+  self._graphs, self._last = {}, nil
   self._calls, self.captured = 0, false
 end
 
@@ -192,25 +133,34 @@ local read = arguments.signature("compile", {"step_fn: callable", {"warmup: coun
 -- Methods of the Accelerator class.
 local Accelerator = {}
 
---- Make a training step that a GPU runs as one CUDA graph: the first `warmup` calls run the function as it is, the
---- next one captures its work on the device, and from then on a call replays that work, without running the function.
---- That saves the host's time for each op, which dominates in small models.
+--- Make a training step that is captured once and replayed: the first `warmup` calls run the function as it is, the
+--- next one captures its work on the device as a graph, and from then on a call replays that work, without running the
+--- function. A GPU runs a CUDA graph; on the CPU, C repeats the recorded kernels in memory of the graph's own. That
+--- saves the host's time for each op, which dominates in small models.
 --
--- A call copies its tensors into those of the graph, so shapes, dtypes and all other arguments have to stay the same
--- (drop_last = true for loaders); a change is an error that names the argument. Results are the graph's tensors,
--- without history, and the next call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers,
--- schedulers, clipping and random numbers compute as without a graph, to the bit. Other things in Lua (counters,
--- prints, hooks, numbers that change) happen at the capture only.
+-- A call copies its tensors into those of the graph. Results are the graph's tensors, without history, and the next
+-- call overwrites them, as PyTorch's: read them, or clone them, before. Optimizers, schedulers, clipping and random
+-- numbers compute as without a graph, to the bit. Other things in Lua (counters, prints, hooks, numbers that change)
+-- happen at the capture only.
 --
--- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values) and tensors
--- cannot be copied from the CPU. It is refused in accumulation windows. Of several processes, which all have to call
--- it, the averages and other collectives that it makes are captured with it, by NCCL; where processes share a GPU it
--- is refused. Tensors that it uses from outside have to live on; after one was replaced it needs reset(). The
--- switches of accelhost.backends are those of the capture; other ones are refused. On the CPU the function runs as it
--- is at every call.
+-- On a GPU shapes, dtypes and all other arguments have to stay the same (drop_last = true for loaders); a change is an
+-- error that names the argument. On the CPU other arguments are captured as graphs of their own, up to four, as for a
+-- smaller last batch; after that such calls run the function as it is, with a notice. So do calls before which other
+-- parameters have gradients.
 --
--- In fp16 the device leaves out a step whose gradients overflowed. The host asks whether it did before the next call,
--- or when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
+-- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values), and tensors
+-- cannot be made of the script's values (accelhost.tensor of a table) or, on a GPU, copied from the CPU: make them
+-- before, or pass them. Of several processes, which all have to call it, averages of gradients are captured with it: by
+-- NCCL where the processes have GPUs of their own (where they share one it is refused). Tensors that it uses from
+-- outside have to live on; after one was replaced it needs reset(). The switches of accelhost.backends are those of the
+-- capture; other ones are refused. An error within the capture leaves a GPU's tensors as they were; on the CPU the
+-- function has run up to the error.
+--
+-- In accumulation windows (gradient_accumulation_steps) it is refused on a GPU; on the CPU the function runs as it is
+-- at every call in these, with virtual_shards, sharding and fp16, with a notice.
+--
+-- In fp16 a GPU leaves out a step whose gradients overflowed. The host asks whether it did before the next call, or
+-- when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
 -- optimizers and schedulers), and waits for the step then. There may be one update of the scale in a call, and after
 -- `warmup` calls the function runs as it is until a step was not left out.
 --
@@ -227,13 +177,13 @@ local Accelerator = {}
 ---@return CompiledStep
 function Accelerator:compile(...)
   local fn, warmup = read(...)
-  if self.device ~= "cpu" then
-    check_processes(self)
-    if self.gradient_accumulation_steps > 1 then
-      fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
-        .. "micro-steps within the function", self.gradient_accumulation_steps)
-    end
+  check_processes(self)
+  if self.device ~= "cpu" and self.gradient_accumulation_steps > 1 then
+    fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
+      .. "micro-steps within the function", self.gradient_accumulation_steps)
   end
+  local reason = plain_reason(self)
+  if reason then warn("compile: the function runs as it is at each call, since " .. reason) end
   return CompiledStep(self, fn, warmup)
 end
 

@@ -69,23 +69,25 @@ function signature.inputs(given)
   return inputs
 end
 
---- Raise unless a call's arguments are like the graph's.
+--- Compare a call's arguments with the graph's: the text of the first difference, and a remedy, or nil.
 ---@param inputs table
 ---@param given table
-function signature.check(inputs, given)
+---@return string?, string?
+function signature.difference(inputs, given)
   for i = 1, math.max(#inputs.leaves, #given) do
     local wanted, got = inputs.leaves[i], given[i]
     if not wanted or not got or wanted.path ~= got.path then
-      fail("compile: the step was captured with %s and is called with %s", wanted and wanted.path or "fewer arguments",
-        got and got.path or "fewer")
+      return ("the step was captured with %s and is called with %s"):format(wanted and wanted.path or "fewer arguments",
+        got and got.path or "fewer"), ""
     end
     local text = got.tensor and text_of(got.value)
     if got.tensor ~= wanted.tensor or text and text ~= wanted.text or not text and got.value ~= wanted.value then
-      fail("compile: %s: the step was captured with %s, got %s%s", wanted.path, wanted.text, text_of(got.value),
+      return ("%s: the step was captured with %s, got %s"):format(wanted.path, wanted.text, text_of(got.value)),
         got.tensor and " (a loader's last batch may be smaller: drop_last = true; call reset() to capture again)" or
-          " (a graph cannot heed another value: pass it as a tensor, or capture a separate step)")
+          " (a graph cannot heed another value: pass it as a tensor, or capture a separate step)"
     end
   end
+  return nil
 end
 
 --- Copy a call's tensors into the graph's.

@@ -21,10 +21,12 @@ struct ah_graph {
     /* During the capture. */
     pthread_t thread;
     int within; /* a recorded function runs */
+    struct ah_graph *next_open;
 };
 
 static _Atomic(struct ah_graph *) graph_captured; /* other threads compare it with NULL and read its thread */
 static struct ah_graph *graph_revised;
+static struct ah_graph *open_graphs;
 static const struct ah_device_type *plain_type;
 static const ah_kernel *plain_kernels;
 static const struct ah_optim_kernels *plain_optim;
@@ -245,6 +247,36 @@ static const struct ah_optim_kernels graph_optim = {
     .clip_norm = graph_clip_norm,
 };
 
+/* Work of the host. */
+
+static int graph_enter(const struct ah_capture_work *work)
+{
+    struct ah_graph *graph = atomic_load_explicit(&graph_captured, memory_order_relaxed);
+    if (!graph->within)
+        AH_TRY(ah_record_work(&graph->records, work));
+    graph->within++;
+    return 0;
+}
+
+static void graph_leave(void)
+{
+    atomic_load_explicit(&graph_captured, memory_order_relaxed)->within--;
+}
+
+static int graph_lost(void *context, int64_t number)
+{
+    return ah_fail(AH_ESTATE, "cpu: the captured step averages gradients of a model that was freed since: capture it "
+                   "again");
+}
+
+static void graph_forget_work(const void *context)
+{
+    for (struct ah_graph *graph = open_graphs; graph; graph = graph->next_open)
+        for (size_t i = 0; i < graph->records.count; i++)
+            if (graph->records.at[i].kind == AH_RECORD_WORK && graph->records.at[i].work.context == context)
+                graph->records.at[i].work = (struct ah_capture_work){.run = graph_lost};
+}
+
 /* Graphs. */
 
 static void graph_forget(struct ah_graph *graph)
@@ -258,8 +290,12 @@ static void graph_forget(struct ah_graph *graph)
 
 static int graph_open(struct ah_device *device, struct ah_graph **out)
 {
-    *out = calloc(1, sizeof **out);
-    return *out ? 0 : ah_fail(AH_ENOMEM, "out of memory");
+    struct ah_graph *graph = calloc(1, sizeof *graph);
+    if (!graph)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    graph->next_open = open_graphs;
+    *out = open_graphs = graph;
+    return 0;
 }
 
 static void graph_stop(void)
@@ -275,6 +311,10 @@ static void graph_close(struct ah_graph *graph)
     if (atomic_load_explicit(&graph_captured, memory_order_relaxed) == graph)
         graph_stop();
     graph_forget(graph);
+    struct ah_graph **at = &open_graphs;
+    while (*at != graph)
+        at = &(*at)->next_open;
+    *at = graph->next_open;
     free(graph);
 }
 
@@ -353,7 +393,7 @@ static int replay_pass(enum ah_record_kind kind, const struct ah_record_pass *p)
 
 static int replay_record(const struct ah_record *record)
 {
-    const struct ah_record_bytes *b = record->bytes;
+    const struct ah_record_bytes *b = record->bytes; /* of those kinds */
     switch (record->kind) {
     case AH_RECORD_CALL: return replay_call(record->call);
     case AH_RECORD_FILL: return plain_type->fill(&ah_cpu, b->to, b->byte, b->bytes);
@@ -362,6 +402,7 @@ static int replay_record(const struct ah_record *record)
         return plain_type->transpose(&ah_cpu, b->to, b->from, b->batch, b->rows, b->columns, b->bytes);
     case AH_RECORD_GET_STATE: return plain_type->get_state(&ah_cpu, b->to);
     case AH_RECORD_SET_STATE: return plain_type->set_state(&ah_cpu, b->from);
+    case AH_RECORD_WORK: return record->work.run(record->work.context, record->work.number);
     default: return replay_pass(record->kind, record->pass);
     }
 }
@@ -394,6 +435,7 @@ static const char *graph_op(void)
 
 void ah_capture_open(void)
 {
+    static const struct ah_capture_hooks hooks = {graph_op, graph_enter, graph_leave, graph_forget_work};
     static struct ah_device_type type;
     plain_type = ah_cpu.type;
     type = *ah_cpu.type;
@@ -406,6 +448,6 @@ void ah_capture_open(void)
     type.get_state = graph_get_state;
     type.set_state = graph_set_state;
     type.graphs = &graph_functions;
-    ah_capture_op = graph_op;
+    ah_capture_hooks = &hooks;
     ah_cpu.type = &type;
 }

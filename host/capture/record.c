@@ -385,6 +385,15 @@ int ah_record_pass(struct ah_records *records, enum ah_record_kind kind, const s
     return 0;
 }
 
+int ah_record_work(struct ah_records *records, const struct ah_capture_work *work)
+{
+    struct ah_record *record = record_new(records, AH_RECORD_WORK);
+    if (!record)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    record->work = *work;
+    return 0;
+}
+
 void ah_records_clear(struct ah_records *records)
 {
     for (size_t i = 0; i < records->count; i++) {
@@ -393,7 +402,7 @@ void ah_records_clear(struct ah_records *records)
             record_free_call(record->call);
         } else if (record->kind >= AH_RECORD_STEP && record->kind <= AH_RECORD_CLIP) {
             record_free_pass(record->pass);
-        } else {
+        } else if (record->kind != AH_RECORD_WORK) {
             free(record->bytes->owned);
             free(record->bytes);
         }

@@ -9,6 +9,7 @@
 #include "capture/pool.h"
 #include "ops/dispatch/op.h"
 #include "optim/kernels.h"
+#include "tensor/capture.h"
 
 /* A kernel's call. */
 struct ah_record_call {
@@ -54,6 +55,7 @@ enum ah_record_kind {
     AH_RECORD_CLIP,
     AH_RECORD_GET_STATE, /* of the generator, to `to` */
     AH_RECORD_SET_STATE, /* from `from` */
+    AH_RECORD_WORK,
 };
 
 struct ah_record {
@@ -62,6 +64,7 @@ struct ah_record {
         struct ah_record_call *call;
         struct ah_record_pass *pass;
         struct ah_record_bytes *bytes;
+        struct ah_capture_work work;
     };
 };
 
@@ -88,6 +91,9 @@ int ah_record_called(struct ah_records *records, const struct ah_call *call);
 /* Append a record of bytes or of a pass; its arrays are copied. */
 int ah_record_bytes(struct ah_records *records, enum ah_record_kind kind, const struct ah_record_bytes *bytes);
 int ah_record_pass(struct ah_records *records, enum ah_record_kind kind, const struct ah_record_pass *pass);
+
+/* Append a record of work of the host. */
+int ah_record_work(struct ah_records *records, const struct ah_capture_work *work);
 
 /* Bytes at this address are written by a record. */
 void ah_records_wrote(struct ah_records *records, const void *address);

@@ -11,6 +11,7 @@
 #include "comm/recover/recover.h"
 #include "sync/shard.h"
 #include "sync/state.h"
+#include "tensor/capture.h"
 
 enum { NOTE_UNUSED = 1, MOST_UNDER_WAY = 2 };
 
@@ -51,7 +52,7 @@ static void begin_anew(struct ah_reducer *r)
     r->epoch = ah_group_epoch(r->group);
 }
 
-int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
+static int reducer_begin(struct ah_reducer *r, double weight, const char *where)
 {
     if (!(weight >= 0) || weight > 1e300)
         return ah_fail(AH_EINVAL, "backward: expected a weight from 0, got %g", weight);
@@ -68,7 +69,8 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
     r->status = 0;
     r->begin_ns = ah_now_ns();
     r->weight = weight;
-    ah_reducer_at(r, where);
+    if (where)
+        ah_reducer_at(r, where);
     AH_TRY(ah_reducer_find_way(r));
     r->active = true;
     if (ah_reducer_meets(r) && !r->watching) {
@@ -76,6 +78,28 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
         r->watching = true;
     }
     return 0;
+}
+
+static int begin_again(void *reducer, int64_t weight_bits)
+{
+    struct ah_reducer *r = reducer;
+    double weight;
+    memcpy(&weight, &weight_bits, sizeof weight);
+    return reducer_begin(r, weight, NULL);
+}
+
+int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
+{
+    struct ah_capture_work work = {.run = begin_again, .context = r};
+    if (r->hook.launch)
+        AH_TRY(ah_capture_refuse("backward", "a communication hook", "leave it out"));
+    if (ah_group_size(r->group) == 1 && weight == 1) /* there is nothing to do */
+        return reducer_begin(r, weight, where);
+    memcpy(&work.number, &weight, sizeof weight);
+    AH_TRY(ah_capture_enter(&work));
+    int status = reducer_begin(r, weight, where);
+    ah_capture_leave();
+    return status;
 }
 
 /* While backward runs. */
@@ -178,9 +202,8 @@ static void mark_ready(struct ah_reducer *r, int index)
     r->arrival[r->arrived++] = b;
 }
 
-void ah_reducer_param_ready(void *reducer, int index)
+static void reducer_ready(struct ah_reducer *r, int index)
 {
-    struct ah_reducer *r = reducer;
     struct ah_sync_parameter *p = &r->parameter[index];
     r->touched = true;
     if (!r->active || r->status)
@@ -195,6 +218,24 @@ void ah_reducer_param_ready(void *reducer, int index)
         average_launch(r, false);
 }
 
+static int ready_again(void *reducer, int64_t index)
+{
+    struct ah_reducer *r = reducer;
+    r->has_grad[index] = true;
+    reducer_ready(r, (int)index);
+    return 0;
+}
+
+void ah_reducer_param_ready(void *reducer, int index)
+{
+    struct ah_reducer *r = reducer;
+    int status = ah_group_size(r->group) == 1 ? 1 : ah_capture_enter(&(struct ah_capture_work){ready_again, r, index});
+    average_remember(r, status);
+    reducer_ready(r, index);
+    if (status == 0)
+        ah_capture_leave();
+}
+
 bool ah_reducer_touched(struct ah_reducer *r)
 {
     bool touched = r->touched;
@@ -202,9 +243,8 @@ bool ah_reducer_touched(struct ah_reducer *r)
     return touched;
 }
 
-void ah_reducer_progress(void *reducer)
+static void reducer_progress(struct ah_reducer *r)
 {
-    struct ah_reducer *r = reducer;
     while (r->active && !r->status && !r->hook.launch && r->reduced < r->launched) {
         struct ah_sync_bucket *bucket = &r->bucket[r->order[r->reduced]];
         bool done = false;
@@ -215,6 +255,22 @@ void ah_reducer_progress(void *reducer)
         ah_shard_drop_rest(r, r->order[r->reduced]);
         r->reduced++;
     }
+}
+
+static int progress_again(void *reducer, int64_t number)
+{
+    reducer_progress(reducer);
+    return 0;
+}
+
+void ah_reducer_progress(void *reducer)
+{
+    struct ah_reducer *r = reducer;
+    int status = ah_capture_enter(&(struct ah_capture_work){.run = progress_again, .context = r});
+    average_remember(r, status);
+    reducer_progress(r);
+    if (status == 0)
+        ah_capture_leave();
 }
 
 /* Finish. */
@@ -328,17 +384,33 @@ static int finish_alone(struct ah_reducer *r)
     return 0;
 }
 
-int ah_reducer_finish(struct ah_reducer *r, const char *where)
+static int reducer_finish(struct ah_reducer *r, const char *where)
 {
     ah_reducer_unwatch(r);
     if (!r->active)
         return 0;
-    ah_reducer_at(r, where);
+    if (where)
+        ah_reducer_at(r, where);
     r->end_ns = ah_now_ns();
     bool together = ah_reducer_meets(r) || r->hook.launch;
     int status = together ? finish_group(r) : finish_alone(r);
     r->rounds += status == 0;
     r->active = status < 0; /* a failed one is not begun again */
+    return status;
+}
+
+static int finish_again(void *reducer, int64_t number)
+{
+    return reducer_finish(reducer, NULL);
+}
+
+int ah_reducer_finish(struct ah_reducer *r, const char *where)
+{
+    if (ah_group_size(r->group) == 1 && r->weight == 1)
+        return reducer_finish(r, where);
+    AH_TRY(ah_capture_enter(&(struct ah_capture_work){.run = finish_again, .context = r}));
+    int status = reducer_finish(r, where);
+    ah_capture_leave();
     return status;
 }
 

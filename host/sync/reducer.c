@@ -7,6 +7,7 @@
 #include "autograd/graph/graph.h"
 #include "sync/agree.h"
 #include "sync/state.h"
+#include "tensor/capture.h"
 
 static int check_movable(struct ah_tensor *tensor, int index)
 {
@@ -153,6 +154,7 @@ void ah_reducer_free(struct ah_reducer *r)
     if (!r)
         return;
     ah_reducer_unwatch(r);
+    ah_capture_forget(r);
     for (int b = 0; b < r->layout.bucket_count && r->bucket; b++)
         if (r->bucket[b].work)
             ah_reducer_abandon(r, b);

@@ -1,9 +1,10 @@
-/* A capture of the CPU's work as a graph (host/capture), for components that it cannot see: work that it would miss is
- * refused, or recorded here. Lua thread only. */
+/* A capture of the CPU's work as a graph (host/capture), for components that it cannot see: their work is refused,
+ * or recorded, here. Lua thread only. */
 #ifndef AH_TENSOR_CAPTURE_H
 #define AH_TENSOR_CAPTURE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status/status.h"
 
@@ -14,7 +15,28 @@ extern bool ah_cpu_captured;
  * where it is NULL, the op that runs, if any. */
 int ah_capture_refuse(const char *op_name, const char *what, const char *remedy);
 
-/* The name of the running op, or NULL; host/capture sets it. */
-extern const char *(*ah_capture_op)(void);
+/* Work that the host does by itself in the step, between kernels, such as starting a collective: each replay calls
+ * `run` in its place. */
+struct ah_capture_work {
+    int (*run)(void *context, int64_t number);
+    void *context;
+    int64_t number;
+};
+
+/* Around such work, during a capture: record it, and record nothing within it. Otherwise nothing. */
+int ah_capture_enter(const struct ah_capture_work *work);
+void ah_capture_leave(void);
+
+/* The context is freed: graphs with work for it cannot be replayed from now on. */
+void ah_capture_forget(const void *context);
+
+/* The functions of host/capture, set at start-up. */
+struct ah_capture_hooks {
+    const char *(*op)(void); /* the name of the running op, or NULL */
+    int (*enter)(const struct ah_capture_work *work);
+    void (*leave)(void);
+    void (*forget)(const void *context);
+};
+extern const struct ah_capture_hooks *ah_capture_hooks;
 
 #endif

@@ -271,6 +271,28 @@ describe("A compiled step on the CPU", function()
   end)
 end)
 
+describe("A compiled step of two processes", function()
+  it("averages gradients and broadcasts buffers to the bits of the function", function()
+    for threads = 1, 2 do
+      local result = run.host({"launch", "--num_processes", "2", "spec/distributed/cases/compile.lua"},
+        {env = {OMP_NUM_THREADS = threads}})
+      run.succeeds(result)
+      assert.matches("ok", result.stdout)
+    end
+  end)
+
+  it("reports a model that was freed, and a communication hook", function()
+    for how, text in pairs {
+      freed = "averages gradients of a model that was freed since: capture it again",
+      hook = "backward: a communication hook cannot be captured in a graph; leave it out",
+      gather = "all_gather_ragged: a collective of the script cannot be captured in a graph; call it outside",
+    } do
+      local result = run.host {"launch", "--num_processes", "2", "spec/distributed/cases/compile.lua", how}
+      assert.matches(text, result.stdout)
+    end
+  end)
+end)
+
 describe("What a compiled step cannot capture on the CPU", function()
   -- The error of a step that does this when it is captured, then its results without that.
   local function refused(body)

@@ -15,7 +15,7 @@ local fail = arguments.fail
 ---@field _parameters table[] whose gradients the step may make
 ---@field _before boolean[] had they gradients at its beginning?
 ---@field _after table the gradients of its end; false: none
----@field _steady boolean has no parameter a gradient, at its beginning and end?
+---@field _steady boolean does a replay leave the parameters without gradients, as they are at its beginning?
 ---@field _recorded table the host's part (util/host_updates.lua)
 ---@field _outputs table[] the tensors among its results
 ---@field _values table its results
@@ -116,7 +116,7 @@ function CapturedStep:init(accelerator, fn, given)
   run(self, fn, accelerator)
   self._precision = C.precision.state()
   self._after = gradients_of(self._parameters)
-  self._steady = true
+  self._steady = accelerator.num_processes == 1
   for i = 1, #self._parameters do
     self._steady = self._steady and not self._before[i] and not self._after[i]
   end

@@ -24,6 +24,7 @@ local function plain_reason(accelerator)
     or accelerator._virtual_shards and "virtual_shards are on"
     or accelerator.sharding ~= "none" and "sharding is on"
     or accelerator.mixed_precision == "fp16" and "mixed_precision is 'fp16', whose scale the host decides"
+    or C.recovery.is_on() and "live recovery is on"
     or nil
 end
 
@@ -157,7 +158,7 @@ local Accelerator = {}
 -- function has run up to the error.
 --
 -- In accumulation windows (gradient_accumulation_steps) it is refused on a GPU; on the CPU the function runs as it is
--- at every call in these, with virtual_shards, sharding and fp16, with a notice.
+-- at every call in these, with virtual_shards, sharding, fp16 and live recovery, with a notice.
 --
 -- In fp16 a GPU leaves out a step whose gradients overflowed. The host asks whether it did before the next call, or
 -- when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared

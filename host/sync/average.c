@@ -117,6 +117,7 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
             : ah_collective_all_reduce(memory, count, place->dtype, AH_REDUCE_MEAN);
     call.device = r->device_comm;
     call.weight = r->weight;
+    call.ahead = true;
     call.purpose = AH_FOR_BACKWARD;
     call.where = r->where;
     return call;

@@ -132,6 +132,7 @@ int ah_buffers_send(struct ah_buffers *b, int from, enum ah_purpose purpose, con
     }
     struct ah_collective call = ah_collective_all_reduce(b->packed->memory, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);
     call.device = device == &ah_cpu ? NULL : device;
+    call.ahead = purpose == AH_FOR_BACKWARD;
     call.purpose = purpose;
     call.where = where;
     return ah_group_start(b->group, call, &b->work);

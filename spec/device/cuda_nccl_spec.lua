@@ -3,6 +3,7 @@
 local cards = require "spec.support.cards"
 local check = require "spec.support.check"
 local run = require "spec.support.run"
+local sim = require "spec.support.sim"
 
 local real, launch, sentence = cards.real, cards.launch, cards.shared
 
@@ -68,6 +69,14 @@ describe("collectives on CUDA devices", function()
     has(result.stdout, "12 of 12 buckets were under way before backward ended\n")
     assert.equal(0, result.code, result.stderr)
   end)
+
+  if not real then
+    case("are queued before the peer's host has posted them", 2, function()
+      local result = launch("ahead", {sim.library})
+      assert.equal("", result.stderr)
+      assert.same({[0] = "6\nok\n", "ok\n"}, run.by_rank(result.stdout), result.output)
+    end)
+  end
 
   case("serve three ranks", 3, function()
     local result = launch("device_collectives", {3}, {ranks = 3})
@@ -215,6 +224,26 @@ describe("a collective on devices that does not end", function()
     local text = cards.by_themselves("device_fail", "error") -- a launcher may end rank 1 before it prints
     has(text, "cuda:1: " .. line .. ": NCCL: unhandled system error")
     has(text, "rank 1 left the group: cuda:1: all_reduce_async #4")
+  end)
+end)
+
+describe("a bucket that was queued before the peer's host has posted it", function()
+  local where = "spec/distributed/cases/ahead.lua:32"
+
+  simulated("is compared with the peer's at the end of backward", function()
+    local result = launch("ahead", {sim.library, "differ"})
+    for rank, text in pairs(run.by_rank(result.stdout)) do
+      has(text, "differs: rank 0 all_reduce_async(mean) float32 (4096,) on a device in backward at " .. where)
+      has(text, "rank 1 all_reduce_async(mean) float32 (1024,) on a device in backward at " .. where, rank)
+    end
+    assert.equal(3, result.code)
+  end)
+
+  simulated("names the rank that is stopped, when its time is over", function()
+    local result = launch("ahead", {sim.library, "stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    assert.equal(4, result.code)
+    assert.matches("all_reduce_async #%d+ at " .. where .. ": timed out after 1 s: rank 1 was last seen", result.stdout)
+    has(result.stdout, "it is stopped by a signal")
   end)
 end)
 

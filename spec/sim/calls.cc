@@ -1,5 +1,5 @@
-/* The calls of the driver and of cuBLASLt and cuDNN, counted by name, for specs that hold how many a step makes: they
- * ask for simulated_calls. The library's own calls under `api` have other names, which are left out. */
+/* The calls of the driver and of cuBLASLt, cuDNN and NCCL, counted by name, for specs that hold how many a step makes:
+ * they ask for simulated_calls. The own calls of the library under `api` have other names, which are left out. */
 #include <map>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static std::map<std::string, long> &counts = *new std::map<std::string, long>;
 
 void count_call(const char *name)
 {
-    if (strncmp(name, "cu", 2))
+    if (strncmp(name, "cu", 2) && strncmp(name, "nccl", 4))
         return;
     std::lock_guard<std::mutex> hold(lock);
     counts[name]++;

@@ -265,40 +265,47 @@ SIM_API ncclResult_t ncclGroupEnd()
 SIM_API ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                    ncclComm_t comm, CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::ALL_REDUCE, from, to, count, type, op, 0));
 }
 
 SIM_API ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                 int root, ncclComm_t comm, CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::REDUCE, from, to, count, type, op, root));
 }
 
 SIM_API ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                                    ncclComm_t comm, CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::BROADCAST, from, to, count, type, 0, root));
 }
 
 SIM_API ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                                    CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::ALL_GATHER, from, to, count, type, 0, 0));
 }
 
 SIM_API ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                        ncclComm_t comm, CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::REDUCE_SCATTER, from, to, count, type, op, 0));
 }
 
 SIM_API ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                               CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::SEND, from, nullptr, count, type, 0, peer));
 }
 
 SIM_API ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, CUstream stream)
 {
+    count_call();
     return add(comm, stream, move_of(Move::RECEIVE, nullptr, to, count, type, 0, peer));
 }

@@ -30,6 +30,8 @@ struct ah_work {
     uint32_t note;                      /* all ranks' notes or-ed, once every rank has posted */
     int64_t *counts;                    /* own copy of the call's; NULL: it has none */
     uint32_t epoch;                       /* of the group when it began */
+    double weight;                      /* the sum of all ranks' */
+    bool ahead; /* carried before the peers have posted it (call.ahead) */
     bool carried, abandoned;
     void (*release)(void *held); /* of an abandoned one: called when its buffers may go; NULL: nothing holds them */
     void *held;
@@ -82,6 +84,7 @@ struct ah_backend {
     int (*carry)(struct ah_work *work);
     bool posted_is_all; /* a call that all have posted, and compared, is complete for a rank that has done its own
                            part; `run` and `carry` combine the ranks' notes */
+    bool carries_ahead; /* carry of a call that asks for it needs no posts of the peers */
     bool carry_waits;   /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);

@@ -165,6 +165,31 @@ void ah_group_publish_done(struct ah_group *group, uint32_t sequence)
         ah_group_counter_advance(group->peer[group->rank], AH_DONE, sequence);
 }
 
+/* Queue works on their device before the peers have posted them, as far as the order of works allows. They stay in the
+ * list until all have posted and agree. */
+static int group_carry_ahead(struct ah_group *group)
+{
+    for (struct ah_work *work = group->first; work; work = work->next) {
+        if (work->ahead)
+            continue;
+        if (!work->call.ahead || !work->mover->carries_ahead)
+            return 0;
+        AH_TRY(work->mover->carry(work));
+        work->ahead = true;
+    }
+    return 0;
+}
+
+/* Combine the ranks' notes and weights. */
+static void group_combine(struct ah_work *work)
+{
+    for (int r = 0; r < work->group->size; r++) {
+        const struct ah_call_record *record = ah_group_call_record(work->group, r, work->sequence);
+        work->note |= record->note;
+        work->weight += record->weight;
+    }
+}
+
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
 {
     while (group->first && ah_reached(upto, group->first->sequence)) {
@@ -175,14 +200,16 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
             return 0;
         if (!work->arguments.before)
             AH_TRY(ah_mismatch_check(group, work->sequence));
-        for (int r = 0; r < group->size && !work->mover->posted_is_all; r++)
-            work->note |= ah_group_call_record(group, r, work->sequence)->note;
-        AH_TRY(work->mover->carry(work));
+        if (!work->mover->posted_is_all)
+            group_combine(work);
+        if (!work->ahead)
+            AH_TRY(work->mover->carry(work));
         ah_group_publish_done(group, work->sequence);
         group->first = work->next;
         if (!group->first)
             group->last = &group->first;
         work->carried = true;
+        AH_TRY(group_carry_ahead(group));
         if (work->abandoned) {
             work->next = group->abandoned;
             group->abandoned = work;
@@ -294,6 +321,7 @@ static int start_with_peers(struct ah_group *group, struct ah_work *work)
     work->sequence = group->posted;
     *group->last = work;
     group->last = &work->next;
+    AH_TRY(group_carry_ahead(group));
     return ah_group_advance(group, group->posted, false);
 }
 

@@ -404,6 +404,7 @@ int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call,
         return watch_fail_lost(group, quitter, call, true);
     if (waited_ns < timeout_ns)
         return 0;
+    AH_TRY(ah_mismatch_check(group, sequence)); /* of a call that was queued ahead of the peers' posts */
     if (last >= 0 && ah_reached(counter_of(group, last, AH_DONE), sequence))
         last = stopped_rank(group);
     if (last >= 0)

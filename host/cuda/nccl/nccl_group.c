@@ -179,9 +179,9 @@ static double weights_of(const struct ah_group *group, uint32_t sequence)
 
 /* Queue a call on the stream, and show it to the watch. The lock is not held meanwhile: the first call between two
  * cards waits for the peer's, and the watch ends that wait by an abort. */
-static int nccl_give(struct ah_nccl_comm *comm, const struct ah_collective *call, uint32_t sequence, double *divisor)
+static int nccl_give(struct ah_nccl_comm *comm, const struct ah_collective *call, uint32_t sequence, double weights,
+                     double *divisor)
 {
-    struct ah_group *group = comm->base.group;
     bool capturing = comm->cuda->capturing != NULL;
     if (capturing) {
         const void *words[] = {call->in, call->out};
@@ -190,7 +190,7 @@ static int nccl_give(struct ah_nccl_comm *comm, const struct ah_collective *call
         AH_TRY(graph_add(comm));
     }
     if (ah_nccl_enter(comm, sequence)) {
-        int status = ah_nccl_move(comm, call, weights_of(group, sequence), divisor);
+        int status = ah_nccl_move(comm, call, weights, divisor);
         AH_TRY(ah_nccl_leave(comm, status, !capturing));
     }
     return comm_check(&comm->base);
@@ -212,7 +212,7 @@ static int comm_run(struct ah_group *group, const struct ah_collective *call)
     double divisor = 1;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_nccl_order(cuda, cuda->compute, comm->stream));
-    AH_TRY(nccl_give(comm, call, group->posted, &divisor));
+    AH_TRY(nccl_give(comm, call, group->posted, weights_of(group, group->posted), &divisor));
     AH_TRY(ah_nccl_order(cuda, comm->stream, cuda->compute));
     return nccl_divide(cuda, call, group->rank, divisor);
 }
@@ -237,7 +237,7 @@ static int comm_carry(struct ah_work *work)
     AH_TRY(ah_cuda_enter(own->cuda));
     AH_TRY(ah_cuda_check(ah_cuda.stream_wait(comm->stream, own->begin, 0), "%s: waiting for an event",
                          own->cuda->device->name));
-    AH_TRY(nccl_give(comm, &work->call, work->sequence, &own->divisor));
+    AH_TRY(nccl_give(comm, &work->call, work->sequence, work->weight, &own->divisor));
     AH_TRY(new_event(own->cuda, &own->end));
     return nccl_order(own->cuda, comm->stream, NULL, own->end);
 }
@@ -269,6 +269,9 @@ static int wait_for_end(struct nccl_work *own)
 static int comm_finish(struct ah_work *work)
 {
     struct nccl_work *own = (struct nccl_work *)work;
+    bool mean = ah_collective_reduces(&work->call) && work->call.reduce == AH_REDUCE_MEAN;
+    if (work->ahead && mean && work->weight != 0) /* NCCL divided by the number of ranks */
+        own->divisor = work->weight / work->group->size;
     AH_TRY(wait_for_end(own));
     return nccl_divide(own->cuda, &work->call, work->group->rank, own->divisor);
 }
@@ -291,6 +294,7 @@ const struct ah_device_comm_type ah_nccl_comm_type = {
               .run = comm_run,
               .start = comm_start,
               .carry = comm_carry,
+              .carries_ahead = true,
               .finish = comm_finish,
               .drop = comm_drop},
     .takes = comm_takes,

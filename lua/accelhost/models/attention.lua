@@ -19,31 +19,59 @@ function attention.join(x)
   return x:transpose(1, 2):flatten(2)
 end
 
--- The same with the scores in hand, for those who ask for the weights.
-local function written_out(q, k, v, mask, dropout, scale)
-  local scores = q:matmul(k:transpose(-2, -1)) * scale
+-- Return the mask of visible keys as a tensor, nil where all are visible.
+local function mask_of(visible, queries, keys, device)
+  if visible.mask or not visible.causal then return visible.mask end
+  local mask = C.ones({queries, keys}, {dtype = "bool", device = device}):tril()
+  return visible.window and mask:logical_and(mask:tril(-visible.window):logical_not()) or mask
+end
+
+-- The same with the scores as a tensor: for callers that request the weights, and for bounded scores.
+local function with_scores(q, k, v, o)
+  local times = q:size(1) / k:size(1)
+  if times > 1 then k, v = k:repeat_interleave(times, 1), v:repeat_interleave(times, 1) end
+  local scores = q:matmul(k:transpose(-2, -1)) * (o.scale or 1 / math.sqrt(q:size(-1)))
+  if o.cap then scores = C.tanh(scores / o.cap) * o.cap end
+  local mask = mask_of(o.visible, q:size(2), k:size(2), q.device)
   if mask then scores = scores:masked_fill(mask:logical_not(), -math.huge) end
   local weights = C.softmax(scores, -1)
-  local kept = dropout > 0 and C.dropout(weights, dropout, true) or weights
+  local kept = o.dropout > 0 and C.dropout(weights, o.dropout, true) or weights
   return kept:matmul(v), weights
 end
 
---- softmax(q k^T scale) v, and, when asked for, the weights.
+-- Causal attention to the last `window` keys of each query: keys outside of the window are not computed.
+local function in_window(q, k, v, window, o)
+  local y = C.attention(q:transpose(1, 2), k:transpose(1, 2), v:transpose(1, 2), nil, nil, nil, nil, nil, nil,
+    {window - 1, 0}, o.scale or 1 / math.sqrt(q:size(-1)), o.dropout)
+  return y:transpose(1, 2)
+end
+
+--- softmax(q k^T scale) v, and, when asked for, the weights. Heads of k and v serve several of q's where they are
+--- fewer.
+---
+--- `visible` is the keys that a query may see: those where `mask` is true; with `causal`, of as many queries as keys,
+--- those that are not later; with `window`, of these the last ones.
 ---@param q Tensor [batch, heads, tokens, width]
 ---@param k Tensor
 ---@param v Tensor
----@param o {mask: Tensor?, causal: boolean?, dropout: number, scale: number?, weights: boolean?} mask: true may be seen
+---@param o table visible = {mask: Tensor?, causal: boolean?, window: integer?}, dropout: number, scale: number?,
+--- cap: number? (bound of the scores: cap tanh(scores / cap)), weights: boolean?
 ---@return Tensor
 ---@return Tensor?
 function attention.attend(q, k, v, o)
-  if not o.weights then
-    return C.scaled_dot_product_attention(q, k, v, o.mask, o.dropout, o.causal or false, o.scale)
+  local visible = o.visible
+  local window, keys = visible.window, k:size(2)
+  if window and not visible.causal and keys > window then -- one query, which sees the last keys
+    k, v = k:narrow(2, keys - window, window), v:narrow(2, keys - window, window)
   end
-  local mask = o.mask
-  if o.causal then
-    mask = C.ones({q:size(2), k:size(2)}, {dtype = "bool", device = q.device}):tril()
+  if o.weights or o.cap then return with_scores(q, k, v, o) end
+  if window and visible.causal then
+    if q.device == "cpu" then return in_window(q, k, v, window, o) end
+    return C.scaled_dot_product_attention(q, k, v, mask_of(visible, keys, keys, q.device), o.dropout, false, o.scale,
+      true)
   end
-  return written_out(q, k, v, mask, o.dropout, o.scale or 1 / math.sqrt(q:size(-1)))
+  return C.scaled_dot_product_attention(q, k, v, visible.mask, o.dropout, visible.causal or false, o.scale,
+    q:size(1) ~= k:size(1))
 end
 
 --- Attention of packed texts, each in itself. Dropout draws the decisions of the padded batch.

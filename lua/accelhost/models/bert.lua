@@ -74,7 +74,7 @@ function SelfAttention:forward(x, seen)
   local dropout = self.training and self.rate or 0
   if seen.places then return attention.attend_packed(q, k, v, self.heads, seen.places, dropout) end
   local y, weights = attention.attend(attention.split(q, self.heads), attention.split(k, self.heads),
-    attention.split(v, self.heads), {mask = seen.mask, dropout = dropout, weights = seen.weights})
+    attention.split(v, self.heads), {visible = seen, dropout = dropout, weights = seen.weights})
   return attention.join(y), weights
 end
 

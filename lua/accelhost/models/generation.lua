@@ -103,7 +103,7 @@ local function set_limits(model, batch, o)
   local tokens = ids:size(1)
   local last = o.max_new_tokens and tokens + o.max_new_tokens or o.max_length or tokens + 20
   if last <= tokens then fail("generate: max_length %d leaves nothing to write after %d tokens", last, tokens) end
-  local most = model.config.n_positions or model.config.max_position_embeddings
+  local most = model.has_any_length and math.huge or model.config.n_positions
   if last > most then
     fail("generate: %d tokens are more than the model's %d positions; lower max_new_tokens", last, most)
   end
@@ -194,6 +194,7 @@ local function write(model, batch, o)
   local first, past = ids:size(1), nil
   local open = C.ones({ids:size(0), 1}, {dtype = "bool", device = ids.device})
   while ids:size(1) < o.last do
+    if past and model:_is_past_stale(ids:size(1)) then past = nil end
     local output = model(step_inputs(ids, mask, past, o))
     past = output.past_key_values
     local scores = output.logits:select(1, -1):to "float32"
@@ -210,15 +211,38 @@ local function write(model, batch, o)
   return ids
 end
 
---- Implement GPT2LMHeadModel:generate for a model whose forward accepts past_key_values, use_cache and logits_to_keep.
----@param model table
----@param inputs Tensor|table
----@param options? table
+--- The methods of models that continue texts; their forward accepts past_key_values, use_cache and logits_to_keep.
+---@class GenerationMixin
+local GenerationMixin = {}
+
+--- Must the keys and values of earlier tokens be computed again when the text has this number of tokens?
+---@param tokens integer
+---@return boolean
+function GenerationMixin:_is_past_stale(tokens) return false end -- luacheck: ignore 212
+
+--- Continue texts, token by token. Returns the ids [batch, tokens], which begin with the prompts. Finished rows
+--- continue with pad_token_id. Prompts of different lengths are padded on the left and require their attention_mask. A
+--- model in training mode applies dropout while it generates: call model:eval() before.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2, eos_token_id = 0}
+--   local model = accelhost.models.GPT2LMHeadModel(config):eval()
+--   local ids = model:generate(accelhost.arange(2):view(1, 2), {max_new_tokens = 3, do_sample = true, top_k = 4})
+---@param input_ids Tensor|table [batch, tokens], or a table with them, attention_mask, and options
+---@param options? table max_new_tokens (default: until max_length, else 20), max_length, min_new_tokens, do_sample
+--- (default false: the likeliest token), temperature (1), top_k (50), top_p (1), repetition_penalty (1),
+--- eos_token_id, pad_token_id (the first eos_token_id), num_return_sequences (1), use_cache (true) and on_token,
+--- called with each column of tokens [batch, 1]
 ---@return Tensor
-function generation.generate(model, inputs, options)
-  local batch, o = read(model, inputs, options)
-  set_limits(model, batch, o)
-  return C.autograd.no_grad(write, model, batch, o)
+function GenerationMixin:generate(input_ids, options)
+  local batch, o = read(self, input_ids, options)
+  set_limits(self, batch, o)
+  return C.autograd.no_grad(write, self, batch, o)
+end
+
+--- Add the methods of models that continue texts to a class.
+---@param cls table
+function generation.mix_into(cls)
+  for name, method in pairs(GenerationMixin) do cls[name] = method end
 end
 
 return generation

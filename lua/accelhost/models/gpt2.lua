@@ -6,12 +6,12 @@ local attention = require "accelhost.models.attention"
 local cache = require "accelhost.models.cache"
 local configs = require "accelhost.models.config"
 local container = require "accelhost.nn.container"
-local generation = require "accelhost.models.generation"
+local context = require "accelhost.models.context"
 local fused = require "accelhost.nn.fused"
+local generation = require "accelhost.models.generation"
 local inputs = require "accelhost.models.inputs"
-local losses = require "accelhost.models.losses"
+local language_head = require "accelhost.models.language_head"
 local norms = require "accelhost.nn.norm"
-local recompute = require "accelhost.recompute"
 local skip = require "accelhost.nn.skip"
 local Dropout = require("accelhost.nn.dropout").Dropout
 local Embedding = require("accelhost.nn.embedding").Embedding
@@ -76,8 +76,7 @@ function Attention:forward(x, how, past)
   local v = attention.split(packed:narrow(2, 2 * width, width), self.heads)
   local present = cache.add(past, k, v)
   local y, weights = attention.attend(q, present[1], present[2], {
-    mask = how.mask, causal = how.causal, dropout = self.training and self.rate or 0, scale = self.scale,
-    weights = how.wants_weights,
+    visible = how.visible, dropout = self.training and self.rate or 0, scale = self.scale, weights = how.wants_weights,
   })
   return self.resid_dropout(self.c_proj(attention.join(y))), how.keeps and present or nil, weights
 end
@@ -134,24 +133,6 @@ function Block:forward(x, how, past, late)
   return sum, present, weights
 end
 
--- Return the mask of the keys that each query may see: those before it that are no padding, and itself, so that no row
--- is empty.
-local function mask_of(kept, tokens, past, device)
-  if not kept and past == 0 then return nil, tokens > 1 end
-  if not kept and tokens == 1 then return nil, false end
-  local own = C.arange(past, past + tokens, {device = device}):view(tokens, 1)
-  local keys = C.arange(0, past + tokens, {device = device}):view(1, past + tokens)
-  local mask = keys:le(own)
-  if kept then mask = mask:logical_and(kept:view(-1, 1, 1, past + tokens)):logical_or(keys:eq(own)) end
-  return mask, false
-end
-
-gpt2.inputs = {
-  input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
-  inputs_embeds = "tensor", past_key_values = "list", use_cache = "flag", output_hidden_states = "flag",
-  output_attentions = "flag",
-}
-
 --- The base of all models of this family.
 ---@class GPT2PreTrainedModel: PreTrainedModel
 local GPT2PreTrainedModel = PreTrainedModel:extend "GPT2PreTrainedModel"
@@ -191,21 +172,6 @@ function GPT2Model:build(config)
   self.ln_f = norms.LayerNorm(config.n_embd, {eps = config.layer_norm_epsilon})
 end
 
--- Return the number of tokens of the keys and values of earlier calls.
-local function seen(self, past, given)
-  if not past then return 0 end
-  local ids = given.input_ids or given.inputs_embeds
-  for i = 1, self.config.n_layer do
-    local entry = past[i]
-    if type(entry) ~= "table" or not C.is_tensor(entry[1]) or not C.is_tensor(entry[2]) or entry[1]:dim() ~= 4 then
-      fail("%s: past_key_values: expected keys and values of %d layers", self._name, self.config.n_layer)
-    elseif ids and ids:dim() > 0 and entry[1]:size(0) ~= ids:size(0) then
-      fail("%s: past_key_values: they are of %d texts, the input of %d", self._name, entry[1]:size(0), ids:size(0))
-    end
-  end
-  return past[1][1]:size(2)
-end
-
 local function embed(self, given, tokens, past)
   local x = given.inputs_embeds or self.wte(given.input_ids)
   if given.position_ids then
@@ -215,31 +181,6 @@ local function embed(self, given, tokens, past)
   end
   if given.token_type_ids then x = x + self.wte(given.token_type_ids) end
   return self.drop(x)
-end
-
--- Return the settings of a call that every layer reads.
-local function setting(self, given, past)
-  local config = self.config
-  local function asked(name)
-    if given[name] ~= nil then return given[name] end
-    return config[name]
-  end
-  local rows, tokens = inputs.sizes(self._name, given, config.n_positions, past)
-  if given.attention_mask then
-    inputs.expect(self._name, "attention_mask", given.attention_mask, rows, past + tokens)
-  end
-  local keeps = given.use_cache
-  if keeps == nil then keeps = config.use_cache and not self.training end
-  if keeps and self.training and self._recompute then
-    fail("%s: use_cache: layers that are computed again keep no keys and values; see gradient_checkpointing_disable",
-      self._name)
-  end
-  local device = (given.input_ids or given.inputs_embeds).device
-  local mask, causal = mask_of(attention.kept(given.attention_mask), tokens, past, device)
-  return {
-    mask = mask, causal = causal, tokens = tokens, keeps = keeps, wants_weights = asked "output_attentions",
-    wants_states = asked "output_hidden_states",
-  }
 end
 
 -- Return true if blocks may leave their last sum to the norm after them: no caller reads the output of a block.
@@ -255,28 +196,15 @@ end
 ---@param more? table further inputs by name
 ---@return table
 function GPT2Model:forward(batch, more)
-  local given = inputs.read(self._name, gpt2.inputs, batch, more)
-  local before = given.past_key_values
-  local past = seen(self, before, given)
-  local how = setting(self, given, past)
-  local x = embed(self, given, how.tokens, past)
-  local states, attentions = how.wants_states and {} or nil, how.wants_weights and {} or nil
-  local presents = how.keeps and {} or nil
+  local given = inputs.read(self._name, context.inputs, batch, more)
+  local past = context.seen(self._name, given, self.config.n_layer)
+  local how = context.settings(self, given, past, self.config.n_positions)
+  how.visible = context.visible(how.kept, how.tokens, past, how.device)
   local late = sums_late(self, how) and {} or nil
-  for i, block in ipairs(self.h) do
-    if states then states[i] = x end
-    local present, weights
-    x, present, weights = recompute.layer(self, block, x, how, before and before[i], late)
-    if presents then presents[i] = present end
-    if attentions then attentions[i] = weights end
-  end
+  local x, results = context.run(self, self.h, embed(self, given, how.tokens, past), how, given.past_key_values, late)
   x = late and late.rest and (norms.of_sum(self.ln_f, x, late.rest)) or self.ln_f(x)
-  if states then states[#states + 1] = x end
-  return {last_hidden_state = x, past_key_values = presents, hidden_states = states, attentions = attentions}
+  return context.outputs(x, results)
 end
-
-local head_inputs = arguments.copy(gpt2.inputs)
-head_inputs.labels, head_inputs.logits_to_keep, head_inputs.skip_logits = "tensor", "number", "flag"
 
 --- GPT-2 that continues texts: logits [batch, tokens, vocab_size] by the word embeddings, and, when labels
 --- [batch, tokens] (the ids themselves) are given, the mean cross entropy of each next token; labels of -100 are left
@@ -292,6 +220,7 @@ head_inputs.labels, head_inputs.logits_to_keep, head_inputs.skip_logits = "tenso
 local GPT2LMHeadModel = GPT2PreTrainedModel:extend "GPT2LMHeadModel"
 GPT2LMHeadModel.tied = {["lm_head.weight"] = "transformer.wte.weight"}
 GPT2LMHeadModel.loss_shifts_labels = true
+generation.mix_into(GPT2LMHeadModel)
 gpt2.GPT2LMHeadModel = GPT2LMHeadModel
 
 function GPT2LMHeadModel:build(config)
@@ -303,41 +232,7 @@ end
 ---@param more? table further inputs by name
 ---@return table # logits, loss, past_key_values, hidden_states, attentions
 function GPT2LMHeadModel:forward(batch, more)
-  local given = inputs.read(self._name, head_inputs, batch, more)
-  local labels, keep, skips = given.labels, given.logits_to_keep or 0, given.skip_logits
-  given.labels, given.logits_to_keep, given.skip_logits = nil, nil, nil
-  if skips and not labels then fail("%s: skip_logits: expected labels, without which there is no loss", self._name) end
-  local base = self.transformer(given)
-  local x = base.last_hidden_state
-  if keep < 0 or keep > x:size(1) or keep % 1 ~= 0 then
-    fail("%s: logits_to_keep: expected 0 (all) to %d, got %s", self._name, x:size(1), tostring(keep))
-  end
-  if keep > 0 then x = x:narrow(1, x:size(1) - keep, keep) end
-  local logits = self.lm_head(x)
-  local loss = labels and losses.of_next_tokens(self._name, logits, labels)
-  if skips then
-    logits:free() -- the loss alone holds them then
-    logits = nil
-  end
-  return {
-    logits = logits, loss = loss,
-    past_key_values = base.past_key_values, hidden_states = base.hidden_states, attentions = base.attentions,
-  }
+  return language_head.forward(self, self.transformer, batch, more)
 end
-
---- Continue texts, token by token. Returns the ids [batch, tokens], which begin with the prompts. Finished rows
---- continue with pad_token_id. Prompts of different lengths are padded on the left and require their attention_mask. A
---- model in training mode applies dropout while it generates: call model:eval() before.
---
---   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2, eos_token_id = 0}
---   local model = accelhost.models.GPT2LMHeadModel(config):eval()
---   local ids = model:generate(accelhost.arange(2):view(1, 2), {max_new_tokens = 3, do_sample = true, top_k = 4})
----@param input_ids Tensor|table [batch, tokens], or a table with them, attention_mask, and options
----@param options? table max_new_tokens (default: until max_length, else 20), max_length, min_new_tokens, do_sample
---- (default false: the likeliest token), temperature (1), top_k (50), top_p (1), repetition_penalty (1),
---- eos_token_id, pad_token_id (the first eos_token_id), num_return_sequences (1), use_cache (true) and on_token,
---- called with each column of tokens [batch, 1]
----@return Tensor
-function GPT2LMHeadModel:generate(input_ids, options) return generation.generate(self, input_ids, options) end
 
 return gpt2

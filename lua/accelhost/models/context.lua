@@ -1,0 +1,118 @@
+--- The context of a decoder's call: earlier tokens, masks, and which results are requested.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local attention = require "accelhost.models.attention"
+local inputs = require "accelhost.models.inputs"
+local recompute = require "accelhost.recompute"
+
+local fail = arguments.fail
+local context = {}
+
+--- The inputs that every decoder accepts.
+context.inputs = {
+  input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
+  inputs_embeds = "tensor", past_key_values = "list", use_cache = "flag", output_hidden_states = "flag",
+  output_attentions = "flag",
+}
+
+--- Return the number of tokens of the keys and values of earlier calls.
+---@param what string the class, for messages
+---@param given table inputs by name
+---@param layers integer
+---@return integer
+function context.seen(what, given, layers)
+  local past = given.past_key_values
+  if not past then return 0 end
+  local ids = given.input_ids or given.inputs_embeds
+  for i = 1, layers do
+    local entry = past[i]
+    if type(entry) ~= "table" or not C.is_tensor(entry[1]) or not C.is_tensor(entry[2]) or entry[1]:dim() ~= 4 then
+      fail("%s: past_key_values: expected keys and values of %d layers", what, layers)
+    elseif ids and ids:dim() > 0 and entry[1]:size(0) ~= ids:size(0) then
+      fail("%s: past_key_values: they are of %d texts, the input of %d", what, entry[1]:size(0), ids:size(0))
+    end
+  end
+  return past[1][1]:size(2)
+end
+
+--- Return the keys that each query may see: those before it that are no padding, and itself, so that no row is empty;
+--- with a window, of these the last ones.
+---@param kept Tensor? [batch, past + tokens] bool, nil: there is no padding
+---@param tokens integer
+---@param past integer
+---@param device string
+---@param window? integer
+---@return {mask: Tensor?, causal: boolean?, window: integer?} as attention.attend accepts them
+function context.visible(kept, tokens, past, device, window)
+  if window and window >= past + tokens then window = nil end
+  if not kept and past == 0 then return {causal = tokens > 1, window = window} end
+  if not kept and tokens == 1 then return {window = window} end
+  local own = C.arange(past, past + tokens, {device = device}):view(tokens, 1)
+  local keys = C.arange(0, past + tokens, {device = device}):view(1, past + tokens)
+  local mask = keys:le(own)
+  if window then mask = mask:logical_and(keys:gt(own - window)) end
+  if kept then mask = mask:logical_and(kept:view(-1, 1, 1, past + tokens)):logical_or(keys:eq(own)) end
+  return {mask = mask}
+end
+
+--- Return the settings of a call that every layer reads.
+---@param model table
+---@param given table inputs by name
+---@param past integer tokens of earlier calls
+---@param most integer number of the model's positions
+---@return {tokens: integer, kept: Tensor?, device: string, keeps: boolean, wants_weights: boolean}
+function context.settings(model, given, past, most)
+  local config, what = model.config, model._name
+  local function asked(name)
+    if given[name] ~= nil then return given[name] end
+    return config[name]
+  end
+  local rows, tokens = inputs.sizes(what, given, most, past)
+  if given.attention_mask then inputs.expect(what, "attention_mask", given.attention_mask, rows, past + tokens) end
+  local keeps = given.use_cache
+  if keeps == nil then keeps = config.use_cache and not model.training end
+  if keeps and model.training and model._recompute then
+    fail("%s: use_cache: layers that are computed again keep no keys and values; see gradient_checkpointing_disable",
+      what)
+  end
+  return {
+    tokens = tokens, kept = attention.kept(given.attention_mask), keeps = keeps,
+    device = (given.input_ids or given.inputs_embeds).device, wants_weights = asked "output_attentions",
+    wants_states = asked "output_hidden_states",
+  }
+end
+
+--- Call the layers of a model one after the other.
+---@param model table
+---@param layers table each called with (x, how, past, late), which returns x, its keys and values, its weights
+---@param x Tensor
+---@param how table of `settings`
+---@param before? table keys and values of earlier calls
+---@param late? table passed to the layers
+---@return Tensor x
+---@return table results past_key_values, hidden_states and attentions, those that are requested
+function context.run(model, layers, x, how, before, late)
+  local states, attentions = how.wants_states and {} or nil, how.wants_weights and {} or nil
+  local presents = how.keeps and {} or nil
+  for i, layer in ipairs(layers) do
+    if states then states[i] = x end
+    local present, weights
+    x, present, weights = recompute.layer(model, layer, x, how, before and before[i], late)
+    if presents then presents[i] = present end
+    if attentions then attentions[i] = weights end
+  end
+  return x, {past_key_values = presents, hidden_states = states, attentions = attentions}
+end
+
+--- Return a model's outputs: the results of `run`, with its last states.
+---@param x Tensor
+---@param results table
+---@return table
+function context.outputs(x, results)
+  local states = results.hidden_states
+  if states then states[#states + 1] = x end
+  results.last_hidden_state = x
+  return results
+end
+
+return context

@@ -5,6 +5,15 @@ local configs = require "accelhost.models.config"
 
 local auto = {}
 
+-- model_type, also the file's name -> the first part of its classes' names.
+local decoders = {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3"}
+
+-- Add to the classes the decoders' ones whose names end so.
+local function with_decoders(ending, classes)
+  for model_type, name in pairs(decoders) do classes[model_type] = {model_type, name .. ending} end
+  return classes
+end
+
 -- A class that creates one of several models.
 local function define(name, classes)
   local Auto = class.new(name)
@@ -50,11 +59,13 @@ end
 --   local config = accelhost.models.BertConfig{vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
 ---@class AutoModel
-define("AutoModel", {bert = {"bert", "BertModel"}, gpt2 = {"gpt2", "GPT2Model"}})
+define("AutoModel", with_decoders("Model", {bert = {"bert", "BertModel"}, gpt2 = {"gpt2", "GPT2Model"}}))
 
 --- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
 ---@class AutoModelForSequenceClassification
-define("AutoModelForSequenceClassification", {bert = {"bert_heads", "BertForSequenceClassification"}})
+define("AutoModelForSequenceClassification", with_decoders("ForSequenceClassification", {
+  bert = {"bert_heads", "BertForSequenceClassification"},
+}))
 
 --- A model that sorts tokens: from_pretrained(DIR, {num_labels = 9}), from_config(config).
 ---@class AutoModelForTokenClassification
@@ -66,6 +77,6 @@ define("AutoModelForMaskedLM", {bert = {"bert_heads", "BertForMaskedLM"}})
 
 --- A model that continues texts: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForCausalLM
-define("AutoModelForCausalLM", {gpt2 = {"gpt2", "GPT2LMHeadModel"}})
+define("AutoModelForCausalLM", with_decoders("ForCausalLM", {gpt2 = {"gpt2", "GPT2LMHeadModel"}}))
 
 return auto

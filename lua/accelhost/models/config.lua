@@ -21,6 +21,12 @@ local common = {
 ---@field id2label table<integer, string> from 0
 local PretrainedConfig = class.new "PretrainedConfig"
 PretrainedConfig.defaults = {}
+
+-- name -> true: numbers and flags of the defaults that may be null.
+PretrainedConfig.nullable = {}
+
+-- Further names that the constructor accepts: older forms of fields.
+PretrainedConfig.older_names = {}
 config.PretrainedConfig = PretrainedConfig
 
 -- Names of labels count from 0 here; JSON's keys are texts.
@@ -78,12 +84,13 @@ local function check(self)
   for _, name in ipairs(names_of(self)) do
     local value, default = self[name], self.defaults[name]
     if default == nil then default = common[name] end
-    if type(default) == "number" and not name:find "_token_id$" then
+    local is_checked = value ~= nil or not self.nullable[name]
+    if is_checked and type(default) == "number" and not name:find "_token_id$" then
       if type(value) ~= "number" or value < 0 or (default >= 1 and (value < 1 or value % 1 ~= 0)) then
         fail("%s: %s: expected %s, got %s", self._name, name,
           default >= 1 and "a positive integer" or "a number of at least 0", describe(value))
       end
-    elseif type(default) == "boolean" and type(value) ~= "boolean" then
+    elseif is_checked and type(default) == "boolean" and type(value) ~= "boolean" then
       fail("%s: %s: expected true or false, got %s", self._name, name, describe(value))
     end
   end
@@ -97,6 +104,17 @@ local function take(self, values)
   self.torch_dtype, self.transformers_version = nil, nil
   set_labels(self)
   check(self)
+  self:complete()
+end
+
+--- Check the fields together and set those that follow from others.
+function PretrainedConfig:complete() end
+
+-- Raise unless these are names of fields, or older names of some.
+local function check_names(self, values)
+  local names = names_of(self)
+  for _, name in ipairs(self.older_names) do names[#names + 1] = name end
+  arguments.check_names(self._name, values, names)
 end
 
 ---@param values? table fields that differ from their defaults
@@ -105,9 +123,14 @@ function PretrainedConfig:init(values)
   if not arguments.is_options(values) then
     fail("%s: expected a table of fields, got %s", self._name, describe(values))
   end
-  arguments.check_names(self._name, values, names_of(self))
+  check_names(self, values)
   take(self, values)
 end
+
+--- Return the changes of `with`, and those of fields that follow from the changed ones.
+---@param changes table
+---@return table
+function PretrainedConfig:complete_changes(changes) return changes end
 
 --- The same with some fields changed.
 --
@@ -115,8 +138,10 @@ end
 ---@param changes table
 ---@return PretrainedConfig
 function PretrainedConfig:with(changes)
-  arguments.check_names(self._name, changes, names_of(self))
+  check_names(self, changes)
+  changes = self:complete_changes(changes)
   local values = {}
+  for _, name in ipairs(names_of(self)) do values[name] = null end
   for name, value in next, self do values[name] = value end
   for name, value in pairs(changes) do values[name] = value end
   if changes.num_labels and changes.id2label == nil then values.id2label = nil end
@@ -180,7 +205,11 @@ GPT2Config.defaults = {
 }
 config.GPT2Config = GPT2Config
 
-local by_type = {bert = BertConfig, gpt2 = GPT2Config}
+-- model_type -> file and class.
+local by_type = {
+  bert = {"config", "BertConfig"}, gpt2 = {"config", "GPT2Config"}, llama = {"llama", "LlamaConfig"},
+  mistral = {"mistral", "MistralConfig"}, qwen2 = {"qwen2", "Qwen2Config"}, qwen3 = {"qwen3", "Qwen3Config"},
+}
 
 --- The class of configurations of a model type; an unknown one is an error that names those known.
 ---@param what string the function, for messages
@@ -192,7 +221,7 @@ function config.class_of(what, model_type)
     fail("%s: unknown model_type %s (known: %s)", what, describe(model_type),
       table.concat(arguments.sorted_keys(by_type), ", "))
   end
-  return found
+  return require("accelhost.models." .. found[1])[found[2]]
 end
 
 --- A JSON object in a folder's file; nil when the file is not there.

@@ -17,6 +17,11 @@ namespace.add(lazy, "accelhost.models.bert_heads", {
   "BertForSequenceClassification", "BertForTokenClassification", "BertForMaskedLM",
 })
 namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
+-- Decoders: file -> the first part of its classes' names.
+for file, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3"} do
+  namespace.add(lazy, "accelhost.models." .. file,
+    {name .. "Config", name .. "Model", name .. "ForCausalLM", name .. "ForSequenceClassification"})
+end
 namespace.add(lazy, "accelhost.models.auto", {
   "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoModelForMaskedLM",
   "AutoModelForCausalLM",

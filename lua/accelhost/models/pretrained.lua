@@ -65,6 +65,9 @@ function PreTrainedModel:tie_weights()
   end
 end
 
+-- A norm's class -> the function that sets its weight.
+local first_weights = {LayerNorm = init.ones_, RMSNorm = init.ones_, CentredRMSNorm = init.zeros_}
+
 --- Initialise one parameter: N(0, initializer_range), norms 1, biases 0, the row of padding 0.
 ---@param module Module its owner
 ---@param name string
@@ -73,8 +76,8 @@ end
 function PreTrainedModel:init_weight(module, name, tensor, path)
   if name == "bias" then
     init.zeros_(tensor)
-  elseif module._name == "LayerNorm" then
-    init.ones_(tensor)
+  elseif first_weights[module._name] then
+    first_weights[module._name](tensor)
   else
     init.normal_(tensor, 0, self:initial_deviation(path))
     if module.padding_idx then
@@ -148,7 +151,7 @@ function PreTrainedModel:gradient_checkpointing_disable()
   self.is_gradient_checkpointing = false
 end
 
-local load_options = {"dtype", "output_loading_info", "ignore_mismatched_sizes"}
+local load_options = {"dtype", "torch_dtype", "output_loading_info", "ignore_mismatched_sizes"}
 
 -- Options of the load and, apart, changes of the configuration.
 local function split(what, options)
@@ -157,6 +160,7 @@ local function split(what, options)
   local mine, changes = {}, {}
   for name, value in pairs(options) do changes[name] = value end
   for _, name in ipairs(load_options) do mine[name], changes[name] = changes[name], nil end
+  if mine.dtype == nil then mine.dtype = mine.torch_dtype end
   if mine.dtype ~= nil and mine.dtype ~= "auto" and not C.is_dtype(mine.dtype) then
     fail("%s: dtype: expected \"auto\" or a dtype name such as \"float32\", got %s", what, describe(mine.dtype))
   end
@@ -219,9 +223,9 @@ end
 --   | local model = models.BertModel.from_pretrained("minilm", {dtype = "float32"})
 --   | local tagger = models.BertForTokenClassification.from_pretrained("minilm", {num_labels = 9})
 ---@param path string
----@param options? table dtype ("auto", as stored, or a dtype), output_loading_info (true: a table with missing_keys,
---- unexpected_keys and mismatched_keys is the second result), ignore_mismatched_sizes (true: other shapes are no
---- error), and fields of the configuration
+---@param options? table dtype or, its older name, torch_dtype ("auto", as stored, or a dtype), output_loading_info
+--- (true: a table with missing_keys, unexpected_keys and mismatched_keys is the second result), ignore_mismatched_sizes
+--- (true: other shapes are no error), and fields of the configuration
 ---@return PreTrainedModel
 ---@return table?
 function PreTrainedModel.from_pretrained(path, options)

@@ -7,7 +7,10 @@ local fail = arguments.fail
 local weights = {}
 
 -- Buffers that older versions wrote and no model reads.
-local needless = {"embeddings%.position_ids$", "attn%.bias$", "attn%.masked_bias$"}
+local needless = {
+  "embeddings%.position_ids$", "attn%.bias$", "attn%.masked_bias$", "attention%.bias$", "attention%.masked_bias$",
+  "rotary_emb%.inv_freq$",
+}
 
 --- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They are
 --- views of the mapped files.
@@ -35,6 +38,16 @@ local function has(names, prefix)
     if name:sub(1, #prefix) == prefix then return true end
   end
   return false
+end
+
+-- Replace patterns of names that other versions wrote.
+local function rename(state, renamed)
+  local result = {}
+  for name, tensor in pairs(state) do
+    for pattern, replacement in pairs(renamed) do name = name:gsub(pattern, replacement) end
+    result[name] = tensor
+  end
+  return result
 end
 
 -- Heads are checkpointed with their base model under a prefix, base models without: rename to the model's form.
@@ -89,7 +102,7 @@ end
 ---@return {missing_keys: string[], unexpected_keys: string[], mismatched_keys: table[]}
 function weights.assign(model, state, ignore_mismatched)
   local own = model:state_dict()
-  state = fit_prefix(state, own, model.base_model_prefix)
+  state = fit_prefix(rename(state, model.renamed or {}), own, model.base_model_prefix)
   drop_needless(state, own)
   fill_tied(state, model:tied_weights())
   local mismatched = ignore_mismatched and take_mismatched(state, own) or {}

@@ -155,22 +155,18 @@ $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ) $(LUAJI
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/accelhost-image.so: $(wildcard host/image/*.[ch]) host/data/image.h | deps-check
-	@mkdir -p $(@D)
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) \
 		$(shell pkg-config --cflags libpng libjpeg) -fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
 
 $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
-	@mkdir -p $(@D)
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
 		-fPIC -shared -o $@ $< $(CAIRO_LIBS)
 
 $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/process/editor.h | deps-check
-	@mkdir -p $(@D)
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
 		-fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
-	@mkdir -p $(@D)
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
 
 $(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/net/mpi.h host/comm/net/transport.h \
@@ -238,7 +234,6 @@ $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 # The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
 define hot_rules
 $(BUILD)/$(1)/%.o: %.c | deps-check $(BUILD)/op_args.h
-	@mkdir -p $$(@D)
 	$$(call say,cc $(1) $$<)$$(keep) $$(CC) $$(CPPFLAGS) $$(CFLAGS) -march=x86-64-$(1) -c -o $$@ $$<
 $(BUILD)/hot.$(1).o: $(HOT:%.c=$(BUILD)/$(1)/%.o) $(BUILD)/levels.names
 	$$(call say,ld $$@)$$(LD) -r -o $$@.all $$(filter %.o,$$^)
@@ -261,7 +256,6 @@ PLUGINS := $(BUILD)/accelhost-far.so $(BUILD)/accelhost-old.so
 $(BUILD)/accelhost-far.so: spec/device/far_device.c
 $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
 $(PLUGINS): | deps-check $(BUILD)/op_args.h
-	@mkdir -p $(@D)
 	$(call say,plugin $@)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
 $(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers $(BUILD)/without_calls
 
@@ -322,14 +316,16 @@ $(BUILD)/op_args.h: $(TABLE) scripts/op-args.sh
 	$(call say,op-args $@)scripts/op-args.sh "$(CC)" > $@.new && mv -f $@.new $@
 
 $(BUILD)/%.o: %.c | deps-check $(BUILD)/op_args.h
-	@mkdir -p $(@D)
 	$(call say,cc $<)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	$(call say,cc $<)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
+# Before all objects: their folders are made once, not by each of them.
+FOLDERS := $(sort $(BUILD)/ $(dir $(OBJ) $(TEST_OBJ) $(CUDA_OBJ) $(foreach l,$(LEVELS),$(HOT:%.c=$(BUILD)/$(l)/%.o))))
 .PHONY: deps-check
 deps-check:
+	@mkdir -p $(FOLDERS)
 	@test -z "$(strip $(MISSING))" || \
 		{ echo "missing libraries: $(strip $(MISSING)); run scripts/install-deps.sh"; exit 1; }
 

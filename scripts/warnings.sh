@@ -4,8 +4,11 @@
 set -u
 file=$1
 shift
-"$@" 2>"$file"
+text=$("$@" 2>&1)
 code=$?
-[ ! -s "$file" ] || cat "$file" >&2
-if [ $code != 0 ] || [ ! -s "$file" ]; then rm -f "$file"; fi
+if [ -n "$text" ]; then
+    printf '%s\n' "$text" >&2
+    [ $code != 0 ] || printf '%s\n' "$text" >"$file"
+fi
+if [ -e "$file" ] && { [ $code != 0 ] || [ -z "$text" ]; }; then rm -f "$file"; fi
 exit $code

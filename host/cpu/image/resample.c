@@ -7,38 +7,15 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "cpu/image/resample.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "ops/dispatch/op.h"
 
-enum filter { NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LANCZOS };
-
-static const int reach_of_filter[] = {[NEAREST] = 0, [NEAREST_EXACT] = 0, [LINEAR] = 1, [CUBIC] = 2, [LANCZOS] = 3};
-
-struct axis {
-    int64_t in, out;
-    int taps;     /* at most, of one output position */
-    bool ragged;  /* not all have as many */
-    bool whole;   /* NEAREST of images to their own or twice their size: whatever the scale, as in PyTorch */
-    int32_t *count, *at; /* of each output position; its k-th tap is at[k * out + position] */
-    const void *weight;  /* in the order of `at` */
-};
-
-struct resampling {
-    enum filter filter;
-    bool align_corners, antialias;
-    int64_t planes;
-    double scale[3];
-    struct axis axis[3];
-};
-
-#define LOOPS "cpu/image/resample_loops.h"
-#include "cpu/loop/for_reals.h"
-
 /* The same taps for items of any kind. */
-static void resample_pick(const struct resampling *r, const char *in, char *out, size_t item)
+static void resample_pick(const struct ah_resampling *r, const char *in, char *out, size_t item)
 {
-    const struct axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];
+    const struct ah_resample_axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];
     int64_t lines = r->planes * az->out * ay->out;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(lines * ax->out, AH_SHARE_LIGHT))
     for (int64_t line = 0; line < lines; line++) {
@@ -58,35 +35,38 @@ static void resample_pick(const struct resampling *r, const char *in, char *out,
     }
 }
 
-static enum filter filter_of(const char *mode)
+static enum ah_filter filter_of(const char *mode)
 {
-    return !strcmp(mode, "nearest") ? NEAREST : !strcmp(mode, "nearest-exact") ? NEAREST_EXACT
-           : !strcmp(mode, "bicubic") ? CUBIC : !strcmp(mode, "lanczos") ? LANCZOS : LINEAR;
+    return !strcmp(mode, "nearest")         ? AH_FILTER_NEAREST
+           : !strcmp(mode, "nearest-exact") ? AH_FILTER_NEAREST_EXACT
+           : !strcmp(mode, "bicubic")       ? AH_FILTER_CUBIC
+           : !strcmp(mode, "lanczos")       ? AH_FILTER_LANCZOS
+                                            : AH_FILTER_LINEAR;
 }
 
 /* Compute the number of taps of the widest position of an axis. Axes of size 1 that only fill up to three are read as
  * they are. */
-static void describe_axis(struct resampling *r, int i, int64_t in, int64_t out)
+static void describe_axis(struct ah_resampling *r, int i, int64_t in, int64_t out)
 {
-    struct axis *a = &r->axis[i];
+    struct ah_resample_axis *a = &r->axis[i];
     double step = r->scale[i] > 0 ? 1 / r->scale[i] : (double)in / (double)out;
     if (r->align_corners)
         step = out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
-    *a = (struct axis){.in = in, .out = out, .ragged = r->antialias};
-    a->taps = r->filter == CUBIC ? 4 : r->filter == LINEAR ? 2 : 1;
+    *a = (struct ah_resample_axis){.in = in, .out = out, .ragged = r->antialias};
+    a->taps = r->filter == AH_FILTER_CUBIC ? 4 : r->filter == AH_FILTER_LINEAR ? 2 : 1;
     if (r->antialias)
-        a->taps = (int)ceil(reach_of_filter[r->filter] * (step > 1 ? step : 1)) * 2 + 1;
+        a->taps = (int)ceil(ah_filter_reach(r->filter) * (step > 1 ? step : 1)) * 2 + 1;
     if (a->taps > in && r->antialias)
         a->taps = (int)in;
 }
 
 /* The description of a call whose input side is `in` and whose output side is `out` (for the adjoint: those of the
  * forward), with room for the tables of positions. */
-static int open_resampling(struct resampling *r, const struct ah_call *c, const struct ah_tensor *in,
+static int open_resampling(struct ah_resampling *r, const struct ah_call *c, const struct ah_tensor *in,
                            const struct ah_tensor *out, struct ah_dense *tables)
 {
     const struct ah_args_resample *arg = ah_args(c, resample);
-    *r = (struct resampling){.filter = filter_of(arg->mode.string), .align_corners = arg->align_corners.flag,
+    *r = (struct ah_resampling){.filter = filter_of(arg->mode.string), .align_corners = arg->align_corners.flag,
                              .antialias = arg->antialias.flag, .planes = in->size[0] * in->size[1]};
     double scale[3] = {arg->scale0.number, arg->scale1.number, arg->scale2.number};
     int space = in->ndim - 2, missing = 3 - space;
@@ -96,13 +76,13 @@ static int open_resampling(struct resampling *r, const struct ah_call *c, const 
         describe_axis(r, i, i < missing ? 1 : in->size[2 + i - missing], i < missing ? 1 : out->size[2 + i - missing]);
         if (i < missing)
             r->axis[i].taps = 1;
-        r->axis[i].whole = r->filter == NEAREST && space == 2;
+        r->axis[i].whole = r->filter == AH_FILTER_NEAREST && space == 2;
         positions += (r->axis[i].taps + 1) * r->axis[i].out;
     }
     AH_TRY(ah_dense_scratch(tables, (size_t)positions * sizeof(int32_t)));
     int32_t *next = tables->block;
     for (int i = 0; i < 3; i++) {
-        struct axis *a = &r->axis[i];
+        struct ah_resample_axis *a = &r->axis[i];
         a->count = next;
         a->at = next + a->out;
         next += (a->taps + 1) * a->out;
@@ -110,7 +90,7 @@ static int open_resampling(struct resampling *r, const struct ah_call *c, const 
     return 0;
 }
 
-static int64_t room_of(const struct resampling *r)
+static int64_t room_of(const struct ah_resampling *r)
 {
     int64_t room = ah_num_threads() * r->axis[2].in;
     for (int i = 0; i < 3; i++)
@@ -121,7 +101,7 @@ static int64_t room_of(const struct resampling *r)
 /* `in`, `out`: of the resampling. The adjoint reads arg 0 in the shape of `out` and writes in that of `in`. */
 static int resample_run(struct ah_call *c, const struct ah_tensor *in, const struct ah_tensor *out, bool adjoint)
 {
-    struct resampling r;
+    struct ah_resampling r;
     struct ah_tensor *from = c->arg[0].tensor, *to = c->out[0];
     struct ah_dense tables = {0}, x = {0}, room = {0};
     struct ah_dense_out y = {0};
@@ -135,9 +115,9 @@ static int resample_run(struct ah_call *c, const struct ah_tensor *in, const str
         r.planes = 0;
         AH_TRYGO(ah_dense_open_as_is(&x, from), out);
         if (single)
-            run_f32(&r, NULL, NULL, room.block, false);
+            ah_resample_f32(&r, NULL, NULL, room.block, false);
         else
-            run_f64(&r, NULL, NULL, room.block, false);
+            ah_resample_f64(&r, NULL, NULL, room.block, false);
         r.planes = planes;
         resample_pick(&r, x.data, ah_tensor_data(to), ah_dtype_size(from->dtype));
         goto out;
@@ -145,9 +125,9 @@ static int resample_run(struct ah_call *c, const struct ah_tensor *in, const str
     AH_TRYGO(ah_dense_open(&x, from), out);
     AH_TRYGO(ah_dense_out_open(&y, to), out);
     if (single)
-        run_f32(&r, x.data, y.data, room.block, adjoint);
+        ah_resample_f32(&r, x.data, y.data, room.block, adjoint);
     else
-        run_f64(&r, x.data, y.data, room.block, adjoint);
+        ah_resample_f64(&r, x.data, y.data, room.block, adjoint);
 out:
     ah_dense_out_close(&y);
     ah_dense_close(&x);

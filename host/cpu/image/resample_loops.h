@@ -20,13 +20,13 @@ static void SUFFIX(cubic_weights)(REAL t, REAL *weight)
     }
 }
 
-static REAL SUFFIX(filter)(enum filter filter, REAL x)
+static REAL SUFFIX(filter)(enum ah_filter filter, REAL x)
 {
     const REAL pi = (REAL)3.14159265358979323846;
     x = x < 0 ? -x : x;
-    if (filter == LINEAR)
+    if (filter == AH_FILTER_LINEAR)
         return x < 1 ? 1 - x : 0;
-    if (filter == CUBIC) {
+    if (filter == AH_FILTER_CUBIC) {
         const REAL a = (REAL)-0.5;
         if (x < 1)
             return ((a + 2) * x - (a + 3)) * x * x + 1;
@@ -38,9 +38,9 @@ static REAL SUFFIX(filter)(enum filter filter, REAL x)
 }
 
 /* With antialias the filter is as wide as the step, and its weights sum to 1. */
-static void SUFFIX(smooth_taps)(const struct axis *a, enum filter filter, REAL step, REAL *weight)
+static void SUFFIX(smooth_taps)(const struct ah_resample_axis *a, enum ah_filter filter, REAL step, REAL *weight)
 {
-    REAL wide = step >= 1 ? step : 1, support = (REAL)(reach_of_filter[filter]) * wide;
+    REAL wide = step >= 1 ? step : 1, support = (REAL)(ah_filter_reach(filter)) * wide;
     for (int64_t o = 0; o < a->out; o++) {
         REAL centre = step * ((REAL)o + (REAL)0.5), total = 0;
         int64_t from = (int64_t)(centre - support + (REAL)0.5), end = (int64_t)(centre + support + (REAL)0.5);
@@ -60,7 +60,7 @@ static void SUFFIX(smooth_taps)(const struct axis *a, enum filter filter, REAL s
 }
 
 /* Compute the input positions of an axis for each output position, and their weights. */
-static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double scale, REAL *weight)
+static void SUFFIX(axis_taps)(struct ah_resample_axis *a, const struct ah_resampling *r, double scale, REAL *weight)
 {
     REAL step = SUFFIX(step_of)(a->in, a->out, scale, r->align_corners);
     if (a->in == a->out && (a->in == 1 || r->antialias)) { /* also an axis that is not there */
@@ -78,8 +78,8 @@ static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double
     }
     for (int64_t o = 0; o < a->out; o++) {
         a->count[o] = a->taps;
-        if (r->filter == NEAREST || r->filter == NEAREST_EXACT) {
-            REAL at = r->filter == NEAREST ? step * (REAL)o : step * ((REAL)o + (REAL)0.5);
+        if (r->filter == AH_FILTER_NEAREST || r->filter == AH_FILTER_NEAREST_EXACT) {
+            REAL at = r->filter == AH_FILTER_NEAREST ? step * (REAL)o : step * ((REAL)o + (REAL)0.5);
             if (a->whole && (a->out == a->in || a->out == 2 * a->in))
                 at = (REAL)(a->out == a->in ? o : o / 2);
             a->at[o] = (int32_t)(at < (REAL)(a->in - 1) ? at : (REAL)(a->in - 1));
@@ -87,21 +87,21 @@ static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double
             continue;
         }
         REAL at = r->align_corners ? step * (REAL)o : step * ((REAL)o + (REAL)0.5) - (REAL)0.5;
-        if (r->filter == LINEAR && a->in == a->out)
+        if (r->filter == AH_FILTER_LINEAR && a->in == a->out)
             at = (REAL)o;
-        at = r->filter == LINEAR && at < 0 ? 0 : at;
+        at = r->filter == AH_FILTER_LINEAR && at < 0 ? 0 : at;
         int64_t floor_at = (int64_t)at - (at < (REAL)(int64_t)at);
         floor_at = floor_at > a->in - 1 ? a->in - 1 : floor_at;
         REAL part = at - (REAL)floor_at, w[4];
         part = part < 0 ? 0 : part > 1 ? 1 : part;
-        if (r->filter == LINEAR) {
+        if (r->filter == AH_FILTER_LINEAR) {
             w[0] = 1 - part;
             w[1] = part;
         } else {
             SUFFIX(cubic_weights)(part, w);
         }
         for (int k = 0; k < a->taps; k++) {
-            int64_t from = floor_at + k - (r->filter == CUBIC);
+            int64_t from = floor_at + k - (r->filter == AH_FILTER_CUBIC);
             from = from < 0 ? 0 : from > a->in - 1 ? a->in - 1 : from;
             a->at[k * a->out + o] = (int32_t)from;
             weight[k * a->out + o] = w[k];
@@ -110,9 +110,9 @@ static void SUFFIX(axis_taps)(struct axis *a, const struct resampling *r, double
 }
 
 /* Return the weighted sum of the input rows that output row (z, y) reads: in `row`, or a pointer to the single row. */
-static const REAL *SUFFIX(row_in)(const struct resampling *r, const REAL *plane, int64_t z, int64_t y, REAL *row)
+static const REAL *SUFFIX(row_in)(const struct ah_resampling *r, const REAL *plane, int64_t z, int64_t y, REAL *row)
 {
-    const struct axis *az = &r->axis[0], *ay = &r->axis[1];
+    const struct ah_resample_axis *az = &r->axis[0], *ay = &r->axis[1];
     const REAL *wz = az->weight, *wy = ay->weight;
     int64_t w = r->axis[2].in;
     bool begun = false;
@@ -135,7 +135,7 @@ static const REAL *SUFFIX(row_in)(const struct resampling *r, const REAL *plane,
     return row;
 }
 
-static void SUFFIX(row_out)(const struct axis *a, const REAL *restrict row, REAL *restrict to)
+static void SUFFIX(row_out)(const struct ah_resample_axis *a, const REAL *restrict row, REAL *restrict to)
 {
     const REAL *restrict w = a->weight;
     const int32_t *restrict at = a->at;
@@ -159,7 +159,7 @@ static void SUFFIX(row_out)(const struct axis *a, const REAL *restrict row, REAL
     }
 }
 
-static void SUFFIX(resample)(const struct resampling *r, const REAL *in, REAL *out, REAL *rows)
+static void SUFFIX(resample)(const struct ah_resampling *r, const REAL *in, REAL *out, REAL *rows)
 {
     int64_t d = r->axis[0].out, h = r->axis[1].out, w = r->axis[2].out, row_in = r->axis[2].in;
     int64_t volume = r->axis[0].in * r->axis[1].in * row_in;
@@ -172,9 +172,10 @@ static void SUFFIX(resample)(const struct resampling *r, const REAL *in, REAL *o
 }
 
 /* The adjoint of row_in and row_out: add where they read. */
-static void SUFFIX(spread_row)(const struct resampling *r, const REAL *g, int64_t z, int64_t y, REAL *plane, REAL *row)
+static void SUFFIX(spread_row)(const struct ah_resampling *r, const REAL *g, int64_t z, int64_t y, REAL *plane,
+                               REAL *row)
 {
-    const struct axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];
+    const struct ah_resample_axis *az = &r->axis[0], *ay = &r->axis[1], *ax = &r->axis[2];
     const REAL *wz = az->weight, *wy = ay->weight, *wx = ax->weight;
     memset(row, 0, (size_t)ax->in * sizeof *row);
     if (ax->ragged)
@@ -195,7 +196,7 @@ static void SUFFIX(spread_row)(const struct resampling *r, const REAL *g, int64_
     }
 }
 
-static void SUFFIX(spread)(const struct resampling *r, const REAL *g, REAL *out, REAL *rows)
+static void SUFFIX(spread)(const struct ah_resampling *r, const REAL *g, REAL *out, REAL *rows)
 {
     int64_t d = r->axis[0].out, h = r->axis[1].out, w = r->axis[2].out, row_in = r->axis[2].in;
     int64_t volume = r->axis[0].in * r->axis[1].in * row_in;
@@ -209,11 +210,11 @@ static void SUFFIX(spread)(const struct resampling *r, const REAL *g, REAL *out,
 }
 
 /* Fill the axes with r->planes known, then resample or (adjoint) spread. */
-static void SUFFIX(run)(struct resampling *r, const void *in, void *out, void *room, bool adjoint)
+void SUFFIX(ah_resample)(struct ah_resampling *r, const void *in, void *out, void *room, bool adjoint)
 {
     REAL *weights = room;
     for (int i = 0; i < 3; i++) {
-        struct axis *a = &r->axis[i];
+        struct ah_resample_axis *a = &r->axis[i];
         a->weight = weights;
         SUFFIX(axis_taps)(a, r, r->scale[i], weights);
         weights += a->taps * a->out;

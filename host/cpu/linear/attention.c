@@ -21,7 +21,8 @@
 /* The dtype of the rows of a call on tensors of `dtype`. */
 static enum ah_dtype attention_dtype(enum ah_dtype dtype)
 {
-    return dtype == AH_BF16 && ah_attention_kinds[AH_BF16].forward && ah_bf16_pairs() ? AH_BF16 : ah_compute_dtype(dtype);
+    bool pairs = dtype == AH_BF16 && ah_attention_kinds[AH_BF16].forward && ah_bf16_pairs();
+    return pairs ? AH_BF16 : ah_compute_dtype(dtype);
 }
 
 /* The spans of a call: of (n, 5) integers begin and count of queries, begin, count and room of keys; else the batch. */

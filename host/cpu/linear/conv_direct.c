@@ -10,8 +10,8 @@
 
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/loop/dense.h"
-#include "tensor/tensor.h"
 
 /* The gradient is the matrix
  *     D[j, o] = sum over output pixels p of x[p's start + offset[j]] * g[p, o],     j = (kh, kw, c),

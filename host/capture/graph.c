@@ -11,6 +11,7 @@
 #include "base/trace/counters.h"
 #include "base/trace/trace.h"
 #include "capture/record.h"
+#include "capture/simplify.h"
 #include "tensor/capture.h"
 #include "tensor/rng.h"
 
@@ -18,6 +19,8 @@ struct ah_graph {
     struct ah_records records;
     bool captured;
     size_t next; /* record of the next step to be revised */
+    struct ah_record_places *input;
+    int inputs;
     /* During the capture. */
     pthread_t thread;
     int within; /* a recorded function runs */
@@ -282,6 +285,11 @@ static void graph_forget_work(const void *context)
 static void graph_forget(struct ah_graph *graph)
 {
     struct ah_pool *pool = graph->records.pool;
+    for (int i = 0; i < graph->inputs; i++)
+        free(graph->input[i].at);
+    free(graph->input);
+    graph->input = NULL;
+    graph->inputs = 0;
     ah_records_clear(&graph->records);
     graph->records.pool = NULL;
     ah_pool_close(pool);
@@ -346,9 +354,32 @@ static int graph_end(struct ah_graph *graph, bool keep)
     graph_stop();
     int status = keep ? ah_records_check(&graph->records) : 0;
     graph->captured = keep && status == 0;
-    if (!graph->captured)
+    if (graph->captured)
+        ah_records_elide_copies(&graph->records);
+    else
         graph_forget(graph);
     return status;
+}
+
+static int graph_inputs(struct ah_graph *graph, struct ah_tensor **input, int count)
+{
+    if (!graph->captured || graph->input)
+        return ah_fail(AH_ESTATE, "cpu: no graph that has no inputs yet");
+    graph->input = calloc((size_t)count + 1, sizeof *graph->input);
+    if (!graph->input)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    graph->inputs = count;
+    for (int i = 0; i < count; i++)
+        AH_TRY(ah_records_places(&graph->records, input[i], &graph->input[i]));
+    return 0;
+}
+
+static bool graph_redirect(struct ah_graph *graph, int i, const struct ah_tensor *tensor)
+{
+    struct ah_record_places *places = &graph->input[i];
+    for (size_t k = 0; k < places->count; k++)
+        *places->at[k] = ah_tensor_data(tensor);
+    return places->count > 0;
 }
 
 static int graph_revise(struct ah_graph *graph, bool on)
@@ -425,6 +456,8 @@ static const struct ah_graph_functions graph_functions = {
     .end = graph_end,
     .revise = graph_revise,
     .replay = graph_replay,
+    .inputs = graph_inputs,
+    .redirect = graph_redirect,
 };
 
 static const char *graph_op(void)

@@ -98,7 +98,7 @@ static void pool_insert(struct ah_pool *pool, void *at, size_t bytes)
     size_t place = pool_place(pool, at);
     memmove(&pool->block[place + 1], &pool->block[place], (pool->count - place) * sizeof *pool->block);
     pool->count++;
-    pool->block[place] = (struct ah_pool_block){.at = at, .bytes = bytes};
+    pool->block[place] = (struct ah_pool_block){.at = at, .bytes = bytes, .use = 1};
 }
 
 /* The allocator is called without the lock: it may run Lua's collector, which releases tensors. */
@@ -108,6 +108,7 @@ int ah_pool_allocate(struct ah_pool *pool, size_t bytes, bool within_op, void **
     struct ah_pool_block *block = pool_reuse(pool, bytes);
     if (block) {
         block->freed = 0;
+        block->use++;
         block->written = false;
         block->within_op = within_op;
         *out = block->at;

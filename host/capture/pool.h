@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status/status.h"
 
@@ -18,6 +19,7 @@ struct ah_pool_block {
     char *at;
     size_t bytes;   /* as requested by its first user */
     size_t freed;   /* the number of releases before its own, from 1; 0: it is in use */
+    uint32_t use;   /* the number of its tensors so far */
     bool written;   /* by a record since it was allocated */
     bool within_op; /* its tensor was made by an op, not by the script */
 };

@@ -171,7 +171,8 @@ static struct ah_tensor *record_copy_of(const struct ah_record_call *record, con
 }
 
 /* Copy headers and storages; numbers have their 8 bytes behind them. */
-static void record_headers(struct ah_record_call *record, const struct operands *operands, char *constants)
+static void record_headers(struct ah_records *records, struct ah_record_call *record, const struct operands *operands,
+                           char *constants)
 {
     for (size_t i = 0; i < operands->count; i++) {
         const struct ah_tensor *from = operands->tensor[i];
@@ -193,6 +194,8 @@ static void record_headers(struct ah_record_call *record, const struct operands 
         storage->contended = from->storage->contended;
         storage->data = from->storage->data;
         storage->nbytes = from->storage->nbytes;
+        const struct ah_pool_block *block = ah_pool_find(records->pool, storage->data);
+        storage->version = block ? block->use : 0;
         if (from->wrapped && from->storage->nbytes <= sizeof(int64_t)) {
             storage->data = constants + i * 64;
             memcpy(storage->data, from->storage->data, from->storage->nbytes);
@@ -238,7 +241,8 @@ static void record_free_call(struct ah_record_call *record)
     free(record);
 }
 
-static int record_make(struct ah_record_call **out, const struct ah_call *call, const struct operands *operands)
+static int record_make(struct ah_records *records, struct ah_record_call **out, const struct ah_call *call,
+                       const struct operands *operands)
 {
     struct ah_record_call *record = calloc(1, sizeof *record);
     size_t count = operands->count, items = 0;
@@ -254,7 +258,7 @@ static int record_make(struct ah_record_call **out, const struct ah_call *call, 
     char *constants = record->block;
     record->tensor = (struct ah_tensor *)(void *)(constants + count * 64);
     record->storage = (struct ah_storage *)(void *)(record->tensor + count);
-    record_headers(record, operands, constants);
+    record_headers(records, record, operands, constants);
     record->call = *call;
     for (int i = 0; i < call->op->param_count; i++) /* until they are copied */
         if (call->arg[i].kind == AH_STRING)
@@ -289,7 +293,7 @@ int ah_record_call(struct ah_records *records, const struct ah_call *call, ah_ke
     for (size_t i = 0; i < operands.count && status == 0; i++)
         status = record_operand(records, call, operands.tensor[i]);
     if (status == 0)
-        status = record_make(&made, call, &operands);
+        status = record_make(records, &made, call, &operands);
     free(operands.tensor);
     AH_TRY(status);
     made->kernel = kernel;
@@ -394,19 +398,24 @@ int ah_record_work(struct ah_records *records, const struct ah_capture_work *wor
     return 0;
 }
 
+void ah_record_drop(struct ah_records *records, size_t index)
+{
+    struct ah_record *record = &records->at[index];
+    if (record->kind == AH_RECORD_CALL) {
+        record_free_call(record->call);
+    } else if (record->kind >= AH_RECORD_STEP && record->kind <= AH_RECORD_CLIP) {
+        record_free_pass(record->pass);
+    } else if (record->kind < AH_RECORD_WORK) {
+        free(record->bytes->owned);
+        free(record->bytes);
+    }
+    record->kind = AH_RECORD_NONE;
+}
+
 void ah_records_clear(struct ah_records *records)
 {
-    for (size_t i = 0; i < records->count; i++) {
-        struct ah_record *record = &records->at[i];
-        if (record->kind == AH_RECORD_CALL) {
-            record_free_call(record->call);
-        } else if (record->kind >= AH_RECORD_STEP && record->kind <= AH_RECORD_CLIP) {
-            record_free_pass(record->pass);
-        } else if (record->kind != AH_RECORD_WORK) {
-            free(record->bytes->owned);
-            free(record->bytes);
-        }
-    }
+    for (size_t i = 0; i < records->count; i++)
+        ah_record_drop(records, i);
     for (size_t i = 0; i < records->held_count; i++)
         ah_storage_release(records->held[i].storage);
     free(records->at);

@@ -16,7 +16,7 @@ struct ah_record_call {
     ah_kernel kernel;
     struct ah_call call;
     struct ah_tensor *tensor;   /* [tensors], which the call's pointers address */
-    struct ah_storage *storage; /* [storages] */
+    struct ah_storage *storage; /* [storages]; version: the use of its block of the pool, if it is of one */
     int tensors, storages;
     bool *last;   /* [storages]: their marks, where the kernel changes one; else NULL */
     void *block;  /* memory of the arrays and of constants */
@@ -56,6 +56,7 @@ enum ah_record_kind {
     AH_RECORD_GET_STATE, /* of the generator, to `to` */
     AH_RECORD_SET_STATE, /* from `from` */
     AH_RECORD_WORK,
+    AH_RECORD_NONE, /* dropped */
 };
 
 struct ah_record {
@@ -100,6 +101,9 @@ void ah_records_wrote(struct ah_records *records, const void *address);
 
 /* AH_ESTATE when a storage from outside was freed, replaced or moved. */
 int ah_records_check(const struct ah_records *records);
+
+/* Free a record, which becomes one of nothing. */
+void ah_record_drop(struct ah_records *records, size_t index);
 
 /* Free all records and let the storages go. */
 void ah_records_clear(struct ah_records *records);

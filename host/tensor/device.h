@@ -26,13 +26,14 @@ struct ah_device;
 struct ah_device_comm_type;
 struct ah_graph;         /* of the type */
 struct ah_optim_kernels; /* optim/kernels.h */
+struct ah_tensor;
 
 /* Computes call->out from call->arg; shapes and dtypes have been checked and outputs allocated by the op. All tensors
  * are on call->device, except that a 0-dim operand may be on the CPU. */
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 4 };
+enum { AH_DEVICE_ABI = 5 };
 
 /* Graphs: captured work of a device, which is replayed as one unit. */
 struct ah_graph_functions {
@@ -50,6 +51,11 @@ struct ah_graph_functions {
     int (*revise)(struct ah_graph *graph, bool on);
     /* Run the captured work. AH_ESTATE when memory that it uses was freed. */
     int (*replay)(struct ah_graph *graph);
+    /* May be missing. Name the tensors from outside, `input`, that change from replay to replay. After that, have the
+     * next replays read input i in the memory of another contiguous tensor like it, or in its own; false: it can only
+     * be read in its own. */
+    int (*inputs)(struct ah_graph *graph, struct ah_tensor **input, int count);
+    bool (*redirect)(struct ah_graph *graph, int i, const struct ah_tensor *tensor);
 };
 
 /* Memory of the host that the device reads by itself, and a queue of copies that run while kernels compute. */

@@ -248,6 +248,60 @@ describe("A compiled step on the CPU", function()
     assert.equal(3, notices)
   end)
 
+  it("reads arguments wherever they are, and returns its own memory", function()
+    local accelerator = accelhost.Accelerator {cpu = true}
+    local step = accelerator:compile(function(x, y) return x:sum() + y:sum(), y:view(6), x * 1 end)
+    local all = accelhost.arange(60):float():view(10, 6)
+    local function check(x, y)
+      local sum, same, copy = step(x, y)
+      assert.equal(x:sum():item() + y:sum():item(), sum:item())
+      assert.same(y:flatten():tolist(), same:tolist())
+      assert.same(x:tolist(), copy:tolist())
+      if step.captured then assert.is_false(same:data_ptr() == y:data_ptr()) end
+    end
+    for i = 0, 4 do check(all:narrow(0, i, 2), all[i + 3]:view(2, 3)) end
+    check(all:narrow(1, 1, 3):contiguous():view(5, 6):narrow(0, 1, 2), all[1]:view(3, 2):t())
+    check(all:narrow(0, 7, 2):clone(), all:t():narrow(0, 0, 2):narrow(1, 0, 3))
+    check(all:narrow(0, 2, 2), all[9]:view(2, 3))
+  end)
+
+  it("changes an argument's copy, not the argument", function()
+    local step = accelhost.Accelerator({cpu = true}):compile(function(x) return x:add_(1):sum() end)
+    local results = {}
+    for i = 1, 6 do
+      local x = accelhost.full({3}, i)
+      results[i] = step(x):item()
+      if i > 2 then assert.same({i, i, i}, x:tolist()) end
+    end
+    assert.same({6, 9, 12, 15, 18, 21}, results)
+  end)
+
+  it("keeps gradients that a hook has kept", function()
+    local function go(compiled)
+      local _, with = new_step {}
+      local kept
+      with.net[1].weight:register_hook(function(gradient) kept = gradient end)
+      local function step(x, y)
+        local loss = F.cross_entropy(with.net(x), y)
+        with.accelerator:backward(loss)
+        with.optimizer:step()
+        with.optimizer:zero_grad()
+        return loss, kept
+      end
+      local call = compiled and with.accelerator:compile(step) or step
+      local seen = {}
+      for i = 1, 8 do
+        local loss, gradient = call(default_batch())
+        seen[i] = texts {loss, gradient}
+      end
+      return seen, texts(with.net:parameters())
+    end
+    local losses, weights = go(false)
+    local others, again = go(true)
+    assert.same(losses, others)
+    assert.equal(weights, again)
+  end)
+
   it("continues from a checkpoint that is loaded between two calls", function()
     local function go(compiled)
       local step, with = new_step {optimizer = adamw}

@@ -7,8 +7,11 @@
  * graph:revise(on)  while it is on, optimizers' steps update their scalars in the graph
  * graph:replay(results)  run the captured work; the tensors in the array count an in-place write
  * graph:close()     free it
- * fill(inputs, ...) copy the tensors among the arguments into those in the array and return true; false, having copied
- *                   nothing, unless the arguments are tensors like these: dtype, shape, device, contiguous, no gradient
+ * graph:inputs(tensors)  after the capture: tensors from outside whose values change from replay to replay
+ * graph:fill(tensors, ...)  have the next replay read the arguments in the place of these inputs, in their memory or
+ *                   copied, and return true; false, having changed nothing, unless they are tensors like the inputs:
+ *                   dtype, shape, device, contiguous, no gradient
+ * graph:own(tensors)  have the next replays read the inputs in their own memory
  * gradients(parameters, before)  the place of the first parameter that has a gradient where `before` has false, or has
  *                   none where it has true; nil if there is none */
 #include "autograd/graph/graph.h"
@@ -95,12 +98,6 @@ static int graph_close(lua_State *L)
     return 0;
 }
 
-static const luaL_Reg graph_methods[] = {
-    {"begin", graph_begin},   {"finish", graph_finish}, {"revise", graph_revise},
-    {"replay", graph_replay}, {"close", graph_close},   {NULL, NULL},
-};
-static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, graph_close};
-
 /* Is this argument a tensor whose bytes can be copied into the input? */
 static bool graph_fits(const struct ah_tensor *input, const struct ah_tensor *given)
 {
@@ -111,25 +108,55 @@ static bool graph_fits(const struct ah_tensor *input, const struct ah_tensor *gi
 
 static int graph_fill(lua_State *L)
 {
-    int count = lua_gettop(L) - 1;
-    luaL_checktype(L, 1, LUA_TTABLE);
-    if ((int)lua_objlen(L, 1) != count)
+    struct handle *handle = check_handle(L);
+    const struct ah_graph_functions *graphs = handle->device->type->graphs;
+    int count = lua_gettop(L) - 2;
+    luaL_checktype(L, 2, LUA_TTABLE);
+    if ((int)lua_objlen(L, 2) != count)
         return lua_pushboolean(L, false), 1;
     luaL_checkstack(L, count, "compile");
     for (int i = 1; i <= count; i++) {
-        lua_rawgeti(L, 1, i);
-        if (!graph_fits(ah_to_tensor(L, -1), ah_to_tensor(L, i + 1)))
+        lua_rawgeti(L, 2, i);
+        if (!graph_fits(ah_to_tensor(L, -1), ah_to_tensor(L, i + 2)))
             return lua_pushboolean(L, false), 1;
     }
     for (int i = 1; i <= count; i++) {
-        struct ah_tensor *input = ah_to_tensor(L, 1 + count + i), *given = ah_to_tensor(L, i + 1);
+        struct ah_tensor *input = ah_to_tensor(L, 2 + count + i), *given = ah_to_tensor(L, i + 2);
         struct ah_device *device = input->storage->device;
+        if (graphs->redirect && graphs->redirect(handle->graph, i - 1, given))
+            continue;
         ah_check(L, ah_device_copy(ah_tensor_data(input), device, ah_tensor_data(given), device,
                                    ah_tensor_bytes(input)));
         ah_tensor_touch(input);
     }
     lua_pushboolean(L, true);
     return 1;
+}
+
+static int graph_inputs(lua_State *L)
+{
+    struct handle *handle = check_handle(L);
+    int count = (int)lua_objlen(L, 2);
+    struct ah_tensor **input = lua_newuserdata(L, (size_t)(count + 1) * sizeof *input);
+    for (int i = 0; i < count; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        input[i] = ah_check_tensor(L, -1);
+        lua_pop(L, 1);
+    }
+    if (handle->device->type->graphs->inputs)
+        ah_check(L, handle->device->type->graphs->inputs(handle->graph, input, count));
+    return 0;
+}
+
+static int graph_own(lua_State *L)
+{
+    struct handle *handle = check_handle(L);
+    for (int i = 1; handle->device->type->graphs->redirect && i <= (int)lua_objlen(L, 2); i++) {
+        lua_rawgeti(L, 2, i);
+        handle->device->type->graphs->redirect(handle->graph, i - 1, ah_check_tensor(L, -1));
+        lua_pop(L, 1);
+    }
+    return 0;
 }
 
 static int graph_gradients(lua_State *L)
@@ -146,10 +173,17 @@ static int graph_gradients(lua_State *L)
     return 0;
 }
 
+static const luaL_Reg graph_methods[] = {
+    {"begin", graph_begin},   {"finish", graph_finish}, {"revise", graph_revise},
+    {"replay", graph_replay}, {"close", graph_close},   {"inputs", graph_inputs},
+    {"fill", graph_fill},     {"own", graph_own},       {NULL, NULL},
+};
+static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, graph_close};
+
 int ah_open_graph(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"new", graph_new}, {"fill", graph_fill}, {"gradients", graph_gradients}, {NULL, NULL}};
+        {"new", graph_new}, {"gradients", graph_gradients}, {NULL, NULL}};
     lua_newtable(L);
     luaL_register(L, NULL, functions);
     return 1;

@@ -114,6 +114,8 @@ function CapturedStep:init(accelerator, fn, given)
   for i, gradient in ipairs(gradients_of(self._parameters)) do self._before[i] = gradient ~= false end
   signature.fill(self._inputs, given)
   run(self, fn, accelerator)
+  collectgarbage() -- views of the inputs that the function has dropped
+  self._graph:inputs(self._inputs.tensors)
   self._precision = C.precision.state()
   self._after = gradients_of(self._parameters)
   self._steady = accelerator.num_processes == 1
@@ -122,16 +124,17 @@ function CapturedStep:init(accelerator, fn, given)
   end
 end
 
---- Copy the tensors of a call into the graph's, if the arguments are tensors like those of the capture.
+--- Pass the tensors of a call to the next replay, if the arguments are tensors like those of the capture.
 ---@param ... any
----@return boolean # false: nothing was copied; try fill
+---@return boolean # false: nothing was changed; try fill
 function CapturedStep:fill_flat(...)
-  return self._flat and C.graph.fill(self._inputs.tensors, ...)
+  return self._flat and self._graph:fill(self._inputs.tensors, ...)
 end
 
 --- Copy the tensors of a call into the graph's.
 ---@param given table
 function CapturedStep:fill(given)
+  self._graph:own(self._inputs.tensors)
   signature.fill(self._inputs, given)
 end
 

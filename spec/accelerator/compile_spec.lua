@@ -253,11 +253,11 @@ describe("A compiled step on the CPU", function()
     local step = accelerator:compile(function(x, y) return x:sum() + y:sum(), y:view(6), x * 1 end)
     local all = accelhost.arange(60):float():view(10, 6)
     local function check(x, y)
-      local sum, same, copy = step(x, y)
+      local sum, view, copy = step(x, y)
       assert.equal(x:sum():item() + y:sum():item(), sum:item())
-      assert.same(y:flatten():tolist(), same:tolist())
+      assert.same(y:flatten():tolist(), view:tolist())
       assert.same(x:tolist(), copy:tolist())
-      if step.captured then assert.is_false(same:data_ptr() == y:data_ptr()) end
+      if step.captured then assert.is_false(view:data_ptr() == y:data_ptr()) end
     end
     for i = 0, 4 do check(all:narrow(0, i, 2), all[i + 3]:view(2, 3)) end
     check(all:narrow(1, 1, 3):contiguous():view(5, 6):narrow(0, 1, 2), all[1]:view(3, 2):t())

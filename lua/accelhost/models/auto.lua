@@ -5,12 +5,17 @@ local configs = require "accelhost.models.config"
 
 local auto = {}
 
--- model_type, also the file's name -> the first part of its classes' names.
-local decoders = {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3"}
+-- model_type -> file, and the classes of decoders: without a head, for each next token, for texts.
+local decoders = {gemma3_text = {"gemma3", "Gemma3TextModel", "Gemma3ForCausalLM",
+  "Gemma3TextForSequenceClassification"}}
+for model_type, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3",
+  gemma2 = "Gemma2", phi3 = "Phi3", gpt_neox = "GPTNeoX"} do
+  decoders[model_type] = {model_type, name .. "Model", name .. "ForCausalLM", name .. "ForSequenceClassification"}
+end
 
--- Add to the classes the decoders' ones whose names end so.
-local function with_decoders(ending, classes)
-  for model_type, name in pairs(decoders) do classes[model_type] = {model_type, name .. ending} end
+-- Add to the classes the decoders' ones at this place.
+local function with_decoders(place, classes)
+  for model_type, row in pairs(decoders) do classes[model_type] = {row[1], row[place]} end
   return classes
 end
 
@@ -59,11 +64,11 @@ end
 --   local config = accelhost.models.BertConfig{vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
 ---@class AutoModel
-define("AutoModel", with_decoders("Model", {bert = {"bert", "BertModel"}, gpt2 = {"gpt2", "GPT2Model"}}))
+define("AutoModel", with_decoders(2, {bert = {"bert", "BertModel"}, gpt2 = {"gpt2", "GPT2Model"}}))
 
 --- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
 ---@class AutoModelForSequenceClassification
-define("AutoModelForSequenceClassification", with_decoders("ForSequenceClassification", {
+define("AutoModelForSequenceClassification", with_decoders(4, {
   bert = {"bert_heads", "BertForSequenceClassification"},
 }))
 
@@ -77,6 +82,6 @@ define("AutoModelForMaskedLM", {bert = {"bert_heads", "BertForMaskedLM"}})
 
 --- A model that continues texts: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForCausalLM
-define("AutoModelForCausalLM", with_decoders("ForCausalLM", {gpt2 = {"gpt2", "GPT2LMHeadModel"}}))
+define("AutoModelForCausalLM", with_decoders(3, {gpt2 = {"gpt2", "GPT2LMHeadModel"}}))
 
 return auto

@@ -25,6 +25,9 @@ PretrainedConfig.defaults = {}
 -- name -> true: numbers and flags of the defaults that may be null.
 PretrainedConfig.nullable = {}
 
+-- Fields that transformers refuses as whole numbers: 30 is written as 30.0.
+PretrainedConfig.floats = {}
+
 -- Further names that the constructor accepts: older forms of fields.
 PretrainedConfig.older_names = {}
 config.PretrainedConfig = PretrainedConfig
@@ -172,7 +175,9 @@ end
 --- Write config.json into a folder that exists.
 ---@param folder string
 function PretrainedConfig:save_pretrained(folder)
-  C.io.write_text(folder .. "/config.json", C.json.encode(self:to_dict(), 2) .. "\n")
+  local text = C.json.encode(self:to_dict(), 2) .. "\n"
+  for _, name in ipairs(self.floats) do text = text:gsub(('\n  "%s": %%d+%%f[,\n]'):format(name), "%0.0") end
+  C.io.write_text(folder .. "/config.json", text)
 end
 
 --- BERT's configuration; the defaults are the sizes of bert-base.
@@ -207,8 +212,10 @@ config.GPT2Config = GPT2Config
 
 -- model_type -> file and class.
 local by_type = {
-  bert = {"config", "BertConfig"}, gpt2 = {"config", "GPT2Config"}, llama = {"llama", "LlamaConfig"},
-  mistral = {"mistral", "MistralConfig"}, qwen2 = {"qwen2", "Qwen2Config"}, qwen3 = {"qwen3", "Qwen3Config"},
+  bert = {"config", "BertConfig"}, gpt2 = {"config", "GPT2Config"}, gpt_neox = {"gpt_neox", "GPTNeoXConfig"},
+  gemma2 = {"gemma2", "Gemma2Config"}, gemma3_text = {"gemma3", "Gemma3TextConfig"}, llama = {"llama", "LlamaConfig"},
+  mistral = {"mistral", "MistralConfig"}, phi3 = {"phi3", "Phi3Config"}, qwen2 = {"qwen2", "Qwen2Config"},
+  qwen3 = {"qwen3", "Qwen3Config"},
 }
 
 --- The class of configurations of a model type; an unknown one is an error that names those known.

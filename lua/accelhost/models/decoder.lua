@@ -145,13 +145,13 @@ end
 ---@param name string
 ---@param config_class PretrainedConfig
 ---@param o? {base_model_prefix: string?, token_embedding: string?, renamed: table<string, string>?} the field of
---- models with a head, the path of the embedding, and patterns of names in checkpoints -> the model's names
+--- models with a head, the path of the embedding, and names in checkpoints -> the model's names
 ---@return PreTrainedModel
 function decoder.model(name, config_class, o)
   o = o or {}
   local Model = define(name, nil, {
     config_class = config_class, base_model_prefix = o.base_model_prefix or "model",
-    token_embedding = o.token_embedding or "embed_tokens", renamed = o.renamed,
+    token_embedding = o.token_embedding or "embed_tokens", renamed = o.renamed or {},
   })
   Model.build, Model.forward, Model.recomputes = build, forward, true
   return Model

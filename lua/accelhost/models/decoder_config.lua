@@ -27,6 +27,9 @@ local neutral = {
 ---@field rope_parameters table rope_type, rope_theta and the parameters of the scaling
 local DecoderConfig = PretrainedConfig:extend "DecoderConfig"
 DecoderConfig.older_names = {"rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype"}
+DecoderConfig.floats = {
+  "initializer_range", "rms_norm_eps", "layer_norm_eps", "final_logit_softcapping", "attn_logit_softcapping",
+}
 DecoderConfig.rope_theta_default = 10000
 
 --- Return a width that several fields determine: head_dim, by default hidden_size / num_attention_heads.
@@ -72,8 +75,18 @@ local function check_layer_types(self)
 end
 
 --- Return the type of each layer where the configuration has none; nil: the family has no such field.
+---@param older table values of fields of older files
 ---@return string[]?
-function DecoderConfig:default_layer_types() end
+function DecoderConfig:default_layer_types(older) end -- luacheck: ignore 212
+
+--- Return layer_types with a window in all layers but those whose number is a multiple of a count.
+---@param count integer
+---@return string[]
+function DecoderConfig:all_slide_but_every(count)
+  local types = {}
+  for i = 1, self.num_hidden_layers do types[i] = i % count == 0 and "full_attention" or "sliding_attention" end
+  return types
+end
 
 --- Return layer_types with a window in the layers from max_window_layers on.
 ---@return string[]
@@ -103,10 +116,10 @@ function DecoderConfig:complete()
     self.num_key_value_heads = self.num_key_value_heads or self.num_attention_heads
   end
   check_heads(self)
-  if self.layer_types == nil then self.layer_types = self:default_layer_types() end
-  if self.defaults.layer_types then check_layer_types(self) end
   local older = {}
   for _, name in ipairs(self.older_names) do older[name], self[name] = self[name], nil end
+  if self.layer_types == nil then self.layer_types = self:default_layer_types(older) end
+  if self.defaults.layer_types then check_layer_types(self) end
   self.rope_parameters = self:read_rope(older.rope_scaling or self.rope_parameters, older)
 end
 

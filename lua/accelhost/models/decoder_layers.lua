@@ -5,6 +5,7 @@ local activations = require "accelhost.models.activations"
 local attention = require "accelhost.models.attention"
 local cache = require "accelhost.models.cache"
 local fused = require "accelhost.nn.fused"
+local init = require "accelhost.nn.initializers"
 local norms = require "accelhost.nn.norm"
 local rotary = require "accelhost.models.rotary"
 local Dropout = require("accelhost.nn.dropout").Dropout
@@ -14,6 +15,21 @@ local Module = require("accelhost.nn.module").Module
 local layers = {}
 
 local function linear(from, to, bias) return Linear(from, to, {bias = bias or false}) end
+
+--- RMSNorm whose weight is the difference from 1, as Gemma has it.
+---@class CentredRMSNorm: RMSNorm
+local CentredRMSNorm = norms.RMSNorm:extend "CentredRMSNorm"
+layers.CentredRMSNorm = CentredRMSNorm
+
+--- Set the weight to 0.
+function CentredRMSNorm:reset_parameters() init.zeros_(self.weight) end
+
+---@param input Tensor [..., normalized_shape]
+function CentredRMSNorm:forward(input)
+  local weight = self.weight
+  if weight.dtype ~= "float64" then weight = weight:float() end
+  return C.rms_norm(input, self.normalized_shape, weight + 1, self.eps)
+end
 
 -- Cast the input of several linear maps once, where no hook watches it.
 local function lower_for(x, ...)
@@ -111,6 +127,22 @@ function GatedMLP:forward(x)
   return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
 end
 
+--- The same with gate_proj and up_proj in one linear map, gate_up_proj.
+local FusedGatedMLP = Module:extend "FusedGatedMLP"
+layers.FusedGatedMLP = FusedGatedMLP
+
+function FusedGatedMLP:init(config, o)
+  local width, inner = config.hidden_size, config.intermediate_size
+  self.gate_up_proj = linear(width, 2 * inner, o.mlp_bias)
+  self.down_proj = linear(inner, width, o.mlp_bias)
+  self.act = o.act
+end
+
+function FusedGatedMLP:forward(x)
+  local gate, up = unpack(self.gate_up_proj(x):chunk(2, -1))
+  return self.down_proj(up * self.act(gate))
+end
+
 --- A block: x + attention(norm(x)), then x + mlp(norm(x)). The options of a family:
 ---
 --- norm: function(width) -> a norm; mlp: the class of the MLP; act: its activation; projections, qkv_bias, out_bias,
@@ -158,16 +190,36 @@ function layers.activation(config, field)
   return activations.find(("%s: %s"):format(config._name, field), config[field])
 end
 
+--- Return one rotation for all layers, by the kind of attention.
+---@param config PretrainedConfig
+---@return table<string, rotary.Rotary>
+function layers.one_rotary(config)
+  local rotation = rotary.new(config._name, config.rope_parameters, config:head_width(),
+    config.max_position_embeddings)
+  return {full = rotation, sliding = rotation}
+end
+
+--- Return the options of Gemma's blocks. Its configurations have head_dim and layer_types.
+---@param config PretrainedConfig
+---@return table
+function layers.gemma_options(config)
+  return {
+    norm = function(width) return CentredRMSNorm(width, {eps = config.rms_norm_eps}) end, mlp = layers.GatedMLP,
+    act = layers.activation(config, "hidden_activation"), padding_idx = config.pad_token_id, outer_norms = true,
+    embedding_scale = math.sqrt(config.hidden_size), scale = 1 / math.sqrt(config.query_pre_attn_scalar),
+    score_cap = config.attn_logit_softcapping, windows = {sliding = config.sliding_window},
+    qkv_bias = config.attention_bias, out_bias = config.attention_bias,
+  }
+end
+
 --- Return the options of blocks with gated MLPs and RMSNorm, which most families have.
 ---@param config PretrainedConfig
 ---@return table
 function layers.gated_options(config)
-  local rotation = rotary.new(config._name, config.rope_parameters, config:head_width(),
-    config.max_position_embeddings)
   return {
     norm = function(width) return norms.RMSNorm(width, {eps = config.rms_norm_eps}) end, mlp = layers.GatedMLP,
     act = layers.activation(config, "hidden_act"), padding_idx = config.pad_token_id,
-    rotary = {full = rotation, sliding = rotation}, windows = {sliding = config.sliding_window},
+    rotary = layers.one_rotary(config), windows = {sliding = config.sliding_window},
   }
 end
 

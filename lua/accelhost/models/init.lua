@@ -18,10 +18,14 @@ namespace.add(lazy, "accelhost.models.bert_heads", {
 })
 namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
 -- Decoders: file -> the first part of its classes' names.
-for file, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3"} do
+for file, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3", gemma2 = "Gemma2",
+  phi3 = "Phi3", gpt_neox = "GPTNeoX"} do
   namespace.add(lazy, "accelhost.models." .. file,
     {name .. "Config", name .. "Model", name .. "ForCausalLM", name .. "ForSequenceClassification"})
 end
+namespace.add(lazy, "accelhost.models.gemma3", {
+  "Gemma3TextConfig", "Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification",
+})
 namespace.add(lazy, "accelhost.models.auto", {
   "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoModelForMaskedLM",
   "AutoModelForCausalLM",

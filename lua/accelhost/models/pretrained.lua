@@ -30,6 +30,9 @@ PreTrainedModel.is_gradient_checkpointing = false
 -- name of a tied parameter -> name of the one that it is
 PreTrainedModel.tied = {}
 
+-- name of a parameter in checkpoints -> its name in the model, where they differ
+PreTrainedModel.renamed = {}
+
 ---@param config PretrainedConfig|table
 ---@param options? table options of `build`
 function PreTrainedModel:init(config, options)
@@ -262,6 +265,7 @@ function PreTrainedModel:save_pretrained(...)
   local state = self:state_dict {keep_vars = true}
   local names, tensors = stored.unique(nn_utils.state_pairs(state))
   for i, tensor in ipairs(tensors) do tensors[i] = stored.plain(tensor) end
+  weights.restore_names(names, self.renamed)
   shards.write(folder, names, tensors, {}, most)
   local _, first = next(self:parameters())
   self.config:with({architectures = {self._name}, dtype = first and first.dtype}):save_pretrained(folder)

@@ -40,14 +40,22 @@ local function has(names, prefix)
   return false
 end
 
--- Replace patterns of names that other versions wrote.
+-- Rename tensors to the model's names.
 local function rename(state, renamed)
   local result = {}
-  for name, tensor in pairs(state) do
-    for pattern, replacement in pairs(renamed) do name = name:gsub(pattern, replacement) end
-    result[name] = tensor
-  end
+  for name, tensor in pairs(state) do result[renamed[name] or name] = tensor end
   return result
+end
+
+--- Replace the model's names in a list by those of checkpoints.
+---@param names string[]
+---@param renamed table<string, string> names in checkpoints -> the model's
+function weights.restore_names(names, renamed)
+  for stored, own in pairs(renamed) do
+    for i, name in ipairs(names) do
+      if name == own then names[i] = stored end
+    end
+  end
 end
 
 -- Heads are checkpointed with their base model under a prefix, base models without: rename to the model's form.
@@ -102,7 +110,7 @@ end
 ---@return {missing_keys: string[], unexpected_keys: string[], mismatched_keys: table[]}
 function weights.assign(model, state, ignore_mismatched)
   local own = model:state_dict()
-  state = fit_prefix(rename(state, model.renamed or {}), own, model.base_model_prefix)
+  state = fit_prefix(rename(state, model.renamed), own, model.base_model_prefix)
   drop_needless(state, own)
   fill_tied(state, model:tied_weights())
   local mismatched = ignore_mismatched and take_mismatched(state, own) or {}

@@ -527,11 +527,11 @@ describe("fused gradients", function()
 
   it("of threshold cover every dtype of numbers", function()
     for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int32", "int64"} do
-      local x = T({-1, 2, 3, 5}, dtype)
-      local result = F.threshold(x, 2, -4)
+      local numbers = T({-1, 2, 3, 5}, dtype)
+      local result = F.threshold(numbers, 2, -4)
       assert.equal(dtype, result.dtype)
       assert.same({-4, -4, 3, 5}, result:tolist())
-      assert.same({-4, -4, 3, 5}, F.threshold_(x, 2, -4):tolist())
+      assert.same({-4, -4, 3, 5}, F.threshold_(numbers, 2, -4):tolist())
     end
     assert.same({{9, 9}, {3, 4}}, F.threshold(T({{1, 3}, {2, 4}}, "float32"):t(), 2, 9):tolist())
   end)

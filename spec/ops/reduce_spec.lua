@@ -463,6 +463,31 @@ describe("reductions of columns", function()
       :amax(3):amax(1)))
   end)
 
+  it("find the extremes of rows and columns of any length", function()
+    for _, count in ipairs {1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 129, 700} do
+      for _, dtype in ipairs {"float32", "float64"} do
+        local x = accelhost.randperm(11 * count):to(dtype):view(11, count) - 5 * count
+        local most, least = x:sort(1, true), x:sort(1)
+        assert.is_true(most:select(1, 0):equal(x:amax(1)) and least:select(1, 0):equal(x:amin(1)))
+        local columns = x:t():contiguous()
+        assert.is_true(most:select(1, 0):equal(columns:amax(0)) and least:select(1, 0):equal(columns:amin(0)))
+        for _, at in ipairs {0, math.floor(count / 2), count - 1} do
+          for _, kind in ipairs {nan, -nan} do
+            local odd = x:clone()
+            odd[4][at] = kind
+            for _, name in ipairs {"amax", "amin"} do
+              local rows, turned = odd[name](odd, 1), odd:t():contiguous()
+              assert.equal(1, rows:isnan():sum():item())
+              assert.is_true(rows[4]:isnan():item())
+              assert.is_true(rows:nan_to_num(7):equal(turned[name](turned, 0):nan_to_num(7)))
+            end
+            assert.equal(at, odd:argmax(1)[4]:item())
+          end
+        end
+      end
+    end
+  end)
+
   it("let NaN win in any row and column", function()
     for _, columns in ipairs {5, 16, 21, 64} do
       for _, row in ipairs {0, 1, 2, 3, 5, 9} do

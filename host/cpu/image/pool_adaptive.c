@@ -6,7 +6,7 @@
 #include "cpu/kernels.h"
 #include "base/process/parallel.h"
 #include "cpu/loop/dense.h"
-#include "cpu/loop/row_max.h"
+#include "cpu/loop/row_extreme.h"
 #include "ops/dispatch/op.h"
 #include "ops/nn/pool.h"
 

@@ -1,15 +1,5 @@
 /* For pool_adaptive.c and one element type: REAL and SUFFIX(name) are set by cpu/loop/for_reals.h. */
 
-/* The largest of n elements; NaN wins. */
-static inline REAL SUFFIX(largest)(const REAL *x, int64_t n)
-{
-    int nan = 0;
-#pragma omp simd reduction(| : nan)
-    for (int64_t i = 0; i < n; i++)
-        nan |= x[i] != x[i];
-    return nan ? (REAL)NAN : SUFFIX(ah_row_max)(x, n);
-}
-
 /* Return the offset from x of the largest element of a window of `rows` x `columns`, whose rows are `step` apart: the
  * first of equals, the last NaN. */
 static int64_t SUFFIX(place_of)(const REAL *x, int64_t rows, int64_t columns, int64_t step)
@@ -17,7 +7,7 @@ static int64_t SUFFIX(place_of)(const REAL *x, int64_t rows, int64_t columns, in
     const REAL *seen = x;
     REAL best = (REAL)-INFINITY;
     for (int64_t i = 0; i < rows; i++) {
-        REAL m = SUFFIX(largest)(x + i * step, columns);
+        REAL m = SUFFIX(ah_largest)(x + i * step, columns);
         if (m > best || m != m) {
             best = m;
             seen = x + i * step;

@@ -1,6 +1,7 @@
 /* Vectors of the widest kind that the level has, for loops whose registers are laid out by hand: types ah_lanes_*, as
  * ah_lanes_at_* unaligned in arrays, ah_lane_ints_* of as many integers of their size; ah_spread_* of one number,
- * ah_fma_* (a b + c), ah_larger_* (the second one where either is NaN). */
+ * ah_fma_* (a b + c), ah_larger_* and ah_smaller_* (the second one where either is NaN or both are equal);
+ * ah_lane_tests_* of a condition per lane: ah_unordered_* (either is NaN), ah_any_*, ah_nan_where_*. */
 #ifndef AH_CPU_LANES_H
 #define AH_CPU_LANES_H
 
@@ -43,6 +44,8 @@ typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 #define ah_fma_f64(a, b, c) ((ah_lanes_f64)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
 #define ah_larger_f32(a, b) ((ah_lanes_f32)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define ah_larger_f64(a, b) ((ah_lanes_f64)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#define ah_smaller_f32(a, b) ((ah_lanes_f32)_mm512_min_ps((__m512)(a), (__m512)(b)))
+#define ah_smaller_f64(a, b) ((ah_lanes_f64)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
 #elif defined(__FMA__)
 #define ah_spread_f32(x) ((ah_lanes_f32)_mm256_set1_ps(x))
 #define ah_spread_f64(x) ((ah_lanes_f64)_mm256_set1_pd(x))
@@ -50,6 +53,8 @@ typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 #define ah_fma_f64(a, b, c) ((ah_lanes_f64)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #define ah_larger_f32(a, b) ((ah_lanes_f32)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define ah_larger_f64(a, b) ((ah_lanes_f64)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define ah_smaller_f32(a, b) ((ah_lanes_f32)_mm256_min_ps((__m256)(a), (__m256)(b)))
+#define ah_smaller_f64(a, b) ((ah_lanes_f64)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #else
 #define ah_spread_f32(x) ((x) - (ah_lanes_f32){0})
 #define ah_spread_f64(x) ((x) - (ah_lanes_f64){0})
@@ -57,6 +62,41 @@ typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 #define ah_fma_f64(a, b, c) ((a) * (b) + (c))
 #define ah_larger_f32(a, b) ((ah_lanes_f32)ah_choose_f32((a) > (b), (a), (b)))
 #define ah_larger_f64(a, b) ((ah_lanes_f64)ah_choose_f64((a) > (b), (a), (b)))
+#define ah_smaller_f32(a, b) ((ah_lanes_f32)ah_choose_f32((a) < (b), (a), (b)))
+#define ah_smaller_f64(a, b) ((ah_lanes_f64)ah_choose_f64((a) < (b), (a), (b)))
+#endif
+
+#if defined(__AVX512F__)
+typedef __mmask16 ah_lane_tests_f32;
+typedef __mmask8 ah_lane_tests_f64;
+#define ah_unordered_f32(a, b) _mm512_cmp_ps_mask((__m512)(a), (__m512)(b), _CMP_UNORD_Q)
+#define ah_unordered_f64(a, b) _mm512_cmp_pd_mask((__m512d)(a), (__m512d)(b), _CMP_UNORD_Q)
+#define ah_any_f32(tests) ((tests) != 0)
+#define ah_any_f64(tests) ((tests) != 0)
+#define ah_nan_where_f32(tests, a) \
+    ((ah_lanes_f32)_mm512_mask_mov_ps((__m512)(a), tests, (__m512)ah_spread_f32(__builtin_nanf(""))))
+#else
+typedef ah_lane_ints_f32 ah_lane_tests_f32;
+typedef ah_lane_ints_f64 ah_lane_tests_f64;
+#define ah_unordered_f32(a, b) (((a) != (a)) | ((b) != (b)))
+#define ah_unordered_f64(a, b) (((a) != (a)) | ((b) != (b)))
+#define ah_nan_where_f32(tests, a) ((ah_lanes_f32)((ah_lane_ints_f32)(a) | (tests))) /* all ones: a NaN */
+
+static inline int ah_any_f32(ah_lane_ints_f32 tests)
+{
+    int32_t any = 0;
+    for (int i = 0; i < AH_LANES_BYTES / 4; i++)
+        any |= tests[i];
+    return any != 0;
+}
+
+static inline int ah_any_f64(ah_lane_ints_f64 tests)
+{
+    int64_t any = 0;
+    for (int i = 0; i < AH_LANES_BYTES / 8; i++)
+        any |= tests[i];
+    return any != 0;
+}
 #endif
 
 /* a where the bits of `choice` are ones, b where they are zeros. */

@@ -12,7 +12,7 @@
 #include "tensor/tensor.h"
 
 enum {
-    TILE = 512,           /* accumulators of a column tile: 4 KiB */
+    TILE = 1024,          /* accumulators of a column tile: 8 KiB */
     SPLIT = 32768,        /* inputs per part when one output has them all */
     SHORT = 64,           /* shorter rows are turned, that many at a time */
 };
@@ -96,11 +96,11 @@ static void reduce_describe(struct plan *plan, const struct ah_tensor *input, ui
 static int64_t offset_of(const struct dim *dims, int count, int64_t flat)
 {
     int64_t offset = 0;
-    for (int d = count - 1; d >= 0; d--) {
+    for (int d = count - 1; d > 0; d--) {
         offset += flat % dims[d].size * dims[d].stride;
         flat /= dims[d].size;
     }
-    return offset;
+    return count > 0 ? offset + flat * dims[0].stride : offset;
 }
 
 static const char *reduce_at(const struct plan *plan, int64_t offset)

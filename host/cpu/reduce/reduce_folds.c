@@ -6,11 +6,11 @@
 
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
-EXTREME_F32_COLUMN(max_f32, >, MAX_STEP)
-EXTREME_F32_COLUMN(min_f32, <, MIN_STEP)
+EXTREME_F32_COLUMN(max_f32, ah_larger_f32, MAX_STEP)
+EXTREME_F32_COLUMN(min_f32, ah_smaller_f32, MIN_STEP)
 COLUMN(max_f64, double, double, MAX_STEP(s, x))
 COLUMN(min_f64, double, double, MIN_STEP(s, x))
-/* Sum columns of float32: eight rows in float32, then double, as in SUM_F32_ROW. */
+/* Sum columns of float32: eight rows in float32, then double, as in AH_ROW_SUM. */
 static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows, int64_t stride, double p)
 {
     double *restrict to = acc;
@@ -26,9 +26,22 @@ static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows
             to[i] += (double)x[i];
 }
 
-SUM_F32_ROW(sum_f32, , x)
+#define SUM_ROW(name, LANES, expr)                                                               \
+    AH_ROW_SUM(name##_of, LANES, expr)                                                           \
+    static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
+    {                                                                                            \
+        *(double *)acc += name##_of(input, n);                                                   \
+    }
+SUM_ROW(sum_f32, , x)
 ADD_LOOPS(sum_f64, double, double, x)
-SUM_F32_ROW(nansum_f32, zero_nan, x == x ? x : 0)
+typedef int32_t bit_lanes __attribute__((vector_size(64)));
+
+static inline ah_lanes zero_nan(ah_lanes x)
+{
+    return (ah_lanes)((bit_lanes)x & (bit_lanes)(x == x));
+}
+
+SUM_ROW(nansum_f32, zero_nan, x == x ? x : 0)
 COLUMN(nansum_f32, float, double, s + (x == x ? x : 0))
 ADD_LOOPS(nansum_f64, double, double, x == x ? x : 0)
 LANES_F32_ROW(prod_f32, 1, *, x)

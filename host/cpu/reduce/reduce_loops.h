@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cpu/loop/lanes.h"
+#include "cpu/loop/row_extreme.h"
+#include "cpu/loop/row_sum.h"
 
 /* The column of a fold: `step` makes a new accumulator of s and x. Four rows at a time, so that an accumulator is read
  * and written once for all of them. */
@@ -62,69 +63,8 @@
     ADD_ROW(name, in_t, acc_t, expr)                                                             \
     COLUMN(name, in_t, acc_t, s + (expr))
 
-/* Plain sums of float32: up to 8 additions per lane in float32 vectors, then double. */
-typedef float ah_lanes __attribute__((vector_size(64), aligned(4), may_alias));
-typedef float ah_half_lanes __attribute__((vector_size(32)));
-typedef double ah_wide_lanes __attribute__((vector_size(64)));
-
-static inline ah_wide_lanes widened(ah_lanes x)
-{
-    union {
-        ah_lanes all;
-        ah_half_lanes half[2];
-    } lanes = {x};
-    return __builtin_convertvector(lanes.half[0], ah_wide_lanes) +
-           __builtin_convertvector(lanes.half[1], ah_wide_lanes);
-}
-
-typedef int32_t ah_bit_lanes __attribute__((vector_size(64)));
-
-static inline ah_lanes zero_nan(ah_lanes x)
-{
-    return (ah_lanes)((ah_bit_lanes)x & (ah_bit_lanes)(x == x));
-}
-
-#define SUM_F32_ROW(name, LANES, expr)                                                           \
-    static inline void name##_row(void *acc, const void *input, int64_t n, double p)             \
-    {                                                                                            \
-        const float *from = input;                                                               \
-        ah_wide_lanes wide = {0};                                                                \
-        while (n >= 64) {                                                                        \
-            int64_t count = n / 64 < 8 ? n / 64 : 8;                                             \
-            ah_lanes a = {0}, b = {0}, c = {0}, d = {0};                                         \
-            for (int64_t k = 0; k < count; k++, from += 64) {                                    \
-                a += LANES(*(const ah_lanes *)from);                                             \
-                b += LANES(*(const ah_lanes *)(from + 16));                                      \
-                c += LANES(*(const ah_lanes *)(from + 32));                                      \
-                d += LANES(*(const ah_lanes *)(from + 48));                                      \
-            }                                                                                    \
-            wide += (widened(a) + widened(b)) + (widened(c) + widened(d));                       \
-            n -= count * 64;                                                                     \
-        }                                                                                        \
-        for (; n >= 16; n -= 16, from += 16)                                                     \
-            wide += widened(LANES(*(const ah_lanes *)from));                                     \
-        double sum = ((wide[0] + wide[1]) + (wide[2] + wide[3])) +                               \
-                     ((wide[4] + wide[5]) + (wide[6] + wide[7]));                                \
-        for (int64_t i = 0; i < n; i++) {                                                        \
-            double x = (double)from[i];                                                          \
-            sum += (expr);                                                                       \
-        }                                                                                        \
-        *(double *)acc += sum;                                                                   \
-    }
-
 /* Folds of float32 in vectors of double, four of which hide the latency of the operation `op` that joins them: `expr`
  * is the value of an input, or of a vector of inputs, x. */
-typedef float ah_loose_lanes __attribute__((vector_size(32), aligned(4), may_alias));
-
-static inline ah_wide_lanes widen_8(const float *x)
-{
-#if defined(__AVX512F__)
-    return (ah_wide_lanes)_mm512_cvtps_pd(_mm256_loadu_ps(x)); /* GCC 12 converts in two halves */
-#else
-    return __builtin_convertvector(*(const ah_loose_lanes *)x, ah_wide_lanes);
-#endif
-}
-
 #define LANES_F32_ROW(name, start, op, expr)                                                     \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
@@ -134,11 +74,11 @@ static inline ah_wide_lanes widen_8(const float *x)
             lane[k] = (ah_wide_lanes){start, start, start, start, start, start, start, start};   \
         for (; n >= 32; n -= 32, from += 32)                                                     \
             for (int k = 0; k < 4; k++) {                                                        \
-                ah_wide_lanes x = widen_8(from + 8 * k);                                         \
+                ah_wide_lanes x = ah_widen_8(from + 8 * k);                                         \
                 lane[k] = lane[k] op(expr);                                                      \
             }                                                                                    \
         for (; n >= 8; n -= 8, from += 8) {                                                      \
-            ah_wide_lanes x = widen_8(from);                                                     \
+            ah_wide_lanes x = ah_widen_8(from);                                                     \
             lane[0] = lane[0] op(expr);                                                          \
         }                                                                                        \
         ah_wide_lanes s = (lane[0] op lane[1]) op(lane[2] op lane[3]);                           \
@@ -235,45 +175,59 @@ static inline ah_wide_lanes widen_8(const float *x)
         *(acc_t *)acc = STEP(s, x);                                                              \
     }
 
+#define FLOAT_EXTREME_ROW(name, in_t, STEP, of)                                                  \
+    static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
+    {                                                                                            \
+        double s = *(double *)acc, x = n > 0 ? (double)of(input, n) : s;                         \
+        *(double *)acc = STEP(s, x);                                                             \
+    }
+
 /* Columns as in STEP_LOOPS. */
 #define EXTREME_LOOPS(name, in_t, acc_t, STEP)                                                   \
     EXTREME_ROW(name, in_t, acc_t, STEP)                                                         \
     COLUMN(name, in_t, acc_t, STEP(s, x))
 
-/* The column of an extreme of float32: of four rows in float32 first, in vectors. */
-typedef int64_t ah_wide_bits __attribute__((vector_size(64)));
-typedef ah_wide_lanes ah_loose_wide __attribute__((aligned(8), may_alias));
-
-#define EXTREME_F32_COLUMN(name, better, STEP)                                                   \
-    static inline ah_lanes name##_lanes(ah_lanes s, ah_lanes x)                                  \
-    {                                                                                            \
-        ah_bit_lanes taken = (x better s) | (x != x);                                            \
-        return (ah_lanes)(((ah_bit_lanes)x & taken) | ((ah_bit_lanes)s & ~taken));               \
-    }                                                                                            \
-    static inline void name##_wide(double *acc, const float *four)                               \
-    {                                                                                            \
-        ah_wide_lanes x = widen_8(four), s = *(ah_loose_wide *)acc;                              \
-        ah_wide_bits taken = (x better s) | (x != x);                                            \
-        *(ah_loose_wide *)acc = (ah_wide_lanes)(((ah_wide_bits)x & taken) | ((ah_wide_bits)s & ~taken)); \
-    }                                                                                            \
+/* The column of an extreme of float32: of eight rows in float32 first, up to 512 columns at a time. */
+#define EXTREME_F32_COLUMN(name, closer, STEP)                                                   \
     COLUMN(name##_each, float, double, STEP(s, x))                                               \
+    static inline ah_lanes_f32 name##_pair(const float *x, int64_t stride, ah_lane_tests_f32 *nan) \
+    {                                                                                            \
+        ah_lanes_f32 a = *(const ah_lanes_at_f32 *)x, b = *(const ah_lanes_at_f32 *)(x + stride); \
+        *nan |= ah_unordered_f32(a, b);                                                          \
+        return closer(b, a);                                                                     \
+    }                                                                                            \
+    static void name##_eight(float *to, const float *from, int64_t n, int64_t stride)            \
+    {                                                                                            \
+        enum { WIDTH = AH_LANES_BYTES / (int)sizeof(float) };                                    \
+        int64_t i = 0;                                                                           \
+        for (; i + WIDTH <= n; i += WIDTH) {                                                     \
+            const float *x = from + i;                                                           \
+            ah_lane_tests_f32 nan = ah_unordered_f32(*(const ah_lanes_at_f32 *)x, *(const ah_lanes_at_f32 *)x); \
+            ah_lanes_f32 a = name##_pair(x, stride, &nan), b = name##_pair(x + 2 * stride, stride, &nan); \
+            ah_lanes_f32 c = name##_pair(x + 4 * stride, stride, &nan);                          \
+            ah_lanes_f32 d = name##_pair(x + 6 * stride, stride, &nan);                          \
+            a = closer(closer(d, c), closer(b, a));                                              \
+            *(ah_lanes_at_f32 *)(to + i) = ah_nan_where_f32(nan, a);                             \
+        }                                                                                        \
+        for (; i < n; i++) {                                                                     \
+            to[i] = from[i];                                                                     \
+            for (int k = 1; k < 8; k++)                                                          \
+                to[i] = STEP(to[i], from[k * stride + i]);                                       \
+        }                                                                                        \
+    }                                                                                            \
     static void name##_column(void *acc, const void *input, int64_t n, int64_t rows,             \
                               int64_t stride, double p)                                          \
     {                                                                                            \
+        enum { BLOCK = 512 };                                                                    \
         const float *from = input;                                                               \
-        double *to = acc;                                                                        \
-        int64_t wide = n / 16 * 16, fours = rows / 4 * 4;                                        \
-        for (int64_t r = 0; r < fours; r += 4)                                                   \
-            for (int64_t i = 0; i < wide; i += 16) {                                             \
-                const float *x = from + r * stride + i;                                          \
-                ah_lanes four = name##_lanes(                                                    \
-                    name##_lanes(*(const ah_lanes *)x, *(const ah_lanes *)(x + stride)),         \
-                    name##_lanes(*(const ah_lanes *)(x + 2 * stride), *(const ah_lanes *)(x + 3 * stride))); \
-                name##_wide(to + i, (const float *)&four);                                       \
-                name##_wide(to + i + 8, (const float *)&four + 8);                               \
+        float eight[BLOCK];                                                                      \
+        for (; rows >= 8; rows -= 8, from += 8 * stride)                                         \
+            for (int64_t i = 0; i < n; i += BLOCK) {                                             \
+                int64_t count = n - i < BLOCK ? n - i : BLOCK;                                   \
+                name##_eight(eight, from + i, count, stride);                                    \
+                name##_each_column((double *)acc + i, eight, count, 1, 0, p);                    \
             }                                                                                    \
-        name##_each_column(to + wide, from + wide, n - wide, fours, stride, p);                  \
-        name##_each_column(to, from + fours * stride, n, rows - fours, stride, p);               \
+        name##_each_column(acc, from, n, rows, stride, p);                                       \
     }
 
 /* Every fold of one input type, but for the sums, products and squares of floats. Products of integers wrap around. */
@@ -281,8 +235,8 @@ typedef ah_wide_lanes ah_loose_wide __attribute__((aligned(8), may_alias));
     ADD_LOOPS(count_##t, in_t, double, x != 0)                                                   \
     ADD_LOOPS(abs_##t, in_t, double, fabs(x))                                                    \
     ADD_LOOPS(powers_##t, in_t, double, pow(fabs(x), p))                                         \
-    EXTREME_ROW(max_##t, in_t, double, MAX_STEP)                                                 \
-    EXTREME_ROW(min_##t, in_t, double, MIN_STEP)
+    FLOAT_EXTREME_ROW(max_##t, in_t, MAX_STEP, ah_largest_##t)                                   \
+    FLOAT_EXTREME_ROW(min_##t, in_t, MIN_STEP, ah_smallest_##t)
 
 #define INT_FOLDS(t, in_t)                                                                       \
     ADD_LOOPS(sum_##t, in_t, uint64_t, x)                                                        \

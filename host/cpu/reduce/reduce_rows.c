@@ -26,14 +26,13 @@
 VARIANCE(ah_rows_variance_f32, float)
 VARIANCE(ah_rows_variance_f64, double)
 
-#define LOGSUMEXP(name, type, exponential)                                                    \
-    ROW_EXTREME(name##_top, type, MAX_STEP)                                                   \
+#define LOGSUMEXP(name, type, exponential, largest)                                           \
     void name(void *context, int64_t begin, int64_t end)                                      \
     {                                                                                         \
         const struct ah_by_row *job = context;                                                   \
         for (int64_t r = begin; r < end; r++) {                                               \
             const type *x = (const type *)job->input + r * job->columns;                      \
-            type top = job->columns ? name##_top(x, job->columns) : -INFINITY;                \
+            type top = job->columns ? largest(x, job->columns) : -INFINITY;                   \
             type base = isinf(top) ? 0 : top;                                                 \
             double sum = 0;                                                                   \
             _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < job->columns; i++) \
@@ -41,8 +40,8 @@ VARIANCE(ah_rows_variance_f64, double)
             ((type *)job->out)[r] = (type)(log(sum) + (double)base);                          \
         }                                                                                     \
     }
-LOGSUMEXP(ah_rows_logsumexp_f32, float, ah_expf)
-LOGSUMEXP(ah_rows_logsumexp_f64, double, exp)
+LOGSUMEXP(ah_rows_logsumexp_f32, float, ah_expf, ah_largest_f32)
+LOGSUMEXP(ah_rows_logsumexp_f64, double, exp, ah_largest_f64)
 
 /* Products of all other elements, by running products from both sides; exact where some element is 0, also where the
  * product of the rest overflows. */
@@ -72,14 +71,13 @@ OTHERS(ah_rows_others_f64, double)
 
 /* Find the place of the extreme: the first one among equals, or the first NaN. The value is found first, in vectors;
  * then the first block of 32 that holds it. */
-#define EXTREME(name, type, STEP)                                                             \
-    ROW_EXTREME(name##_of, type, STEP)                                                        \
+#define EXTREME(name, type, extreme_of)                                                       \
     void name(void *context, int64_t begin, int64_t end)                                      \
     {                                                                                         \
         const struct ah_by_row *job = context;                                                   \
         for (int64_t r = begin; r < end; r++) {                                               \
             const type *x = (const type *)job->input + r * job->columns;                      \
-            type best = name##_of(x, job->columns);                                           \
+            type best = extreme_of(x, job->columns);                                          \
             bool nan = !(best == best);                                                       \
             int64_t i = 0;                                                                    \
             for (; i + 32 <= job->columns; i += 32) {                                         \
@@ -93,12 +91,14 @@ OTHERS(ah_rows_others_f64, double)
                 i++;                                                                          \
             job->index[r] = i;                                                                \
             if (job->out)                                                                     \
-                ((type *)job->out)[r] = best;                                                 \
+                ((type *)job->out)[r] = x[i];                                                 \
         }                                                                                     \
     }
-EXTREME(ah_rows_largest_f32, float, MAX_STEP)
-EXTREME(ah_rows_largest_f64, double, MAX_STEP)
-EXTREME(ah_rows_largest_i64, int64_t, INT_MAX_STEP)
-EXTREME(ah_rows_smallest_f32, float, MIN_STEP)
-EXTREME(ah_rows_smallest_f64, double, MIN_STEP)
-EXTREME(ah_rows_smallest_i64, int64_t, INT_MIN_STEP)
+ROW_EXTREME(max_i64, int64_t, INT_MAX_STEP)
+ROW_EXTREME(min_i64, int64_t, INT_MIN_STEP)
+EXTREME(ah_rows_largest_f32, float, ah_largest_f32)
+EXTREME(ah_rows_largest_f64, double, ah_largest_f64)
+EXTREME(ah_rows_largest_i64, int64_t, max_i64)
+EXTREME(ah_rows_smallest_f32, float, ah_smallest_f32)
+EXTREME(ah_rows_smallest_f64, double, ah_smallest_f64)
+EXTREME(ah_rows_smallest_i64, int64_t, min_i64)

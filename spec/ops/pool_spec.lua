@@ -174,6 +174,34 @@ describe("avg_pool2d", function()
     assert.same({{{{2}}}}, F.avg_pool2d(x, 2, {divisor_override = 2}):tolist())
   end)
 
+  it("averages the windows of rows longer than a block, at every border", function()
+    local function expected(x, kernel, stride, padding, oh, ow, count_padding)
+      local rows, h, w, result = x:tolist()[1][1], x:size(2), x:size(3), {}
+      for o = 0, oh * ow - 1 do
+        local top, left = math.floor(o / ow) * stride - padding[1], o % ow * stride - padding[2]
+        local bottom, right = math.min(top + kernel[1], h + padding[1]), math.min(left + kernel[2], w + padding[2])
+        local sum, inside = 0, 0
+        for i = math.max(top, 0), math.min(bottom, h) - 1 do
+          for j = math.max(left, 0), math.min(right, w) - 1 do sum, inside = sum + rows[i + 1][j + 1], inside + 1 end
+        end
+        result[o + 1] = sum / (count_padding and (bottom - top) * (right - left) or inside)
+      end
+      return result
+    end
+    for _, case in ipairs {{{2, 2}, 2, {0, 0}}, {{3, 3}, 1, {1, 1}}, {{3, 2}, 2, {0, 1}}, {{2, 5}, 3, {1, 2}},
+      {{4, 20}, 1, {2, 0}}, {{1, 4}, 4, {0, 2}}} do
+      local x = accelhost.randn({1, 1, 7, 301}, {dtype = "float64"})
+      local kernel, stride, padding = unpack(case)
+      for mode = 0, 3 do
+        local count_padding = mode % 2 == 0
+        local result = F.avg_pool2d(x, kernel, stride, padding, mode > 1, count_padding)
+        local numbers = expected(x, kernel, stride, padding, result:size(2), result:size(3), count_padding)
+        check.near(numbers, result, 1e-12)
+        check.near(numbers, F.avg_pool2d(x:float(), kernel, stride, padding, mode > 1, count_padding), 1e-6)
+      end
+    end
+  end)
+
   it("has first and second derivatives", function()
     local x = accelhost.randn({1, 2, 5, 4}, {dtype = "float64"}):requires_grad_()
     for _, options in ipairs {{2}, {3, 2, 1}, {3, 2, 1, true, false}} do
@@ -192,6 +220,12 @@ describe("adaptive_avg_pool2d", function()
   it("shares out sizes that do not divide", function()
     local x = accelhost.arange(5):to("float32"):reshape(1, 1, 1, 5)
     assert.same({{{{0.5, 2, 3.5}}}}, F.adaptive_avg_pool2d(x, {1, 3}):tolist())
+  end)
+
+  it("averages equal parts like windows side by side", function()
+    local x = accelhost.randn(2, 3, 12, 400)
+    assert.is_true(F.avg_pool2d(x, {4, 2}):equal(F.adaptive_avg_pool2d(x, {3, 200})))
+    assert.is_true(F.avg_pool2d(x, {3, 100}):equal(F.adaptive_avg_pool2d(x, {4, 4})))
   end)
 
   it("has first and second derivatives", function()

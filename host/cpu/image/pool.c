@@ -236,7 +236,10 @@ static int adaptive_mean(struct ah_call *c, const int64_t *in, const int64_t *ou
 {
     struct ah_window s = {.n = ndim == 4 ? in[0] : 1, .c = in[ndim - 3], .h = in[ndim - 2], .w = in[ndim - 1],
                           .oh = out[ndim - 2], .ow = out[ndim - 1]};
-    return pool_mean(c, &s, &(struct ah_rectangles){.adaptive = true}, backward);
+    struct ah_rectangles r = {.adaptive = s.oh == 0 || s.ow == 0 || s.h % s.oh || s.w % s.ow};
+    for (int d = 0; d < 2 && !r.adaptive; d++) /* equal parts: windows side by side */
+        s.kernel[d] = s.stride[d] = d ? s.w / s.ow : s.h / s.oh;
+    return pool_mean(c, &s, &r, backward);
 }
 
 int ah_cpu_adaptive_avg_pool2d(struct ah_call *c)

@@ -9,6 +9,7 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "cpu/loop/row_sum.h"
 #include "tensor/transpose.h"
 
 struct rectangle {
@@ -55,6 +56,26 @@ static struct rectangle rectangle_at(const struct ah_window *s, const struct ah_
     a.x1 = pool_least(a.x1, s->w);
     a.divisor = r->divisor ? r->divisor : r->count_padding ? padded : (a.y1 - a.y0) * (a.x1 - a.x0);
     return a;
+}
+
+/* The outputs of a row whose windows are inside the input along it; none where rectangles vary or windows are wide. */
+static struct reach means_inside(const struct ah_window *s, const struct ah_rectangles *r)
+{
+    if (r->adaptive || s->kernel[1] >= 16 || s->kernel[1] >= s->w)
+        return (struct reach){0, 0};
+    int64_t first = (s->padding[1] + s->stride[1] - 1) / s->stride[1];
+    return (struct reach){first, pool_least(s->ow, (s->w + s->padding[1] - s->kernel[1]) / s->stride[1] + 1)};
+}
+
+AH_ROW_SUM(sum_of_f32, , x)
+
+static double sum_of_f64(const double *x, int64_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
 }
 
 #define LOOPS "cpu/image/pool_loops.h"

@@ -85,38 +85,72 @@ void SUFFIX(ah_max_planes_backward)(const struct ah_window *s, const REAL *restr
     }
 }
 
+/* The mean of a rectangle. A plane of 512 x 512 summed in float32 alone is wrong in the third digit. */
+static REAL SUFFIX(mean_of)(const struct ah_window *s, const REAL *plane, struct rectangle a)
+{
+    double sum = 0;
+    for (int64_t iy = a.y0; iy < a.y1; iy++) {
+        const REAL *row = plane + iy * s->w + a.x0;
+        int64_t n = a.x1 - a.x0;
+        if (n == s->w) { /* whole rows follow each other */
+            n *= a.y1 - iy;
+            iy = a.y1;
+        }
+        if (n < 16)
+            for (int64_t i = 0; i < n; i++)
+                sum += (double)row[i];
+        else
+            sum += SUFFIX(sum_of)(row, n);
+    }
+    return (REAL)(sum / (double)a.divisor);
+}
+
+static inline void SUFFIX(add_tap)(const REAL *restrict x, int64_t step, int64_t n, double *restrict sum)
+{
+#pragma omp simd
+    for (int64_t o = 0; o < n; o++)
+        sum[o] += (double)x[o * step];
+}
+
+/* A row of averages. Narrow windows that are inside the input along the row are summed tap by tap, many at a time: the
+ * additions of each are those of mean_of, in their order. */
+static void SUFFIX(mean_row)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *plane, int64_t oy,
+                             REAL *restrict y)
+{
+    enum { MANY = 128 };
+    struct reach inside = means_inside(s, r);
+    double sum[MANY];
+    for (int64_t ox = 0, n = 1; ox < s->ow; ox += n) {
+        struct rectangle a = rectangle_at(s, r, oy, ox);
+        n = ox < inside.first || ox >= inside.end ? 1 : pool_least(MANY, inside.end - ox);
+        if (n == 1) {
+            y[ox] = SUFFIX(mean_of)(s, plane, a);
+            continue;
+        }
+        memset(sum, 0, (size_t)n * sizeof *sum);
+        for (int64_t iy = a.y0; iy < a.y1; iy++) {
+            for (int64_t j = a.x0; j < a.x1; j++) {
+                const REAL *x = plane + iy * s->w + j;
+                if (s->stride[1] == 1)
+                    SUFFIX(add_tap)(x, 1, n, sum);
+                else if (s->stride[1] == 2)
+                    SUFFIX(add_tap)(x, 2, n, sum);
+                else
+                    SUFFIX(add_tap)(x, s->stride[1], n, sum);
+            }
+        }
+        for (int64_t o = 0; o < n; o++)
+            y[ox + o] = (REAL)(sum[o] / (double)a.divisor);
+    }
+}
+
 /* Averages of rectangles; the adjoint spreads each gradient over its rectangle. */
 void SUFFIX(ah_mean_planes)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *restrict x,
                             REAL *restrict y)
 {
-    int64_t pixels = s->oh * s->ow;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->h * s->w, AH_SHARE_MIDDLE))
-    for (int64_t p = 0; p < s->n * s->c; p++) {
-        const REAL *plane = x + p * s->h * s->w;
-        for (int64_t o = 0, oy = 0, ox = 0; o < pixels; o++) {
-            struct rectangle a = rectangle_at(s, r, oy, ox);
-            oy += ox + 1 == s->ow;
-            ox = ox + 1 == s->ow ? 0 : ox + 1;
-            double sum = 0; /* a plane of 512 x 512 summed in float32 is wrong in the third digit */
-            for (int64_t iy = a.y0; iy < a.y1; iy++) {
-                const REAL *row = plane + iy * s->w + a.x0;
-                int64_t n = a.x1 - a.x0;
-                if (n == s->w) { /* whole rows follow each other */
-                    n *= a.y1 - iy;
-                    iy = a.y1;
-                }
-                if (n < 16) {
-                    for (int64_t i = 0; i < n; i++)
-                        sum += (double)row[i];
-                    continue;
-                }
-#pragma omp simd reduction(+ : sum)
-                for (int64_t i = 0; i < n; i++)
-                    sum += (double)row[i];
-            }
-            y[p * pixels + o] = (REAL)(sum / (double)a.divisor);
-        }
-    }
+    for (int64_t row = 0; row < s->n * s->c * s->oh; row++)
+        SUFFIX(mean_row)(s, r, x + row / s->oh * s->h * s->w, row % s->oh, y + row * s->ow);
 }
 
 void SUFFIX(ah_mean_planes_backward)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *restrict g,

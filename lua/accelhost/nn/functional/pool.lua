@@ -73,15 +73,6 @@ function F.avg_pool3d(...)
   kernel = tuple(what, "kernel_size", kernel, 3)
   stride, padding = tuple(what, "stride", stride or kernel, 3), tuple(what, "padding", padding, 3)
   local n, c, d, h, w = volume_sizes(what, input)
-  if kernel[1] == stride[1] and padding[1] == 0 and d > 0 and d % kernel[1] == 0 and not divisor
-    and input:is_floating_point() then -- the means of whole blocks of planes first: fewer windows
-    local planes = d / kernel[1]
-    local blocks = input:reshape(n, c, planes, kernel[1], h * w):mean(3)
-    local means = C.avg_pool2d(blocks:reshape(n, c * planes, h, w), plane(kernel), plane(stride), plane(padding),
-      ceil_mode, count_padding)
-    blocks:free()
-    return means:reshape(result_sizes(input, n, c, planes, means:size(2), means:size(3)))
-  end
   local one = divisor and 1
   local means = C.avg_pool2d(input:reshape(n, c * d, h, w), plane(kernel), plane(stride), plane(padding), ceil_mode,
     count_padding, one)

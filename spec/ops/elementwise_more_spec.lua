@@ -90,6 +90,21 @@ describe("special functions", function()
     check.near({0, 65504, -65504}, strange:nan_to_num(), 0)
   end)
 
+  it("replace nan and infinities wherever they are", function()
+    for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
+      local x = accelhost.arange(1000):to(dtype)
+      local expected = x:clone()
+      for at, value in pairs {[0] = 0 / 0, [300] = 1 / 0, [301] = -1 / 0, [999] = 0 / 0} do
+        x[at] = value
+        expected[at] = value ~= value and 5 or value > 0 and 6 or 7
+      end
+      assert.is_true(expected:equal(x:nan_to_num(5, 6, 7)))
+      local columns = x:view(100, 10):t()
+      assert.is_true(expected:view(100, 10):t():equal(columns:nan_to_num(5, 6, 7)))
+      assert.is_true(expected:equal(x:nan_to_num_(5, 6, 7)))
+    end
+  end)
+
   it("of integers keep to their width", function()
     local bytes = accelhost.tensor({200, 3}, {dtype = "uint8"})
     check.near({144, 6}, bytes:bitwise_left_shift(1), 0)

@@ -101,15 +101,30 @@ struct stand_ins {
     double nan, high, low;
 };
 
+/* Most blocks have nothing to replace and are copied; the others are done again where they are. */
 #define NAN_TO_NUM(suffix, type)                                                                               \
+    static void replace_##suffix(type *y, int64_t n, const struct stand_ins *by)                               \
+    {                                                                                                          \
+        const type nan = (type)by->nan, high = (type)by->high, low = (type)by->low, infinity = (type)INFINITY; \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
+            y[i] = y[i] != y[i] ? nan : y[i] == infinity ? high : y[i] == -infinity ? low : y[i];              \
+    }                                                                                                          \
     static void nan_to_num_##suffix(int64_t n, void *const *data, const int64_t *step, const void *context)    \
     {                                                                                                          \
-        const struct stand_ins *by = context;                                                                  \
-        const type nan = (type)by->nan, high = (type)by->high, low = (type)by->low, infinity = (type)INFINITY; \
         type *y = data[0];                                                                                     \
         const type *x = data[1];                                                                               \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
-            y[i] = x[i] != x[i] ? nan : x[i] == infinity ? high : x[i] == -infinity ? low : x[i];              \
+        for (int64_t begin = 0, count; begin < n; begin += count) {                                            \
+            int odd = 0;                                                                                       \
+            count = n - begin < 256 ? n - begin : 256;                                                         \
+            _Pragma("omp simd reduction(| : odd)") for (int64_t i = begin; i < begin + count; i++)             \
+            {                                                                                                  \
+                const type a = x[i];                                                                           \
+                y[i] = a;                                                                                      \
+                odd |= !(a - a == 0); /* an infinity or NaN */                                                 \
+            }                                                                                                  \
+            if (odd)                                                                                           \
+                replace_##suffix(y + begin, count, context);                                                   \
+        }                                                                                                      \
     }
 NAN_TO_NUM(f32, float)
 NAN_TO_NUM(f64, double)

@@ -238,6 +238,27 @@ describe("strided and broadcast operands", function()
     end
   end)
 
+  it("walk rows of several dims from any row and element, on any number of threads", function()
+    local threads = accelhost.get_num_threads()
+    local shape = {6, 7, 9, 101}
+    local a, b, c = accelhost.randn(6, 1, 9, 101), accelhost.randn(7, 1, 101), accelhost.randn(6, 7, 9, 1)
+    local function spread(x) return x:expand(shape):contiguous() end
+    local wide = accelhost.zeros(6, 7, 9, 120)
+    for _, count in ipairs {1, 2, 3, 7} do
+      accelhost.set_num_threads(count)
+      for _, pair in ipairs {{a, b}, {b, a}, {a, c}, {c, b}, {b, c}} do
+        local x, y = unpack(pair)
+        local expected = spread(x):sub(spread(y))
+        assert.is_true(expected:equal(accelhost.zeros(shape) + (x - y)))
+        assert.is_true(expected:equal(spread(x) - y) and expected:equal(x - spread(y)))
+        wide:zero_():narrow(3, 11, 101):copy_(spread(x)):sub_(y)
+        assert.is_true(expected:equal(wide:narrow(3, 11, 101)))
+        assert.equal(0, wide:narrow(3, 0, 11):abs():sum():item() + wide:narrow(3, 112, 8):abs():sum():item())
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+
   it("may be empty or 0-dim", function()
     local empty = accelhost.zeros(0, 3)
     assert.same({0, 3}, (empty + accelhost.ones(3)):shape())

@@ -268,8 +268,59 @@ static void write_back(struct walk *walk, int64_t begin, int64_t n)
         iterate_move(plan, side, begin, n, walk->buffer[0], true);
 }
 
+/* Report whether the loop may run on the memory of all operands, row by row. */
+static bool iterate_is_in_place(const struct plan *plan)
+{
+    int last = plan->ndim - 1;
+    for (int k = 0; k < plan->count; k++) {
+        const struct side *side = &plan->side[k];
+        bool as_scalar = k > 0 && plan->scalars && side->stride[last] == 0;
+        if (!side->direct || !(as_scalar || side->stride[last] == 1))
+            return false;
+    }
+    return plan->rows && plan->ndim > 1;
+}
+
+/* Run the loop over whole rows or parts of them. `advance` has the bytes from a row to the next one where that raises
+ * the index along each dim and resets those after it: addresses are sums of numbers stored long before, since reading
+ * two numbers in one load right after their stores stalls. */
+static void iterate_rows(const struct plan *plan, int64_t begin, int64_t end)
+{
+    int64_t at[AH_MAX_DIMS], step[AH_ITER_OPERANDS], advance[AH_MAX_DIMS][AH_ITER_OPERANDS];
+    int last = plan->ndim - 1;
+    void *data[AH_ITER_OPERANDS];
+    iterate_locate(plan, begin, at);
+    for (int k = 0; k < plan->count; k++) {
+        const struct side *side = &plan->side[k];
+        int64_t back = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            advance[d][k] = (side->stride[d] - back) * (int64_t)side->item;
+            back += (plan->size[d] - 1) * side->stride[d];
+        }
+        step[k] = side->stride[last];
+        data[k] = iterate_address(plan, side, at);
+    }
+    for (int64_t n; begin < end; begin += n) {
+        n = plan->size[last] - at[last] < end - begin ? plan->size[last] - at[last] : end - begin;
+        plan->loop(n, data, step, plan->context);
+        for (int k = 0; k < plan->count && at[last]; k++)
+            data[k] = (char *)data[k] - at[last] * step[k] * (int64_t)plan->side[k].item;
+        at[last] = 0;
+        int d = last - 1;
+        for (; d > 0 && at[d] == plan->size[d] - 1; d--)
+            at[d] = 0;
+        at[d]++;
+        for (int k = 0; k < plan->count; k++)
+            data[k] = (char *)data[k] + advance[d][k];
+    }
+}
+
 static void iterate_run(void *context, int64_t begin, int64_t end)
 {
+    if (iterate_is_in_place(context)) {
+        iterate_rows(context, begin, end);
+        return;
+    }
     const struct plan *plan = context;
     struct walk walk;
     int last = plan->ndim - 1;

@@ -130,6 +130,26 @@ describe("grid_sample", function()
     assert.same({2, 3, 0, 17}, F.grid_sample(x, grid:narrow(1, 0, 0)):shape())
   end)
 
+  it("returns for many locations what it returns for a part of them, on any number of threads", function()
+    local threads = accelhost.get_num_threads()
+    for _, case in ipairs {{{2, 3, 9, 11}, {2, 45, 301, 2}}, {{1, 2, 5, 6, 7}, {1, 3, 40, 61, 3}}} do
+      local x, grid = accelhost.randn(case[1]), accelhost.randn(case[2])
+      local d = grid:dim() - 3
+      for _, mode in ipairs {"bilinear", "nearest", #case[1] == 4 and "bicubic" or nil} do
+        local parts = {}
+        for at = 0, grid:size(d) - 1, 7 do
+          parts[#parts + 1] = F.grid_sample(x, grid:narrow(d, at, math.min(7, grid:size(d) - at)), mode)
+        end
+        local expected = accelhost.cat(parts, d + 1)
+        for _, count in ipairs {1, 2, 3} do
+          accelhost.set_num_threads(count)
+          expect_equal(expected, F.grid_sample(x, grid, mode))
+        end
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+
   it("reports that it has no second derivative", function()
     local x, grid = accelhost.randn(1, 1, 3, 3):requires_grad_(), accelhost.zeros(1, 2, 2, 2)
     check.raises("second derivative is not implemented", function()

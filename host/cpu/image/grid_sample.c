@@ -40,6 +40,14 @@ static int open_room(struct ah_sample_room *room, struct ah_dense *scratch, cons
     return 0;
 }
 
+/* Return the locations of a group: tables of 256 KiB at most, and work for each thread. */
+static int64_t group_size(const struct ah_sampling *s)
+{
+    int64_t most = 32768 / s->corners, even = s->n * s->pixels / (4 * ah_num_threads());
+    int64_t group = (even < most ? even : most) / AH_SAMPLE_BLOCK * AH_SAMPLE_BLOCK;
+    return group > AH_SAMPLE_BLOCK ? group : AH_SAMPLE_BLOCK;
+}
+
 int ah_cpu_grid_sample(struct ah_call *c)
 {
     const struct ah_args_grid_sample *arg = ah_args(c, grid_sample);
@@ -51,7 +59,8 @@ int ah_cpu_grid_sample(struct ah_call *c)
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
     int status;
     AH_TRYGO(grid_sample_describe(&s, c, xt, arg->grid.tensor), out);
-    AH_TRYGO(open_room(&room, &scratch, &s, (int64_t)ah_num_threads() * AH_SAMPLE_BLOCK, 1, single ? 4 : 8), out);
+    s.group = group_size(&s);
+    AH_TRYGO(open_room(&room, &scratch, &s, (int64_t)ah_num_threads() * s.group, 1, single ? 4 : 8), out);
     AH_TRYGO(ah_dense_open(&x, xt), out);
     AH_TRYGO(ah_dense_open(&grid, arg->grid.tensor), out);
     AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);

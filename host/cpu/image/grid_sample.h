@@ -17,6 +17,7 @@ struct ah_sampling {
     int space;         /* dims of it */
     int taps, corners; /* input positions along an axis, and of a location */
     int64_t n, c, size[3], volume, pixels; /* pixels: locations of a sample */
+    int64_t group;                         /* locations whose tables are made before the channels are read */
 };
 
 struct ah_sample_room {

@@ -167,25 +167,35 @@ static void SUFFIX(add_corner)(const REAL *restrict plane, const int32_t *restri
     }
 }
 
+/* The channels of the locations from `first` on: of up to s->group of them, so that a plane is read from beyond the
+ * second cache once for all these and not for each block. */
+static void SUFFIX(read_group)(const struct ah_sampling *s, const REAL *x, const REAL *grid, REAL *y, int64_t first,
+                               int32_t *at, REAL *weight)
+{
+    int64_t end = first + s->group < s->pixels ? first + s->group : s->pixels;
+    for (int64_t o = first; o < end; o += BLOCK)
+        SUFFIX(tables)(s, grid + o * s->space, block_size(s, o), at + (o - first) * s->corners,
+                       weight + (o - first) * s->corners, NULL, BLOCK);
+    for (int64_t c = 0; c < s->c; c++) {
+        for (int64_t o = first; o < end; o += BLOCK) {
+            REAL sum[BLOCK] = {0};
+            int count = block_size(s, o);
+            for (int64_t i = 0, table = (o - first) * s->corners; i < s->corners; i++, table += BLOCK)
+                SUFFIX(add_corner)(x + c * s->volume, at + table, weight + table, count, sum);
+            memcpy(y + c * s->pixels + o, sum, (size_t)count * sizeof *sum);
+        }
+    }
+}
+
 void SUFFIX(ah_sample_read)(const struct ah_sampling *s, const REAL *x, const REAL *grid, REAL *y,
                             struct ah_sample_room *room)
 {
-    int64_t blocks = (s->pixels + BLOCK - 1) / BLOCK;
+    int64_t groups = (s->pixels + s->group - 1) / s->group;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * s->pixels, AH_SHARE_HEAVY))
-    for (int64_t b = 0; b < s->n * blocks; b++) {
-        int64_t n = b / blocks, first = b % blocks * BLOCK, table = ah_thread_index() * s->corners * BLOCK;
-        int count = block_size(s, first);
-        const int32_t *at = room->at + table;
-        const REAL *weight = (const REAL *)room->weight + table;
-        SUFFIX(tables)(s, grid + (n * s->pixels + first) * s->space, count, room->at + table,
-                       (REAL *)room->weight + table, NULL, BLOCK);
-        for (int64_t c = 0; c < s->c; c++) {
-            const REAL *plane = x + (n * s->c + c) * s->volume;
-            REAL *to = y + (n * s->c + c) * s->pixels + first, sum[BLOCK] = {0};
-            for (int i = 0; i < s->corners; i++)
-                SUFFIX(add_corner)(plane, at + i * BLOCK, weight + i * BLOCK, count, sum);
-            memcpy(to, sum, (size_t)count * sizeof *to);
-        }
+    for (int64_t b = 0; b < s->n * groups; b++) {
+        int64_t n = b / groups, table = ah_thread_index() * s->corners * s->group;
+        SUFFIX(read_group)(s, x + n * s->c * s->volume, grid + n * s->pixels * s->space, y + n * s->c * s->pixels,
+                           b % groups * s->group, room->at + table, (REAL *)room->weight + table);
     }
 }
 

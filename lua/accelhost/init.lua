@@ -127,6 +127,7 @@ local lazy = {
   text = {"accelhost.text"},
   metrics = {"accelhost.metrics"},
   models = {"accelhost.models"},
+  peft = {"accelhost.peft"},
 }
 namespace.add(lazy, "accelhost.accelerator.options.configuration", {
   "GradientAccumulationPlugin", "DataLoaderConfiguration", "ProjectConfiguration", "DistributedDataParallelKwargs",

@@ -1,0 +1,301 @@
+--- The layers of LoRA: a target module and, for each adapter, the factors of what is added to it. Fields and names in
+--- state dicts are peft's.
+local C = require "accelhost._C"
+local Conv1D = require("accelhost.models.gpt2").Conv1D
+local F = require "accelhost.nn.functional"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local container = require "accelhost.nn.container"
+local dropouts = require "accelhost.nn.dropout"
+local embeddings = require "accelhost.nn.embedding"
+local init = require "accelhost.nn.initializers"
+local linears = require "accelhost.nn.linear"
+local parameter = require "accelhost.nn.parameter"
+local Module = require("accelhost.nn.module").Module
+
+local fail = arguments.fail
+local Linear, Identity = linears.Linear, linears.Identity
+local layers = {}
+
+local function no_grad(fn, ...) return C.autograd.no_grad(fn, ...) end
+
+--- The base of a target module with adapters. `active` names the adapters that are added, `merged` those whose product
+--- is in the weight itself.
+local LoraLayer = Module:extend "lora.Layer"
+layers.LoraLayer = LoraLayer
+
+---@param base Module
+function LoraLayer:init(base)
+  self.base_layer = base
+  self.scaling, self.rank = {}, {}
+  self.active, self.merged, self.is_disabled = {}, {}, false
+  self.lora_dropout = container.ModuleDict {}
+  self:make_dicts()
+end
+
+-- The dtype of an adapter's weights: float32 for a base in halves, as peft has it.
+local function adapter_dtype(weight)
+  return (weight.dtype == "float16" or weight.dtype == "bfloat16") and "float32" or weight.dtype
+end
+
+--- Add an adapter.
+---@param name string
+---@param config LoraConfig
+---@param rank integer
+---@param alpha number
+function LoraLayer:add(name, config, rank, alpha)
+  self.rank[name] = rank
+  self.scaling[name] = config.use_rslora and alpha / math.sqrt(rank) or alpha / rank
+  self.lora_dropout[name] = config.lora_dropout > 0 and dropouts.Dropout(config.lora_dropout) or Identity()
+  self:make_factors(name, config, rank)
+  local weight = self.base_layer.weight
+  local target = {dtype = adapter_dtype(weight), device = weight.device}
+  for _, module in ipairs(self:parts(name)) do
+    if C.is_tensor(module) then
+      C.set_data(module, no_grad(module.to, module, target))
+    else
+      module:to(target)
+    end
+  end
+  if config.use_dora then self:add_magnitude(name) end
+end
+
+--- Remove an adapter.
+---@param name string
+function LoraLayer:remove(name)
+  for _, dict in ipairs {self.lora_dropout, self.lora_A, self.lora_B, self.lora_embedding_A, self.lora_embedding_B,
+    self.lora_magnitude_vector} do
+    if dict:contains(name) then dict:pop(name) end
+  end
+  self.scaling[name], self.rank[name] = nil, nil
+end
+
+-- The product of the factors, in the layout of the weight.
+local function delta_of(self, name)
+  local delta = self:product(name) * self.scaling[name]
+  return self.is_transposed and delta:t() or delta
+end
+
+-- The length of each row of W + delta, [out]; `delta` is [out, in].
+local function row_norms(weight, delta)
+  return (weight + delta):norm(2, {1}):to(weight.dtype)
+end
+
+local function by_rows(self, factor)
+  local column = factor:view(-1, 1)
+  return self.is_transposed and column:t() or column
+end
+
+--- Add the products of adapters to the weight itself.
+---@param names string[]
+function LoraLayer:merge(names)
+  no_grad(function()
+    for _, name in ipairs(names) do
+      if self.scaling[name] then
+        local weight, delta = self.base_layer.weight, delta_of(self, name)
+        local magnitude = self.lora_magnitude_vector:get(name)
+        if magnitude then
+          local plain = self.is_transposed and weight:t() or weight
+          local rows = self.is_transposed and delta:t() or delta
+          local factor = by_rows(self, magnitude.weight / row_norms(plain, rows))
+          self.factors = self.factors or {}
+          self.factors[name] = factor
+          weight:copy_((factor * (weight + delta)):to(weight.dtype))
+        else
+          weight:add_(delta:to(weight.dtype))
+        end
+        self.merged[#self.merged + 1] = name
+      end
+    end
+  end)
+end
+
+--- Subtract what was merged.
+function LoraLayer:unmerge()
+  no_grad(function()
+    for i = #self.merged, 1, -1 do
+      local name, weight = self.merged[i], self.base_layer.weight
+      local delta = delta_of(self, name)
+      if self.lora_magnitude_vector:contains(name) then
+        weight:copy_((weight / self.factors[name] - delta):to(weight.dtype))
+        self.factors[name] = nil
+      else
+        weight:sub_(delta:to(weight.dtype))
+      end
+      self.merged[i] = nil
+    end
+  end)
+end
+
+---@param x Tensor
+---@return Tensor
+function LoraLayer:forward(x)
+  if self.is_disabled and #self.merged > 0 then self:unmerge() end
+  local result = self.base_layer(x)
+  if self.is_disabled or #self.merged > 0 then return result end
+  local dtype = result.dtype
+  for _, name in ipairs(self.active) do
+    if self.scaling[name] then result = self:add_to(result, x, name) end
+  end
+  return result.dtype == dtype and result or result:to(dtype)
+end
+
+-- The length of rows of a weight with DoRA.
+local Magnitude = Module:extend "lora.dora.DoraLinearLayer"
+
+function Magnitude:init(weight) self.weight = parameter.new(weight) end
+
+-- Linear maps.
+
+local LoraLinear = LoraLayer:extend "lora.Linear"
+
+--- Make the containers of the factors.
+function LoraLinear:make_dicts()
+  self.lora_A = container.ModuleDict {}
+  self.lora_B = container.ModuleDict {}
+  self.lora_embedding_A = container.ParameterDict {}
+  self.lora_embedding_B = container.ParameterDict {}
+  self.lora_magnitude_vector = container.ModuleDict {}
+  self.is_transposed = class.is(self.base_layer, Conv1D)
+end
+
+--- Make the factors of an adapter. Both linear maps draw their first weights, also where they are replaced: random
+--- numbers are those of peft.
+function LoraLinear:make_factors(name, config, rank)
+  local weight = self.base_layer.weight
+  local out, width = weight:size(0), weight:size(1)
+  if self.is_transposed then out, width = width, out end
+  local a, b = Linear(width, rank, {bias = false}), Linear(rank, out, {bias = false})
+  self.lora_A[name] = a
+  self.lora_B[name] = b
+  if not config.init_lora_weights then return end
+  if config.init_lora_weights == "gaussian" then
+    init.normal_(a.weight, 0, 1 / rank)
+  else
+    init.kaiming_uniform_(a.weight, {a = math.sqrt(5)})
+  end
+  init.zeros_(b.weight)
+end
+
+--- Return the factors.
+function LoraLinear:parts(name) return {self.lora_A[name], self.lora_B[name]} end
+
+--- Return B A, [out, in].
+function LoraLinear:product(name) return self.lora_B[name].weight:matmul(self.lora_A[name].weight) end
+
+--- Return the weight as [out, in].
+function LoraLinear:plain_weight()
+  local weight = self.base_layer.weight
+  return self.is_transposed and weight:t() or weight
+end
+
+--- Make the lengths of the rows of DoRA from the weight and the factors.
+function LoraLinear:add_magnitude(name)
+  no_grad(function()
+    local delta = self:product(name) * self.scaling[name]
+    self.lora_magnitude_vector[name] = Magnitude(row_norms(self:plain_weight():to(delta.dtype), delta))
+  end)
+end
+
+-- DoRA (arXiv 2402.09353): W + scaling B A with rows of the length `magnitude`; the length of the product counts as a
+-- constant for gradients.
+local function add_dora(self, result, x, name)
+  local a, b, dropout, scaling = self.lora_A[name], self.lora_B[name], self.lora_dropout[name], self.scaling[name]
+  local magnitude = self.lora_magnitude_vector[name].weight
+  local weight, bias = self:plain_weight():to(x.dtype), self.base_layer.bias
+  local norms = no_grad(function() return row_norms(weight, self:product(name):to(x.dtype) * scaling) end)
+  local factor = (magnitude / norms):view(1, -1)
+  local base
+  if class.is(dropout, Identity) or not self.training then
+    base = bias and result - bias or result
+  else
+    x = dropout(x)
+    base = F.linear(x, weight)
+  end
+  return result + (factor - 1) * base + factor * b(a(x)) * scaling
+end
+
+--- Add an adapter's part to the result of the base layer.
+function LoraLinear:add_to(result, x, name)
+  local a = self.lora_A[name]
+  if x.dtype ~= a.weight.dtype then x = x:to(a.weight.dtype) end
+  if self.lora_magnitude_vector:contains(name) then return add_dora(self, result, x, name) end
+  return result + self.lora_B[name](a(self.lora_dropout[name](x))) * self.scaling[name]
+end
+
+-- Embeddings.
+
+local LoraEmbedding = LoraLayer:extend "lora.Embedding"
+
+LoraEmbedding.make_dicts = LoraLinear.make_dicts
+
+--- Make the factors of an adapter: A [rank, rows], B [width, rank].
+function LoraEmbedding:make_factors(name, config, rank)
+  if config.use_dora then fail("LoraConfig: use_dora: embeddings have none; leave them out of target_modules") end
+  local weight = self.base_layer.weight
+  local a, b = C.randn {rank, weight:size(0)}, C.randn {weight:size(1), rank}
+  self.lora_embedding_A[name] = parameter.new(a)
+  self.lora_embedding_B[name] = parameter.new(b)
+  if not config.init_lora_weights then return end
+  init.zeros_(self.lora_embedding_A[name])
+  init.normal_(self.lora_embedding_B[name])
+end
+
+--- Return the factors.
+function LoraEmbedding:parts(name) return {self.lora_embedding_A[name], self.lora_embedding_B[name]} end
+
+--- Return (B A)^T, [rows, width].
+function LoraEmbedding:product(name)
+  return self.lora_embedding_B[name]:matmul(self.lora_embedding_A[name]):t()
+end
+
+--- Add an adapter's part to the result of the base layer.
+function LoraEmbedding:add_to(result, x, name)
+  local rows = F.embedding(x, self.lora_embedding_A[name]:t())
+  return result + rows:matmul(self.lora_embedding_B[name]:t()) * self.scaling[name]
+end
+
+--- Return the layer with adapters for a target module.
+---@param what string the function, for messages
+---@param name string the module's
+---@param module Module
+---@return LoraLayer
+function layers.wrap(what, name, module)
+  if class.is(module, LoraLayer) then return module end
+  if class.is(module, Linear) or class.is(module, Conv1D) then return LoraLinear(module) end
+  if class.is(module, embeddings.Embedding) then return LoraEmbedding(module) end
+  fail("%s: target_modules: '%s' is a %s; adapters are for linear maps and embeddings", what, name,
+    module:class_name())
+end
+
+--- A module that is trained and saved whole: a copy of it for each adapter.
+local SavedModule = Module:extend "ModulesToSaveWrapper"
+layers.SavedModule = SavedModule
+
+---@param original Module
+function SavedModule:init(original)
+  self.original_module = original
+  self.modules_to_save = container.ModuleDict {}
+  self.active, self.is_disabled = {}, false
+end
+
+--- Add a copy for an adapter.
+function SavedModule:add(name)
+  self.modules_to_save[name] = self.original_module:deepcopy()
+end
+
+--- Remove it.
+function SavedModule:remove(name)
+  if self.modules_to_save:contains(name) then self.modules_to_save:pop(name) end
+end
+
+--- Return the module that is called.
+---@return Module
+function SavedModule:current()
+  local name = self.active[#self.active]
+  return not self.is_disabled and name and self.modules_to_save:get(name) or self.original_module
+end
+
+function SavedModule:forward(...) return self:current()(...) end
+
+return layers

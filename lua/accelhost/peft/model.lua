@@ -1,0 +1,383 @@
+--- PeftModel: a model whose weights are frozen, with adapters that are trained; their files are peft's.
+local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
+local configs = require "accelhost.peft.config"
+local files = require "accelhost.io"
+local layers = require "accelhost.peft.lora_layer"
+local stored = require "accelhost.checkpoint.stored"
+local targets = require "accelhost.peft.targets"
+local Module = require("accelhost.nn.module").Module
+
+local fail, describe = arguments.fail, arguments.describe
+local FILE = "adapter_model.safetensors"
+
+-- The holder of the model, so that names are peft's: base_model.model.NAME.
+local LoraModel = Module:extend "LoraModel"
+
+function LoraModel:init(model) self.model = model end
+
+function LoraModel:forward(...) return self.model(...) end
+
+--- A model with adapters. It is called as the model is, and has its fields and methods too (config, generate).
+---@class PeftModel: Module
+---@field peft_config table<string, LoraConfig> by the adapters' names
+---@field active_adapter string
+local PeftModel = Module:extend "PeftModel"
+
+PeftModel._item = function(self, key)
+  local holder = self._fields.base_model
+  if holder then return holder.model[key] end
+end
+
+local function is_adapted(module) return class.is(module, layers.LoraLayer) or class.is(module, layers.SavedModule) end
+
+-- All layers with adapters, and their names in the model.
+local function adapted(self)
+  local list, names = {}, {}
+  for name, module in self.base_model.model:named_modules() do
+    if is_adapted(module) then list[#list + 1], names[#names + 1] = module, name end
+  end
+  return list, names
+end
+
+local function replace(model, name, module)
+  local path, field = name:match "^(.-)%.?([^.]+)$"
+  local owner = path == "" and model or model:get_submodule(path)
+  local number = tonumber(field)
+  owner[number and number + 1 or field] = module
+end
+
+local function insert(self, what, name, config)
+  local model = self.base_model.model
+  targets.complete(what, model, config)
+  for _, target in ipairs(targets.names(what, model, config)) do
+    if not target:find "%.base_layer$" and not target:find "%.lora_[AB]%." then
+      local module = model:get_submodule(target)
+      local layer = layers.wrap(what, target, module)
+      layer.training = module.training
+      if layer ~= module then replace(model, target, layer) end
+      layer:add(name, config, targets.value_of(config.rank_pattern, target, config.r),
+        targets.value_of(config.alpha_pattern, target, config.lora_alpha))
+    end
+  end
+  local saved = {}
+  for path, module in model:named_modules() do
+    if targets.is_listed(path, config.modules_to_save) then saved[#saved + 1] = {path, module} end
+  end
+  for _, pair in ipairs(saved) do
+    local path, module = unpack(pair)
+    if not class.is(module, layers.SavedModule) then
+      local layer = layers.SavedModule(module)
+      layer.training = module.training
+      replace(model, path, layer)
+      module = layer
+    end
+    module:add(name)
+  end
+end
+
+---@param model Module
+---@param config LoraConfig
+---@param adapter_name? string default "default"
+function PeftModel:init(model, config, adapter_name)
+  self.peft_config = {}
+  self.base_model = LoraModel(model)
+  self.training = model.training
+  model:requires_grad_(false)
+  self:add_adapter(adapter_name or "default", config)
+  self:set_adapter(adapter_name or "default")
+end
+
+---@param ... any the model's arguments
+function PeftModel:forward(...) return self.base_model.model(...) end
+
+--- Return the model with its layers as they are now.
+---@return Module
+function PeftModel:get_base_model() return self.base_model.model end
+
+--- Add an adapter; set_adapter selects it.
+---@param adapter_name string
+---@param config LoraConfig
+function PeftModel:add_adapter(adapter_name, config)
+  local what = "add_adapter"
+  arguments.check(what, "adapter_name", "string", adapter_name)
+  if adapter_name == "" or adapter_name:find(".", 1, true) then
+    fail("%s: '%s' cannot be the name of an adapter (empty, or with a dot)", what, adapter_name)
+  end
+  if not class.is(config, configs.LoraConfig) then
+    fail("%s: config: expected a LoraConfig, got %s", what, describe(config))
+  end
+  if self.peft_config[adapter_name] then fail("%s: there is an adapter '%s' already", what, adapter_name) end
+  for _, layer in ipairs((adapted(self))) do
+    if layer.merged and #layer.merged > 0 then fail("%s: adapters are merged; call unmerge_adapter first", what) end
+  end
+  insert(self, what, adapter_name, config)
+  self.peft_config[adapter_name] = config
+  if self.active_adapters then self:set_adapter(self.active_adapters) end
+end
+
+local holders = {
+  "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector", "modules_to_save",
+}
+
+-- The name in an adapter's file of a tensor in the state dict; nil of other tensors.
+local function file_name(name, adapter)
+  for _, holder in ipairs(holders) do
+    local first, last = name:find(("." .. holder .. "." .. adapter), 1, true)
+    local rest = first and name:sub(last + 1)
+    if rest == "" or rest and rest:sub(1, 1) == "." then
+      if holder == "modules_to_save" then return name:sub(1, first - 1) .. rest end
+      if holder == "lora_magnitude_vector" then rest = "" end
+      return name:sub(1, first) .. holder .. rest
+    end
+  end
+end
+
+-- Is it the name of a bias that an adapter with this configuration trains?
+local function is_trained_bias(name, config)
+  if config.bias == "none" or name:find(".modules_to_save.", 1, true) or not name:find "%.bias$" then return false end
+  return config.bias == "all" or name:find "%.base_layer%.bias$" ~= nil
+end
+
+-- The tensors of an adapter by their names in its file.
+function PeftModel:_adapter_tensors(adapter_name)
+  local list, config = {}, self.peft_config[adapter_name]
+  for name, tensor in pairs(self:state_dict {keep_vars = true}) do
+    local stored_name = file_name(name, adapter_name)
+    if stored_name then
+      list[stored_name] = tensor
+    elseif is_trained_bias(name, config) then
+      list[name] = tensor
+    end
+  end
+  return list
+end
+
+--- Select the adapters that are added, and trained unless their configuration has inference_mode.
+---@param adapter_name string|string[]
+function PeftModel:set_adapter(adapter_name)
+  local names = type(adapter_name) == "table" and adapter_name or {adapter_name}
+  for _, name in ipairs(names) do
+    if not self.peft_config[name] then
+      fail("set_adapter: unknown adapter %s (known: %s)", describe(name),
+        table.concat(arguments.sorted_keys(self.peft_config), ", "))
+    end
+  end
+  self.active_adapter, self.active_adapters = names[1], arguments.copy(names)
+  for _, layer in ipairs((adapted(self))) do layer.active = names end
+  self:requires_grad_(false)
+  for _, name in ipairs(names) do
+    local config = self.peft_config[name]
+    for _, tensor in pairs(self:_adapter_tensors(name)) do
+      if tensor:is_floating_point() then tensor.requires_grad = not config.inference_mode end
+    end
+  end
+end
+
+--- Remove an adapter.
+---@param adapter_name string
+function PeftModel:delete_adapter(adapter_name)
+  if not self.peft_config[adapter_name] then fail("delete_adapter: unknown adapter %s", describe(adapter_name)) end
+  if self.active_adapter == adapter_name then
+    fail("delete_adapter: '%s' is active; call set_adapter with another one first", adapter_name)
+  end
+  for _, layer in ipairs((adapted(self))) do layer:remove(adapter_name) end
+  self.peft_config[adapter_name] = nil
+end
+
+--- Call a function with all adapters switched off.
+--
+--   | local before = model:disable_adapter(function() return model{input_ids = ids}.logits end)
+---@param fn function
+---@param ... any its arguments
+---@return any ... its results
+function PeftModel:disable_adapter(fn, ...)
+  local list = adapted(self)
+  for _, layer in ipairs(list) do layer.is_disabled = true end
+  local function finish(fine, ...)
+    for _, layer in ipairs(list) do layer.is_disabled = false end
+    if not fine then error((...), 0) end
+    return ...
+  end
+  return finish(pcall(fn, ...))
+end
+
+--- Add the products of the active adapters to the weights, so that calls cost what they do without adapters.
+---@param adapter_names? string[]
+function PeftModel:merge_adapter(adapter_names)
+  for _, layer in ipairs((adapted(self))) do
+    if layer.merge and #layer.merged == 0 then layer:merge(adapter_names or layer.active) end
+  end
+end
+
+--- Subtract what merge_adapter added.
+function PeftModel:unmerge_adapter()
+  for _, layer in ipairs((adapted(self))) do
+    if layer.unmerge then layer:unmerge() end
+  end
+end
+
+local function unload(self, merges)
+  local list, names = adapted(self)
+  local model = self.base_model.model
+  for i, layer in ipairs(list) do
+    if class.is(layer, layers.SavedModule) then
+      replace(model, names[i], merges and layer:current() or layer.original_module)
+    else
+      if merges and #layer.merged == 0 then layer:merge(layer.active) end
+      if not merges then layer:unmerge() end
+      replace(model, names[i], layer.base_layer)
+    end
+  end
+  model:requires_grad_(true)
+  return model
+end
+
+--- Add the active adapters to the weights and return the model without adapters. This object is of no use afterwards.
+---@return Module
+function PeftModel:merge_and_unload() return unload(self, true) end
+
+--- Return the model without adapters, as it was.
+---@return Module
+function PeftModel:unload() return unload(self, false) end
+
+--- Return the number of parameters that are trained, and of all.
+---@return integer trainable
+---@return integer all
+function PeftModel:get_nb_trainable_parameters()
+  local trainable, all = 0, 0
+  for _, tensor in ipairs(self:parameters()) do
+    all = all + tensor:numel()
+    if tensor.requires_grad then trainable = trainable + tensor:numel() end
+  end
+  return trainable, all
+end
+
+local function with_commas(count)
+  return ((("%d"):format(count):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", "")))
+end
+
+--- Print the number of parameters that are trained, and of all.
+function PeftModel:print_trainable_parameters()
+  local trainable, all = self:get_nb_trainable_parameters()
+  print(("trainable params: %s || all params: %s || trainable%%: %.4f"):format(with_commas(trainable),
+    with_commas(all), 100 * trainable / all))
+end
+
+--- Write adapters into a folder: adapter_config.json and adapter_model.safetensors; those other than "default" into
+--- folders of their names in it.
+---@param save_directory string made when it is not there
+---@param options? {selected_adapters: string[]?}
+function PeftModel:save_pretrained(save_directory, options)
+  local what = "save_pretrained"
+  arguments.check(what, "save_directory", "string", save_directory)
+  arguments.check_names(what, options or {}, {"selected_adapters"})
+  if C.data.look(save_directory) == "file" then fail("%s: '%s' is a file, not a folder", what, save_directory) end
+  local selected = options and options.selected_adapters or arguments.sorted_keys(self.peft_config)
+  for _, adapter in ipairs(selected) do
+    local config = self.peft_config[adapter]
+    if not config then fail("%s: unknown adapter %s", what, describe(adapter)) end
+    local folder = adapter == "default" and save_directory or save_directory .. "/" .. adapter
+    local made, reason = C.io.make_folder(folder)
+    if not made then fail("%s: %s", what, reason) end
+    local state = self:_adapter_tensors(adapter)
+    local names, tensors = arguments.sorted_keys(state), {}
+    for i, name in ipairs(names) do tensors[i] = stored.plain(state[name]) end
+    C.io.write_safetensors(folder .. "/" .. FILE, names, tensors, {format = "pt"})
+    config:save_pretrained(folder)
+  end
+end
+
+local function list_text(names)
+  local shown = {}
+  for i = 1, math.min(3, #names) do shown[i] = names[i] end
+  return table.concat(shown, ", ") .. (#names > 3 and (" and %d more"):format(#names - 3) or "")
+end
+
+-- Copy the tensors of a file into an adapter.
+local function load_tensors(self, what, folder, adapter_name)
+  local path = folder .. "/" .. FILE
+  if C.data.look(path) ~= "file" then fail("%s: '%s' has no %s", what, folder, FILE) end
+  local state, own = files.load(path), self:_adapter_tensors(adapter_name)
+  local missing, unexpected = {}, {}
+  for _, name in ipairs(arguments.sorted_keys(own)) do
+    if not C.is_tensor(state[name]) then
+      missing[#missing + 1] = name
+    elseif not C.same_shape(state[name], own[name]) then
+      fail("%s: '%s': %s: expected shape %s, got %s", what, path, name, arguments.shape_text(own[name]),
+        arguments.shape_text(state[name]))
+    end
+  end
+  for _, name in ipairs(arguments.sorted_keys(state)) do
+    -- peft also stores the weight of an embedding with an adapter
+    if not own[name] and not name:find "%.base_layer%.weight$" then unexpected[#unexpected + 1] = name end
+  end
+  if #missing > 0 then fail("%s: '%s' lacks %s", what, path, list_text(missing)) end
+  if #unexpected > 0 then fail("%s: '%s' has tensors without a place: %s", what, path, list_text(unexpected)) end
+  C.autograd.no_grad(function()
+    for name, tensor in pairs(own) do tensor:copy_(state[name]) end
+  end)
+end
+
+local load_options = {"adapter_name", "is_trainable", "config"}
+
+local function read_options(what, options)
+  options = options or {}
+  arguments.check_names(what, options, load_options)
+  if options.is_trainable ~= nil then arguments.check(what, "is_trainable", "flag", options.is_trainable) end
+  return options
+end
+
+--- Add the adapter of a folder to a model: PeftModel.from_pretrained(model, "adapter").
+--
+--   | local model = peft.PeftModel.from_pretrained(models.AutoModelForCausalLM.from_pretrained("base"), "adapter")
+---@param model Module
+---@param path string
+---@param options? {adapter_name: string?, is_trainable: boolean?, config: LoraConfig?}
+---@return PeftModel
+function PeftModel.from_pretrained(model, path, options)
+  local what = "PeftModel.from_pretrained"
+  options = read_options(what, options)
+  local config = options.config or configs.LoraConfig.from_pretrained(path)
+  config.inference_mode = not options.is_trainable
+  local name = options.adapter_name or "default"
+  local made = PeftModel(model, config, name)
+  load_tensors(made, what, path, name)
+  return made
+end
+
+--- Add the adapter of a folder; set_adapter selects it.
+---@param path string
+---@param adapter_name string
+---@param options? {is_trainable: boolean?}
+function PeftModel:load_adapter(path, adapter_name, options)
+  local what = "load_adapter"
+  options = read_options(what, options)
+  local config = configs.LoraConfig.from_pretrained(path)
+  config.inference_mode = not options.is_trainable
+  self:add_adapter(adapter_name, config)
+  load_tensors(self, what, path, adapter_name)
+end
+
+--- Freeze a model and add an adapter to it.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
+--   local model = accelhost.models.GPT2LMHeadModel(config)
+--   local adapted = accelhost.peft.get_peft_model(model, accelhost.peft.LoraConfig{r = 2})
+--   adapted:get_nb_trainable_parameters()  --> 64
+---@param model Module
+---@param peft_config LoraConfig
+---@param adapter_name? string default "default"
+---@return PeftModel
+local function get_peft_model(model, peft_config, adapter_name)
+  local what = "get_peft_model"
+  arguments.check(what, "model", "module", model)
+  if not class.is(peft_config, configs.LoraConfig) then
+    fail("%s: peft_config: expected a LoraConfig, got %s", what, describe(peft_config))
+  end
+  if class.is(model, PeftModel) then fail("%s: the model has adapters; use its add_adapter", what) end
+  return PeftModel(model, peft_config, adapter_name)
+end
+
+return {PeftModel = PeftModel, get_peft_model = get_peft_model}

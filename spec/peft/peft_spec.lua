@@ -1,0 +1,264 @@
+-- Adapters against peft: each case of scripts/fixtures/adapters, each check.
+local accelhost = require "accelhost"
+local check = require "spec.support.check"
+local files = require "spec.support.files"
+local temporary = require "spec.support.folder"
+local tensors = require "spec.support.tensors"
+local models, peft, optim, json = accelhost.models, accelhost.peft, accelhost.optim, accelhost.json
+
+local root = require("lfs").currentdir() .. "/spec/fixtures/"
+local expected = require("spec.support.fixtures").load "peft/expected"
+local ids = tensors.long(expected.ids)
+
+local names = {}
+for name in pairs(expected.cases) do names[#names + 1] = name end
+table.sort(names)
+
+local function base_of(name)
+  return models[expected.classes[name]].from_pretrained(root .. "models/" .. expected.folders[name],
+    {dtype = "float64"})
+end
+
+local function load(name, options)
+  return peft.PeftModel.from_pretrained(base_of(name), root .. "peft/" .. name, options)
+end
+
+local function outputs(model, name)
+  local labels = name == "sequence" and tensors.long {2, 0} or ids
+  return model {input_ids = ids % model.config.vocab_size, labels = labels}
+end
+
+local function last(logits) return logits:dim() == 3 and logits:select(1, -1) or logits end
+
+local function flat(rows) return check.flat(tensors.double(rows)) end
+
+local function train(model, name, steps)
+  local trained = {}
+  for _, parameter in ipairs(model:parameters()) do
+    if parameter.requires_grad then trained[#trained + 1] = parameter end
+  end
+  local optimizer, losses = optim.AdamW(trained, {lr = 1e-2}), {}
+  for i = 1, steps do
+    local loss = outputs(model, name).loss
+    optimizer:zero_grad()
+    loss:backward()
+    optimizer:step()
+    losses[i] = loss:item()
+  end
+  return losses
+end
+
+describe("get_peft_model", function()
+  for _, name in ipairs(names) do
+    it("draws peft's random numbers and trains the same parameters: " .. name, function()
+      local numbers, config = expected.cases[name], peft.LoraConfig(expected.configs[name])
+      accelhost.manual_seed(5)
+      local model = peft.get_peft_model(base_of(name), config)
+      local trained = {}
+      for parameter, tensor in model:named_parameters() do
+        if tensor.requires_grad then trained[parameter] = tensors.weighed(tensor) end
+      end
+      for parameter, value in pairs(numbers.drawn) do
+        check.near(value, trained[parameter] or 0 / 0, 1e-6, parameter)
+        trained[parameter] = nil
+      end
+      assert.is_nil((next(trained)))
+      assert.same({numbers.trainable, numbers.all}, {model:get_nb_trainable_parameters()})
+    end)
+  end
+
+  it("names what a configuration cannot mean", function()
+    local function config(values) return function() return peft.LoraConfig(values) end end
+    check.raises("LoraConfig: unknown option 'rank'", config {rank = 4})
+    check.raises("LoraConfig: r: expected a positive integer", config {r = 0})
+    check.raises("LoraConfig: lora_dropout: expected 0 or more and less than 1, got 1", config {lora_dropout = 1})
+    check.raises("LoraConfig: eva_config: there is nothing for it here", config {eva_config = {rho = 2}})
+    check.raises("LoraConfig: target_modules: '.*q_proj' is read as a regular expression by peft", config {
+      target_modules = ".*q_proj"})
+    check.raises("get_peft_model: peft_config: expected a LoraConfig, got a table", function()
+      peft.get_peft_model(base_of "lora", {r = 4})
+    end)
+    check.raises("target_modules: no module of the model ends with query (there are model.layers.0", function()
+      peft.get_peft_model(base_of "lora", peft.LoraConfig {target_modules = {"query"}})
+    end)
+    check.raises("add_adapter: target_modules: 'model.norm' is a RMSNorm; adapters are for linear maps", function()
+      peft.get_peft_model(base_of "lora", peft.LoraConfig {target_modules = {"norm"}})
+    end)
+    check.raises("there is no default for Linear", function()
+      peft.get_peft_model(accelhost.nn.Linear(2, 2), peft.LoraConfig())
+    end)
+  end)
+
+  it("freezes a model of any class, which then trains its adapters alone", function()
+    local nn = accelhost.nn
+    local net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    local before = net[1].weight:clone()
+    local model = peft.get_peft_model(net, peft.LoraConfig {r = 2, target_modules = {"0"}, modules_to_save = {"2"}})
+    local optimizer = optim.SGD(model:parameters(), {lr = 0.1})
+    for _ = 1, 2 do
+      optimizer:zero_grad()
+      model(accelhost.ones(3, 4)):pow(2):sum():backward()
+      optimizer:step()
+    end
+    assert.is_true(before:equal(model.base_model.model[1].base_layer.weight))
+    assert.is_true(model.base_model.model[1].lora_B.default.weight:abs():sum():item() > 0)
+    assert.is_false(model.base_model.model[3].original_module.weight:equal(
+      model.base_model.model[3].modules_to_save.default.weight))
+  end)
+end)
+
+-- A temporary folder around each sentence.
+local function in_a_folder()
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+end
+
+describe("An adapter of peft's files", function()
+  in_a_folder()
+
+  for _, name in ipairs(names) do
+    local numbers = expected.cases[name]
+
+    it("returns peft's outputs, and its losses in 20 steps of AdamW: " .. name, function()
+      local model = load(name, {is_trainable = true})
+      check.near(flat(numbers.logits), last(outputs(model, name).logits), 1e-10)
+      local losses = train(model, name, 20)
+      for i = 1, 20 do check.near(numbers.losses[i], losses[i], 1e-9, "step " .. i) end
+      local merged = model:merge_and_unload()
+      for parameter, value in pairs(numbers.merged) do
+        check.near(value, tensors.weighed(merged:get_parameter(parameter)), 1e-8, parameter)
+      end
+    end)
+
+    it("merges into the weights and out of them again: " .. name, function()
+      local model = load(name)
+      local plain = outputs(model, name).logits
+      model:merge_adapter()
+      check.near(check.flat(plain), outputs(model, name).logits, 1e-10)
+      model:unmerge_adapter()
+      check.near(check.flat(plain), outputs(model, name).logits, 1e-10)
+      local without = model:disable_adapter(outputs, model, name).logits
+      check.near(check.flat(outputs(base_of(name), name).logits), without, 1e-10)
+      check.near(check.flat(without), outputs(model:unload(), name).logits, 1e-10)
+    end)
+
+    it("is saved and read back as it is: " .. name, function()
+      local saved = os.getenv "ACCELHOST_SAVED"
+      local folder = saved and saved .. "/" .. name or "out"
+      local model = load(name)
+      model:save_pretrained(folder)
+      local again = peft.PeftModel.from_pretrained(base_of(name), folder)
+      assert.is_true(outputs(model, name).logits:equal(outputs(again, name).logits))
+      local config, stored = peft.LoraConfig.from_pretrained(folder), json.decode(files.read(folder
+        .. "/adapter_config.json"))
+      assert.equal(expected.configs[name].r, config.r)
+      assert.equal("LORA", stored.peft_type)
+      for _, parameter in ipairs(again:parameters()) do assert.is_false(parameter.requires_grad) end
+    end)
+  end
+
+  it("is refused by name when a file is of another model", function()
+    local folder = "out"
+    load("lora"):save_pretrained(folder)
+    local function read() return peft.PeftModel.from_pretrained(base_of "lora", folder) end
+    local function change(field, value)
+      local config = json.decode(files.read(folder .. "/adapter_config.json"))
+      config[field] = value
+      files.write(folder .. "/adapter_config.json", json.encode(config))
+    end
+    change("r", 2)
+    check.raises("lora_A.weight: expected shape (2, 16), got (4, 16)", read)
+    change("r", 4)
+    change("target_modules", {"q_proj", "v_proj", "o_proj"})
+    check.raises("safetensors' lacks base_model.model.model.layers.0.self_attn.o_proj.lora_A.weight", read)
+    change("target_modules", {"q_proj"})
+    check.raises("has tensors without a place: base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight", read)
+    change("peft_type", "IA3")
+    check.raises("peft_type: expected LORA, got 'IA3'", read)
+    files.write(folder .. "/adapter_config.json", "[1]")
+    check.raises("is no JSON object", read)
+    os.remove(folder .. "/adapter_config.json")
+    check.raises("has no adapter_config.json: it is no folder of an adapter", read)
+  end)
+end)
+
+describe("Several adapters", function()
+  in_a_folder()
+
+  it("are selected by name, added to each other, and saved apart", function()
+    local model = load "lora"
+    local first = outputs(model, "lora").logits
+    model:add_adapter("second", peft.LoraConfig {r = 2, target_modules = {"q_proj"}, init_lora_weights = false})
+    assert.is_true(first:equal(outputs(model, "lora").logits))
+    model:set_adapter "second"
+    local second = outputs(model, "lora").logits
+    assert.is_false(first:equal(second))
+    model:set_adapter {"default", "second"}
+    assert.is_false(second:equal(outputs(model, "lora").logits))
+    model:set_adapter "default"
+    assert.is_true(first:equal(outputs(model, "lora").logits))
+    local folder = "out"
+    model:save_pretrained(folder)
+    local other = load "lora"
+    other:load_adapter(folder .. "/second", "second")
+    other:set_adapter "second"
+    assert.is_true(second:equal(outputs(other, "lora").logits))
+    check.raises("delete_adapter: 'default' is active", function() model:delete_adapter "default" end)
+    model:delete_adapter "second"
+    check.raises("set_adapter: unknown adapter 'second' (known: default)", function() model:set_adapter "second" end)
+    check.raises("add_adapter: there is an adapter 'default' already", function()
+      model:add_adapter("default", peft.LoraConfig())
+    end)
+  end)
+end)
+
+describe("A model with adapters", function()
+  in_a_folder()
+
+  it("generates what its merged weights generate", function()
+    local model = load "dora"
+    local written = model:generate(ids, {max_new_tokens = 6, min_new_tokens = 6})
+    assert.is_true(written:equal(model:merge_and_unload():generate(ids, {max_new_tokens = 6, min_new_tokens = 6})))
+  end)
+
+  it("has the same gradients with layers that are computed again", function()
+    local plain, again = load("lora", {is_trainable = true}), load("lora", {is_trainable = true})
+    again:gradient_checkpointing_enable()
+    for _, model in ipairs {plain, again} do outputs(model:train(), "lora").loss:backward() end
+    for name, parameter in plain:named_parameters() do
+      if parameter.requires_grad then
+        check.near(check.flat(parameter.grad), again:get_parameter(name).grad, 1e-12, name)
+      end
+    end
+  end)
+
+  it("keeps adapters in float32 over weights in bfloat16, and trains under bf16 autocast", function()
+    local base = models.AutoModelForCausalLM.from_pretrained(root .. "models/decoders/llama", {dtype = "bfloat16"})
+    local model = peft.get_peft_model(base, peft.LoraConfig {r = 2})
+    local layer = model:get_submodule "base_model.model.model.layers.0.self_attn.q_proj"
+    assert.equal("float32", layer.lora_A.default.weight.dtype)
+    assert.equal("bfloat16", layer(accelhost.ones({1, 16}, {dtype = "bfloat16"})).dtype)
+    local losses = train(model, "lora", 5)
+    assert.is_true(losses[5] < losses[1])
+  end)
+
+  it("is prepared, trained by the Trainer, and saved as an adapter", function()
+    local model = load("sequence", {is_trainable = true}):float()
+    local rows = {}
+    for i = 1, 8 do rows[i] = {input_ids = {i, i + 1, i % 3}, labels = i % 3} end
+    local folder = "out"
+    local trainer = accelhost.Trainer {
+      model = model, train_dataset = rows,
+      args = accelhost.TrainingArguments {output_dir = folder, max_steps = 3, save_strategy = "no", report_to = "none",
+        disable_tqdm = true},
+    }
+    trainer:train()
+    trainer:save_model(folder .. "/adapter")
+    local again = peft.PeftModel.from_pretrained(base_of "sequence", folder .. "/adapter")
+    local trained = trainer.model:get_submodule("base_model.model.classifier").modules_to_save.default.weight
+    check.near(check.flat(trained:double()), again:get_submodule("base_model.model.classifier").modules_to_save.default
+      .weight, 1e-7)
+    assert.equal("file", accelhost.data and require("accelhost._C").data.look(folder .. "/adapter/adapter_config.json"))
+  end)
+end)

@@ -30,14 +30,13 @@ static int grid_sample_describe(struct ah_sampling *s, const struct ah_call *c, 
 }
 
 /* Tables of `locations`, with `reals` numbers for each of their corners. */
-static int open_room(struct ah_sample_room *room, struct ah_dense *scratch, const struct ah_sampling *s,
-                     int64_t locations, int64_t reals, size_t item)
+static struct ah_sample_room open_room(struct ah_arrays *a, const struct ah_sampling *s, int64_t locations,
+                                       int64_t reals, enum ah_dtype dtype)
 {
-    size_t entries = (size_t)(s->corners * locations), weights = entries * (size_t)reals * item;
-    AH_TRY(ah_dense_scratch(scratch, weights + entries * sizeof(int32_t)));
-    room->weight = scratch->block;
-    room->at = (int32_t *)((char *)scratch->block + weights);
-    return 0;
+    size_t entries = (size_t)(s->corners * locations);
+    size_t weights = entries * (size_t)reals * ah_dtype_size(ah_compute_dtype(dtype));
+    char *block = ah_array_scratch(a, weights + entries * sizeof(int32_t));
+    return (struct ah_sample_room){.weight = block, .at = block ? (int32_t *)(void *)(block + weights) : NULL};
 }
 
 /* Return the locations of a group: tables of 256 KiB at most, and work for each thread. */
@@ -52,57 +51,30 @@ int ah_cpu_grid_sample(struct ah_call *c)
 {
     const struct ah_args_grid_sample *arg = ah_args(c, grid_sample);
     struct ah_tensor *xt = arg->input.tensor;
-    struct ah_dense x = {0}, grid = {0}, scratch = {0};
-    struct ah_dense_out y = {0};
+    struct ah_arrays a = {0};
     struct ah_sampling s;
-    struct ah_sample_room room;
-    bool single = ah_compute_dtype(xt->dtype) == AH_F32;
-    int status;
-    AH_TRYGO(grid_sample_describe(&s, c, xt, arg->grid.tensor), out);
+    AH_TRY(grid_sample_describe(&s, c, xt, arg->grid.tensor));
     s.group = group_size(&s);
-    AH_TRYGO(open_room(&room, &scratch, &s, (int64_t)ah_num_threads() * s.group, 1, single ? 4 : 8), out);
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&grid, arg->grid.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (single)
-        ah_sample_read_f32(&s, x.data, grid.data, y.data, &room);
-    else
-        ah_sample_read_f64(&s, x.data, grid.data, y.data, &room);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&grid);
-    ah_dense_close(&x);
-    ah_dense_close(&scratch);
-    return status;
+    struct ah_sample_room room = open_room(&a, &s, (int64_t)ah_num_threads() * s.group, 1, xt->dtype);
+    const void *x = ah_array_in(&a, xt), *grid = ah_array_in(&a, arg->grid.tensor);
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        AH_BY_REAL(xt->dtype, ah_sample_read, &s, x, grid, y, &room);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_grid_sample_backward(struct ah_call *c)
 {
     const struct ah_args_grid_sample_backward *arg = ah_args(c, grid_sample_backward);
     struct ah_tensor *xt = arg->input.tensor;
-    struct ah_dense g = {0}, x = {0}, grid = {0}, scratch = {0};
-    struct ah_dense_out gx = {0}, ggrid = {0};
+    struct ah_arrays a = {0};
     struct ah_sampling s;
-    struct ah_sample_room room;
-    bool single = ah_compute_dtype(xt->dtype) == AH_F32;
-    int status;
-    AH_TRYGO(grid_sample_describe(&s, c, xt, arg->grid.tensor), out);
-    AH_TRYGO(open_room(&room, &scratch, &s, s.pixels, 1 + s.space, single ? 4 : 8), out);
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&grid, arg->grid.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
-    AH_TRYGO(ah_dense_out_open(&ggrid, c->out[1]), out);
-    if (single)
-        ah_sample_add_f32(&s, g.data, x.data, grid.data, gx.data, ggrid.data, &room);
-    else
-        ah_sample_add_f64(&s, g.data, x.data, grid.data, gx.data, ggrid.data, &room);
-out:
-    ah_dense_out_close(&ggrid);
-    ah_dense_out_close(&gx);
-    ah_dense_close(&grid);
-    ah_dense_close(&x);
-    ah_dense_close(&g);
-    ah_dense_close(&scratch);
-    return status;
+    AH_TRY(grid_sample_describe(&s, c, xt, arg->grid.tensor));
+    struct ah_sample_room room = open_room(&a, &s, s.pixels, 1 + s.space, xt->dtype);
+    const void *g = ah_array_in(&a, arg->grad.tensor), *x = ah_array_in(&a, xt);
+    const void *grid = ah_array_in(&a, arg->grid.tensor);
+    void *gx = ah_array_out(&a, c->out[0]), *ggrid = ah_array_out(&a, c->out[1]);
+    if (a.status == 0)
+        AH_BY_REAL(xt->dtype, ah_sample_add, &s, g, x, grid, gx, ggrid, &room);
+    return ah_arrays_close(&a);
 }

@@ -79,26 +79,17 @@ int ah_cpu_max_pool2d(struct ah_call *c)
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
     if (pool_is_last(xt) && !arg->return_indices.flag && ah_window_fits_byte(&s))
         return max_last(&s, xt, out, place);
-    struct ah_dense x = {0}, wide = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
-    if (place)
-        AH_TRYGO(ah_dense_scratch(&wide, (size_t)out->numel * sizeof(int32_t)), out);
-    if (ah_compute_dtype(xt->dtype) == AH_F32)
-        ah_max_planes_f32(&s, x.data, y.data, wide.block);
-    else
-        ah_max_planes_f64(&s, x.data, y.data, wide.block);
-    if (place)
-        pack_places(place, wide.data);
-    if (arg->return_indices.flag)
-        flat_indices(&s, wide.data, ah_tensor_data(c->out[1]));
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&wide);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, xt);
+    void *y = ah_array_out(&a, out), *wide = place ? ah_array_scratch(&a, (size_t)out->numel * sizeof(int32_t)) : NULL;
+    if (a.status == 0) {
+        AH_BY_REAL(xt->dtype, ah_max_planes, &s, x, y, wide);
+        if (place)
+            pack_places(place, wide);
+        if (arg->return_indices.flag)
+            flat_indices(&s, wide, ah_tensor_data(c->out[1]));
+    }
+    return ah_arrays_close(&a);
 }
 
 /* A window entirely in the padding has no position: it is the first of the plane. */
@@ -164,49 +155,31 @@ int ah_cpu_max_pool2d_backward(struct ah_call *c)
     const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
     struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0];
     struct ah_window s;
-    struct ah_dense g = {0}, wide = {0};
-    int status;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
     if (place->storage->channels_last && ah_compute_dtype(gt->dtype) == AH_F32)
         return max_last_backward(&s, gt, place, out);
-    struct ah_dense_out gx = {0};
     AH_TRY(ah_tensor_row_major(place));
-    AH_TRYGO(ah_dense_open(&g, gt), out);
-    AH_TRYGO(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)), out);
-    unpack_places(wide.block, place);
-    AH_TRYGO(ah_dense_out_open(&gx, out), out);
-    if (ah_compute_dtype(gt->dtype) == AH_F32)
-        ah_max_planes_backward_f32(&s, g.data, wide.data, gx.data);
-    else
-        ah_max_planes_backward_f64(&s, g.data, wide.data, gx.data);
-out:
-    ah_dense_out_close(&gx);
-    ah_dense_close(&wide);
-    ah_dense_close(&g);
-    return status;
+    struct ah_arrays a = {0};
+    const void *g = ah_array_in(&a, gt);
+    void *wide = ah_array_scratch(&a, (size_t)place->numel * sizeof(int32_t)), *gx = ah_array_out(&a, out);
+    if (a.status == 0) {
+        unpack_places(wide, place);
+        AH_BY_REAL(gt->dtype, ah_max_planes_backward, &s, g, wide, gx);
+    }
+    return ah_arrays_close(&a);
 }
 
 static int pool_mean(struct ah_call *c, const struct ah_window *s, const struct ah_rectangles *r, bool backward)
 {
     struct ah_tensor *in = c->arg[0].tensor;
-    struct ah_dense x = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, in), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    bool single = ah_compute_dtype(in->dtype) == AH_F32;
-    if (single && backward)
-        ah_mean_planes_backward_f32(s, r, x.data, y.data);
-    else if (single)
-        ah_mean_planes_f32(s, r, x.data, y.data);
-    else if (backward)
-        ah_mean_planes_backward_f64(s, r, x.data, y.data);
-    else
-        ah_mean_planes_f64(s, r, x.data, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, in);
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0 && backward)
+        AH_BY_REAL(in->dtype, ah_mean_planes_backward, s, r, x, y);
+    else if (a.status == 0)
+        AH_BY_REAL(in->dtype, ah_mean_planes, s, r, x, y);
+    return ah_arrays_close(&a);
 }
 
 static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at, bool backward)

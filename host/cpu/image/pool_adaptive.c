@@ -16,24 +16,18 @@
 int ah_cpu_adaptive_max_pool2d(struct ah_call *c)
 {
     const struct ah_args_adaptive_max_pool2d *arg = ah_args(c, adaptive_max_pool2d);
-    const struct ah_tensor *in = arg->input.tensor, *out = c->out[0];
+    struct ah_tensor *in = arg->input.tensor, *out = c->out[0];
     int n = in->ndim;
     struct ah_window s = {.n = n == 4 ? in->size[0] : 1, .c = in->size[n - 3], .h = in->size[n - 2],
                           .w = in->size[n - 1], .oh = out->size[n - 2], .ow = out->size[n - 1]};
     int64_t *place = ah_tensor_data(c->extra[0]);
-    struct ah_dense x = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, arg->input.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (ah_compute_dtype(in->dtype) == AH_F32)
-        adaptive_max_f32(&s, x.data, y.data, place);
-    else
-        adaptive_max_f64(&s, x.data, y.data, place);
-    if (arg->return_indices.flag)
-        memcpy(ah_tensor_data(c->out[1]), place, (size_t)out->numel * sizeof *place);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, in);
+    void *y = ah_array_out(&a, out);
+    if (a.status == 0) {
+        AH_BY_REAL(in->dtype, adaptive_max, &s, x, y, place);
+        if (arg->return_indices.flag)
+            memcpy(ah_tensor_data(c->out[1]), place, (size_t)out->numel * sizeof *place);
+    }
+    return ah_arrays_close(&a);
 }

@@ -62,8 +62,8 @@ static void describe_axis(struct ah_resampling *r, int i, int64_t in, int64_t ou
 
 /* The description of a call whose input side is `in` and whose output side is `out` (for the adjoint: those of the
  * forward), with room for the tables of positions. */
-static int open_resampling(struct ah_resampling *r, const struct ah_call *c, const struct ah_tensor *in,
-                           const struct ah_tensor *out, struct ah_dense *tables)
+static void open_resampling(struct ah_resampling *r, const struct ah_call *c, const struct ah_tensor *in,
+                            const struct ah_tensor *out, struct ah_arrays *arrays)
 {
     const struct ah_args_resample *arg = ah_args(c, resample);
     *r = (struct ah_resampling){.filter = filter_of(arg->mode.string), .align_corners = arg->align_corners.flag,
@@ -79,15 +79,13 @@ static int open_resampling(struct ah_resampling *r, const struct ah_call *c, con
         r->axis[i].whole = r->filter == AH_FILTER_NEAREST && space == 2;
         positions += (r->axis[i].taps + 1) * r->axis[i].out;
     }
-    AH_TRY(ah_dense_scratch(tables, (size_t)positions * sizeof(int32_t)));
-    int32_t *next = tables->block;
-    for (int i = 0; i < 3; i++) {
+    int32_t *next = ah_array_scratch(arrays, (size_t)positions * sizeof(int32_t));
+    for (int i = 0; next && i < 3; i++) {
         struct ah_resample_axis *a = &r->axis[i];
         a->count = next;
         a->at = next + a->out;
         next += (a->taps + 1) * a->out;
     }
-    return 0;
 }
 
 static int64_t room_of(const struct ah_resampling *r)
@@ -103,37 +101,23 @@ static int resample_run(struct ah_call *c, const struct ah_tensor *in, const str
 {
     struct ah_resampling r;
     struct ah_tensor *from = c->arg[0].tensor, *to = c->out[0];
-    struct ah_dense tables = {0}, x = {0}, room = {0};
-    struct ah_dense_out y = {0};
-    int status;
+    struct ah_arrays a = {0};
     bool nearest = !strncmp(ah_args(c, resample)->mode.string, "nearest", 7) && !adjoint;
-    bool single = nearest ? from->dtype != AH_F64 : ah_compute_dtype(from->dtype) == AH_F32;
-    AH_TRYGO(open_resampling(&r, c, in, out, &tables), out);
-    AH_TRYGO(ah_dense_scratch(&room, (size_t)room_of(&r) * (single ? sizeof(float) : sizeof(double))), out);
-    if (nearest) {
+    enum ah_dtype real = nearest && from->dtype != AH_F64 ? AH_F32 : from->dtype;
+    open_resampling(&r, c, in, out, &a);
+    void *room = ah_array_scratch(&a, (size_t)room_of(&r) * ah_dtype_size(ah_compute_dtype(real)));
+    const void *x = nearest ? ah_array_as_is(&a, from) : ah_array_in(&a, from);
+    void *y = nearest ? ah_tensor_data(to) : ah_array_out(&a, to);
+    if (a.status == 0 && nearest) {
         int64_t planes = r.planes;
         r.planes = 0;
-        AH_TRYGO(ah_dense_open_as_is(&x, from), out);
-        if (single)
-            ah_resample_f32(&r, NULL, NULL, room.block, false);
-        else
-            ah_resample_f64(&r, NULL, NULL, room.block, false);
+        AH_BY_REAL(real, ah_resample, &r, NULL, NULL, room, false);
         r.planes = planes;
-        resample_pick(&r, x.data, ah_tensor_data(to), ah_dtype_size(from->dtype));
-        goto out;
+        resample_pick(&r, x, y, ah_dtype_size(from->dtype));
+    } else if (a.status == 0) {
+        AH_BY_REAL(real, ah_resample, &r, x, y, room, adjoint);
     }
-    AH_TRYGO(ah_dense_open(&x, from), out);
-    AH_TRYGO(ah_dense_out_open(&y, to), out);
-    if (single)
-        ah_resample_f32(&r, x.data, y.data, room.block, adjoint);
-    else
-        ah_resample_f64(&r, x.data, y.data, room.block, adjoint);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&x);
-    ah_dense_close(&room);
-    ah_dense_close(&tables);
-    return status;
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_resample(struct ah_call *c)

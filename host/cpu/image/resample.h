@@ -31,7 +31,9 @@ struct ah_resampling {
 };
 
 /* Fill the tables of taps, with `room` for their weights and rows, and resample `in` to `out`; or the adjoint. */
-void ah_resample_f32(struct ah_resampling *r, const void *in, void *out, void *room, bool adjoint);
-void ah_resample_f64(struct ah_resampling *r, const void *in, void *out, void *room, bool adjoint);
+#define AH_RESAMPLE(suffix) \
+    void ah_resample_##suffix(struct ah_resampling *r, const void *in, void *out, void *room, bool adjoint);
+AH_RESAMPLE(f32)
+AH_RESAMPLE(f64)
 
 #endif

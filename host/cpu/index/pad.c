@@ -197,22 +197,16 @@ int ah_cpu_edge_pad_backward(struct ah_call *c)
 {
     const struct ah_args_edge_pad_backward *arg = ah_args(c, edge_pad_backward);
     struct ah_tensor *g = arg->grad.tensor, *gx = c->out[0];
-    struct ah_dense dense = {0};
-    struct ah_dense_out out = {0};
     struct pad pad = {0};
-    int status;
     if (gx->numel == 0)
         return 0;
-    AH_TRYGO(ah_dense_open(&dense, g), out);
-    AH_TRYGO(ah_dense_out_open(&out, gx), out);
-    AH_TRYGO(pad_open(&pad, gx->size, gx->ndim, &arg->before, &arg->after, arg->mode.string), out);
-    pad.input = dense.data;
-    pad.out = out.data;
-    ah_parallel_for(pad.planes, ah_grain(pad.plane, AH_SHARE_MIDDLE),
-                    ah_compute_dtype(g->dtype) == AH_F64 ? fold_planes_f64 : fold_planes_f32, &pad);
-out:
+    AH_TRY(pad_open(&pad, gx->size, gx->ndim, &arg->before, &arg->after, arg->mode.string));
+    struct ah_arrays a = {0};
+    pad.input = ah_array_in(&a, g);
+    pad.out = ah_array_out(&a, gx);
+    if (a.status == 0)
+        ah_parallel_for(pad.planes, ah_grain(pad.plane, AH_SHARE_MIDDLE),
+                        ah_compute_dtype(g->dtype) == AH_F64 ? fold_planes_f64 : fold_planes_f32, &pad);
     free(pad.places);
-    ah_dense_out_close(&out);
-    ah_dense_close(&dense);
-    return status;
+    return ah_arrays_close(&a);
 }

@@ -32,31 +32,32 @@ static bool is_native(const struct ah_tensor *t)
     return t->dtype == AH_BF16 && ah_bf16_native();
 }
 
-static int open_weight(struct ah_dense *dense, struct ah_tensor *t, bool half)
+static const void *open_weight(struct ah_arrays *a, struct ah_tensor *t, bool half)
 {
-    return half ? ah_dense_open_as_is(dense, t) : ah_dense_open(dense, t);
+    return half ? ah_array_as_is(a, t) : ah_array_in(a, t);
+}
+
+/* Close the arrays and the result of a product that is done (1), declined (0) or failed (negative). */
+static int conv_fast_close(struct ah_arrays *a, struct ah_dense_out *out, bool half)
+{
+    int status = a->status, closed = ah_nhwc_out_close(out, status > 0, half);
+    ah_arrays_close(a);
+    return closed < 0 ? closed : status;
 }
 
 static int conv_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d *arg = ah_args(c, conv2d);
-    struct ah_dense x = {0}, w = {0}, b = {0};
+    struct ah_arrays a = {0};
     struct ah_dense_out y = {0};
-    int status;
     bool half = is_native(arg->input.tensor);
-    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor, half), out);
-    AH_TRYGO(open_weight(&w, arg->weight.tensor, half), out);
-    AH_TRYGO(open_weight(&b, arg->bias.tensor, half), out);
-    AH_TRYGO(ah_nhwc_out_open(&y, c->out[0], half), out);
-    status = ah_onednn_conv(s, half, x.data, w.data, b.data, y.data);
-    int closed = ah_nhwc_out_close(&y, status > 0, half);
-    status = closed < 0 ? closed : status;
-out:
-    ah_nhwc_out_close(&y, false, half);
-    ah_dense_close(&x);
-    ah_dense_close(&w);
-    ah_dense_close(&b);
-    return status;
+    const void *x = ah_array_nhwc(&a, arg->input.tensor, half), *w = open_weight(&a, arg->weight.tensor, half);
+    const void *b = open_weight(&a, arg->bias.tensor, half);
+    if (a.status == 0)
+        a.status = ah_nhwc_out_open(&y, c->out[0], half);
+    if (a.status == 0)
+        a.status = ah_onednn_conv(s, half, x, w, b, y.data);
+    return conv_fast_close(&a, &y, half);
 }
 
 int ah_cpu_conv2d(struct ah_call *c)
@@ -73,40 +74,26 @@ int ah_cpu_conv2d(struct ah_call *c)
         if (done)
             return done < 0 ? done : 0;
     }
-    struct ah_dense x = {0}, w = {0}, b = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, wt), out);
-    AH_TRYGO(ah_dense_open(&b, arg->bias.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    status = single ? conv_f32(&s, x.data, w.data, b.data, y.data) : conv_f64(&s, x.data, w.data, b.data, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&x);
-    ah_dense_close(&w);
-    ah_dense_close(&b);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, xt), *w = ah_array_in(&a, wt), *b = ah_array_in(&a, arg->bias.tensor);
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        a.status = AH_BY_REAL(xt->dtype, conv, &s, x, w, b, y);
+    return ah_arrays_close(&a);
 }
 
 static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
-    struct ah_dense g = {0}, w = {0};
+    struct ah_arrays a = {0};
     struct ah_dense_out x = {0};
-    int status;
     bool half = is_native(arg->grad.tensor);
-    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor, half), out);
-    AH_TRYGO(open_weight(&w, arg->weight.tensor, half), out);
-    AH_TRYGO(ah_nhwc_out_open(&x, c->out[0], half), out);
-    status = ah_onednn_conv_grad_input(s, half, g.data, w.data, x.data);
-    int closed = ah_nhwc_out_close(&x, status > 0, half);
-    status = closed < 0 ? closed : status;
-out:
-    ah_nhwc_out_close(&x, false, half);
-    ah_dense_close(&g);
-    ah_dense_close(&w);
-    return status;
+    const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *w = open_weight(&a, arg->weight.tensor, half);
+    if (a.status == 0)
+        a.status = ah_nhwc_out_open(&x, c->out[0], half);
+    if (a.status == 0)
+        a.status = ah_onednn_conv_grad_input(s, half, g, w, x.data);
+    return conv_fast_close(&a, &x, half);
 }
 
 int ah_cpu_conv2d_grad_input(struct ah_call *c)
@@ -124,43 +111,26 @@ int ah_cpu_conv2d_grad_input(struct ah_call *c)
         if (done)
             return done < 0 ? done : 0;
     }
-    struct ah_dense g = {0}, w = {0};
-    struct ah_dense_out x = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&w, wt), out);
-    AH_TRYGO(ah_dense_out_open(&x, c->out[0]), out);
-    status = single ? conv_grad_input_f32(&s, g.data, w.data, x.data)
-                    : conv_grad_input_f64(&s, g.data, w.data, x.data);
-out:
-    ah_dense_out_close(&x);
-    ah_dense_close(&g);
-    ah_dense_close(&w);
-    return status;
+    struct ah_arrays a = {0};
+    const void *g = ah_array_in(&a, arg->grad.tensor), *w = ah_array_in(&a, wt);
+    void *x = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        a.status = AH_BY_REAL(wt->dtype, conv_grad_input, &s, g, w, x);
+    return ah_arrays_close(&a);
 }
 
 static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
-    struct ah_dense g = {0}, x = {0};
-    struct ah_dense_out w = {0};
-    int status;
+    struct ah_arrays a = {0};
     bool half = is_native(arg->input.tensor);
-    AH_TRYGO(ah_nhwc_open(&g, arg->grad.tensor, half), out);
-    AH_TRYGO(ah_nhwc_open(&x, arg->input.tensor, half), out);
-    if (half) {
-        status = ah_onednn_conv_grad_weight(s, true, x.data, g.data, ah_tensor_data(c->out[0]));
-        goto out;
-    }
-    AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
-    status = ah_conv_direct_grad_weight(s, x.data, g.data, w.data);
-    if (status == 0)
-        status = ah_onednn_conv_grad_weight(s, false, x.data, g.data, w.data);
-out:
-    ah_dense_out_close(&w);
-    ah_dense_close(&g);
-    ah_dense_close(&x);
-    return status;
+    const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *x = ah_array_nhwc(&a, arg->input.tensor, half);
+    void *w = half ? ah_tensor_data(c->out[0]) : ah_array_out(&a, c->out[0]);
+    if (a.status == 0 && !half)
+        a.status = ah_conv_direct_grad_weight(s, x, g, w);
+    if (a.status == 0)
+        a.status = ah_onednn_conv_grad_weight(s, half, x, g, w);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_conv2d_grad_weight(struct ah_call *c)
@@ -180,19 +150,12 @@ int ah_cpu_conv2d_grad_weight(struct ah_call *c)
         if (done)
             return done < 0 ? done : 0;
     }
-    struct ah_dense g = {0}, x = {0};
-    struct ah_dense_out w = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_out_open(&w, c->out[0]), out);
-    status = single ? conv_grad_weight_f32(&s, x.data, g.data, w.data)
-                    : conv_grad_weight_f64(&s, x.data, g.data, w.data);
-out:
-    ah_dense_out_close(&w);
-    ah_dense_close(&g);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *g = ah_array_in(&a, arg->grad.tensor), *x = ah_array_in(&a, xt);
+    void *w = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        a.status = AH_BY_REAL(xt->dtype, conv_grad_weight, &s, x, g, w);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_channel_sum(struct ah_call *c)
@@ -200,22 +163,14 @@ int ah_cpu_channel_sum(struct ah_call *c)
     struct ah_tensor *t = ah_args(c, channel_sum)->input.tensor;
     int64_t channels = c->out[0]->numel, pixels = t->size[t->ndim - 2] * t->size[t->ndim - 1];
     int64_t n = t->ndim == 4 ? t->size[0] : 1;
-    bool single = ah_compute_dtype(t->dtype) == AH_F32, last = single && t->storage->channels_last;
-    struct ah_dense x = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(last ? ah_nhwc_open(&x, t, t->dtype == AH_BF16) : ah_dense_open(&x, t), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (last && t->dtype == AH_BF16)
-        status = ah_column_sum_bf16(x.data, n * pixels, channels, y.data);
-    else if (last)
-        status = ah_column_sum_f32(x.data, n * pixels, channels, y.data);
-    else if (single)
-        channel_sum_f32(x.data, n, channels, pixels, y.data);
-    else
-        channel_sum_f64(x.data, n, channels, pixels, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&x);
-    return status;
+    bool last = ah_compute_dtype(t->dtype) == AH_F32 && t->storage->channels_last, half = t->dtype == AH_BF16;
+    struct ah_arrays a = {0};
+    const void *x = last ? ah_array_nhwc(&a, t, half) : ah_array_in(&a, t);
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0 && last)
+        a.status = half ? ah_column_sum_bf16(x, n * pixels, channels, y)
+                        : ah_column_sum_f32(x, n * pixels, channels, y);
+    else if (a.status == 0)
+        AH_BY_REAL(t->dtype, channel_sum, x, n, channels, pixels, y);
+    return ah_arrays_close(&a);
 }

@@ -82,20 +82,13 @@ int ah_cpu_col2im(struct ah_call *c)
 {
     struct ah_tensor *x = ah_args(c, col2im)->input.tensor, *out = c->out[0];
     struct ah_patches p;
-    struct ah_dense dense = {0};
-    struct ah_dense_out y = {0};
-    int status;
+    struct ah_arrays a = {0};
     AH_TRY(ah_patches_of(&p, c, 2, out->size[out->ndim - 2], out->size[out->ndim - 1]));
     p.c = out->size[out->ndim - 3];
     p.n = out->ndim == 4 ? out->size[0] : 1;
-    AH_TRYGO(ah_dense_open(&dense, x), out);
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
-    if (ah_compute_dtype(x->dtype) == AH_F32)
-        add_rows_f32(&p, dense.data, y.data);
-    else
-        add_rows_f64(&p, dense.data, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&dense);
-    return status;
+    const void *from = ah_array_in(&a, x);
+    void *to = ah_array_out(&a, out);
+    if (a.status == 0)
+        AH_BY_REAL(x->dtype, add_rows, &p, from, to);
+    return ah_arrays_close(&a);
 }

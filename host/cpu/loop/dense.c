@@ -81,3 +81,55 @@ void ah_dense_out_close(struct ah_dense_out *dense)
     dense->block = NULL;
     dense->data = NULL;
 }
+
+const void *ah_array_in(struct ah_arrays *a, struct ah_tensor *tensor)
+{
+    struct ah_dense *dense = &a->in[a->ins++];
+    if (a->status == 0)
+        a->status = ah_dense_open(dense, tensor);
+    return dense->data;
+}
+
+const void *ah_array_as_is(struct ah_arrays *a, struct ah_tensor *tensor)
+{
+    struct ah_dense *dense = &a->in[a->ins++];
+    if (a->status == 0)
+        a->status = ah_dense_open_as_is(dense, tensor);
+    return dense->data;
+}
+
+void *ah_array_scratch(struct ah_arrays *a, size_t bytes)
+{
+    struct ah_dense *dense = &a->in[a->ins++];
+    if (a->status == 0)
+        a->status = ah_dense_scratch(dense, bytes);
+    return dense->block;
+}
+
+const int64_t *ah_array_ints(struct ah_arrays *a, struct ah_tensor *tensor)
+{
+    const void *from = ah_array_as_is(a, tensor);
+    if (tensor->dtype == AH_I64)
+        return from;
+    int64_t *to = ah_array_scratch(a, (size_t)tensor->numel * sizeof *to);
+    if (to)
+        ah_cast(tensor->numel, to, AH_I64, 1, from, tensor->dtype, 1);
+    return to;
+}
+
+void *ah_array_out(struct ah_arrays *a, struct ah_tensor *out)
+{
+    struct ah_dense_out *dense = &a->out[a->outs++];
+    if (a->status == 0)
+        a->status = ah_dense_out_open(dense, out);
+    return dense->data;
+}
+
+int ah_arrays_close(struct ah_arrays *a)
+{
+    while (a->outs > 0)
+        ah_dense_out_close(&a->out[--a->outs]);
+    while (a->ins > 0)
+        ah_dense_close(&a->in[--a->ins]);
+    return a->status;
+}

@@ -7,6 +7,9 @@
 #define AH_CPU_DENSE_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/numeric/dtype.h"
 
 struct ah_tensor;
 
@@ -39,5 +42,24 @@ int ah_dense_out_scratch(struct ah_dense_out *dense);
 
 /* `bytes` of scratch from the block allocator, given back by ah_dense_close. */
 int ah_dense_scratch(struct ah_dense *dense, size_t bytes);
+
+/* The arrays of a kernel, opened one by one and closed together: zero-initialise it. After a failure `status` is
+ * negative and further arrays are NULL, so that the kernel tests it once, before its loops. */
+struct ah_arrays {
+    int status, ins, outs;
+    struct ah_dense in[10];
+    struct ah_dense_out out[4];
+};
+const void *ah_array_in(struct ah_arrays *a, struct ah_tensor *tensor);    /* as ah_dense_open */
+const void *ah_array_as_is(struct ah_arrays *a, struct ah_tensor *tensor); /* as ah_dense_open_as_is */
+/* Its whole numbers as int64. */
+const int64_t *ah_array_ints(struct ah_arrays *a, struct ah_tensor *tensor);
+void *ah_array_out(struct ah_arrays *a, struct ah_tensor *out); /* as ah_dense_out_open */
+void *ah_array_scratch(struct ah_arrays *a, size_t bytes);
+int ah_arrays_close(struct ah_arrays *a); /* returns `status` */
+
+/* Call NAME_f32 or NAME_f64, by the dtype in which one is computed. */
+#define AH_BY_REAL(dtype, name, ...) \
+    (ah_compute_dtype(dtype) == AH_F32 ? name##_f32(__VA_ARGS__) : name##_f64(__VA_ARGS__))
 
 #endif

@@ -63,6 +63,14 @@ static bool layout_is_kept(const struct ah_tensor *out)
     return out->ndim == 4 || e.c == 1 || e.hw == 1;
 }
 
+const void *ah_array_nhwc(struct ah_arrays *a, struct ah_tensor *tensor, bool half)
+{
+    struct ah_dense *dense = &a->in[a->ins++];
+    if (a->status == 0)
+        a->status = ah_nhwc_open(dense, tensor, half);
+    return dense->data;
+}
+
 int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out, bool half)
 {
     *dense = (struct ah_dense_out){.out = out};

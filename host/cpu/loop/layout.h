@@ -10,6 +10,9 @@
  * are. Zero-initialise *dense. */
 int ah_nhwc_open(struct ah_dense *dense, struct ah_tensor *tensor, bool half);
 
+/* The same as one of a kernel's arrays. */
+const void *ah_array_nhwc(struct ah_arrays *a, struct ah_tensor *tensor, bool half);
+
 /* An N, H, W, C float array (with `half` one of 16 bits) to fill for `out`, freshly allocated by the op. Closing with
  * `ok` marks a 4-d tensor channels-last; any other is rewritten to row-major. */
 int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out, bool half);

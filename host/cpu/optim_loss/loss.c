@@ -18,7 +18,6 @@
 /* The positions of a loss and how they are reduced. */
 struct labels {
     const int64_t *label; /* [count], each a class or `ignore` */
-    struct ah_dense held;
     int64_t count, classes, inner; /* input is (count / inner) x classes x inner */
     int64_t ignore;
     enum ah_reduction reduction;
@@ -34,62 +33,40 @@ struct scores {
     size_t size;                   /* of a score */
     bool half;
     int64_t group;
-    struct ah_dense held, room;
+    float *room;
 };
 
 static void *scores_room(const struct labels *l, const struct scores *x)
 {
-    return x->half ? (float *)x->room.block + x->group * l->classes * ah_thread_index() : NULL;
+    return x->half ? x->room + x->group * l->classes * ah_thread_index() : NULL;
 }
 
-static int scores_open(struct scores *x, struct ah_tensor *tensor, int64_t classes)
+static struct scores scores_open(struct ah_arrays *a, struct ah_tensor *tensor, int64_t classes)
 {
-    x->dtype = tensor->dtype;
-    x->computed = ah_compute_dtype(x->dtype);
-    x->size = ah_dtype_size(x->dtype);
-    x->half = x->computed != x->dtype;
-    x->group = x->half && classes > 0 && classes < SCORES_PART ? SCORES_PART / classes : 1;
-    AH_TRY(ah_dense_open_as_is(&x->held, tensor));
-    x->data = x->held.data;
-    return 0;
-}
-
-static void scores_close(struct scores *x)
-{
-    ah_dense_close(&x->room);
-    ah_dense_close(&x->held);
+    enum ah_dtype dtype = tensor->dtype, computed = ah_compute_dtype(dtype);
+    bool half = computed != dtype;
+    return (struct scores){.data = ah_array_as_is(a, tensor), .dtype = dtype, .computed = computed,
+                           .size = ah_dtype_size(dtype), .half = half,
+                           .group = half && classes > 0 && classes < SCORES_PART ? SCORES_PART / classes : 1};
 }
 
 #define LOOPS "cpu/optim_loss/loss_loops.h"
 #include "cpu/loop/for_reals.h"
 
 /* Row-major int64 labels, checked against the class count. */
-static int labels_open(struct labels *l, const char *name, struct ah_tensor *target, const int64_t *size, int ndim,
-                       int64_t ignore, const char *reduction, double smoothing)
+static void labels_open(struct labels *l, struct ah_arrays *a, const char *name, struct ah_tensor *target,
+                        const int64_t *size, int ndim, int64_t ignore, const char *reduction, double smoothing)
 {
     *l = (struct labels){.count = target->numel, .ignore = ignore, .inner = 1, .smoothing = smoothing};
     l->classes = size[ndim == 1 ? 0 : 1];
     for (int d = 2; d < ndim; d++)
         l->inner *= size[d];
-    AH_TRY(ah_reduction_parse(name, reduction, &l->reduction));
-    if (target->dtype == AH_I64 && ah_tensor_is_contiguous(target)) {
-        l->label = ah_tensor_data(target);
-    } else {
-        AH_TRY(ah_dense_scratch(&l->held, (size_t)target->numel * sizeof(int64_t)));
-        int64_t *to = l->held.block;
-        for (int64_t i = 0; i < l->count; i++)
-            to[i] = ah_tensor_get_int(target, i);
-        l->label = to;
-    }
-    for (int64_t i = 0; i < l->count; i++) {
-        int64_t label = l->label[i];
-        if (label != ignore && (label < 0 || label >= l->classes)) {
-            ah_dense_close(&l->held);
-            return ah_fail(AH_EINVAL, "%s: target %lld at position %lld is outside 0..%lld", name, (long long)label,
-                           (long long)i, (long long)(l->classes - 1));
-        }
-    }
-    return 0;
+    a->status = ah_reduction_parse(name, reduction, &l->reduction);
+    l->label = ah_array_ints(a, target);
+    for (int64_t i = 0; a->status == 0 && i < l->count; i++)
+        if (l->label[i] != ignore && (l->label[i] < 0 || l->label[i] >= l->classes))
+            a->status = ah_fail(AH_EINVAL, "%s: target %lld at position %lld is outside 0..%lld", name,
+                                (long long)l->label[i], (long long)i, (long long)(l->classes - 1));
 }
 
 int ah_cpu_class_nll(struct ah_call *c)
@@ -97,24 +74,14 @@ int ah_cpu_class_nll(struct ah_call *c)
     const struct ah_args_class_nll *arg = ah_args(c, class_nll);
     struct ah_tensor *xt = arg->input.tensor;
     struct labels l;
-    struct ah_dense x = {0}, w = {0};
-    struct ah_dense_out out = {0};
-    int status;
-    AH_TRY(labels_open(&l, "nll_loss", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
-                       arg->reduction.string, arg->label_smoothing.number));
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    if (ah_compute_dtype(xt->dtype) == AH_F32)
-        class_nll_f32(&l, x.data, w.data, out.data, ah_tensor_data(c->extra[1]));
-    else
-        class_nll_f64(&l, x.data, w.data, out.data, ah_tensor_data(c->extra[1]));
-out:
-    ah_dense_out_close(&out);
-    ah_dense_close(&w);
-    ah_dense_close(&x);
-    ah_dense_close(&l.held);
-    return status;
+    struct ah_arrays a = {0};
+    labels_open(&l, &a, "nll_loss", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
+                arg->reduction.string, arg->label_smoothing.number);
+    const void *x = ah_array_in(&a, xt), *w = ah_array_in(&a, arg->weight.tensor);
+    void *out = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        AH_BY_REAL(xt->dtype, class_nll, &l, x, w, out, ah_tensor_data(c->extra[1]));
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_class_nll_backward(struct ah_call *c)
@@ -122,25 +89,15 @@ int ah_cpu_class_nll_backward(struct ah_call *c)
     const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
     struct ah_tensor *gt = arg->grad.tensor;
     struct labels l;
-    struct ah_dense g = {0}, w = {0};
-    struct ah_dense_out gx = {0};
-    int status;
-    AH_TRY(labels_open(&l, "nll_loss", arg->target.tensor, c->out[0]->size, c->out[0]->ndim, arg->ignore_index.integer,
-                       arg->reduction.string, arg->label_smoothing.number));
+    struct ah_arrays a = {0};
+    labels_open(&l, &a, "nll_loss", arg->target.tensor, c->out[0]->size, c->out[0]->ndim, arg->ignore_index.integer,
+                arg->reduction.string, arg->label_smoothing.number);
     l.total = ah_tensor_get(arg->total.tensor, 0);
-    AH_TRYGO(ah_dense_open(&g, gt), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
-    if (ah_compute_dtype(gt->dtype) == AH_F32)
-        class_nll_backward_f32(&l, g.data, w.data, gx.data);
-    else
-        class_nll_backward_f64(&l, g.data, w.data, gx.data);
-out:
-    ah_dense_out_close(&gx);
-    ah_dense_close(&w);
-    ah_dense_close(&g);
-    ah_dense_close(&l.held);
-    return status;
+    const void *g = ah_array_in(&a, gt), *w = ah_array_in(&a, arg->weight.tensor);
+    void *gx = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        AH_BY_REAL(gt->dtype, class_nll_backward, &l, g, w, gx);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_cross_entropy_rows(struct ah_call *c)
@@ -148,35 +105,20 @@ int ah_cpu_cross_entropy_rows(struct ah_call *c)
     const struct ah_args_cross_entropy_rows *arg = ah_args(c, cross_entropy_rows);
     struct ah_tensor *xt = arg->input.tensor;
     struct labels l;
-    struct scores x = {0};
-    struct ah_dense w = {0}, loss = {0}, sums = {0};
-    struct ah_dense_out out = {0};
-    int status;
-    AH_TRY(labels_open(&l, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
-                       arg->reduction.string, arg->label_smoothing.number));
-    AH_TRYGO(scores_open(&x, xt, l.classes), out);
+    struct ah_arrays a = {0};
+    labels_open(&l, &a, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
+                arg->reduction.string, arg->label_smoothing.number);
+    struct scores x = scores_open(&a, xt, l.classes);
     if (x.half)
-        AH_TRYGO(ah_dense_scratch(&x.room, (size_t)(ah_num_threads() * x.group * l.classes) * sizeof(float)), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    AH_TRYGO(ah_dense_scratch(&loss, (size_t)l.count * sizeof(double)), out);
-    AH_TRYGO(ah_dense_scratch(&sums, (size_t)l.count * sizeof(double)), out);
-    void *log_sum = c->extra[0] ? ah_tensor_data(c->extra[0]) : sums.block;
-    if (ah_compute_dtype(xt->dtype) == AH_F32) {
-        cross_entropy_f32(&l, &x, w.data, log_sum, loss.block);
-        reduce_rows_f32(&l, loss.data, w.data, out.data, ah_tensor_data(c->extra[1]));
-    } else {
-        cross_entropy_f64(&l, &x, w.data, log_sum, loss.block);
-        reduce_rows_f64(&l, loss.data, w.data, out.data, ah_tensor_data(c->extra[1]));
+        x.room = ah_array_scratch(&a, (size_t)(ah_num_threads() * x.group * l.classes) * sizeof(float));
+    const void *w = ah_array_in(&a, arg->weight.tensor);
+    void *out = ah_array_out(&a, c->out[0]), *loss = ah_array_scratch(&a, (size_t)l.count * sizeof(double));
+    void *sums = c->extra[0] ? ah_tensor_data(c->extra[0]) : ah_array_scratch(&a, (size_t)l.count * sizeof(double));
+    if (a.status == 0) {
+        AH_BY_REAL(xt->dtype, cross_entropy, &l, &x, w, sums, loss);
+        AH_BY_REAL(xt->dtype, reduce_rows, &l, loss, w, out, ah_tensor_data(c->extra[1]));
     }
-out:
-    ah_dense_close(&sums);
-    ah_dense_close(&loss);
-    ah_dense_out_close(&out);
-    ah_dense_close(&w);
-    scores_close(&x);
-    ah_dense_close(&l.held);
-    return status;
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_cross_entropy_rows_backward(struct ah_call *c)
@@ -184,25 +126,14 @@ int ah_cpu_cross_entropy_rows_backward(struct ah_call *c)
     const struct ah_args_cross_entropy_rows_backward *arg = ah_args(c, cross_entropy_rows_backward);
     struct ah_tensor *xt = arg->input.tensor;
     struct labels l;
-    struct scores x = {0};
-    struct ah_dense g = {0}, w = {0};
-    void *gx = ah_tensor_data(c->out[0]);
-    int status;
-    AH_TRY(labels_open(&l, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
-                       arg->reduction.string, arg->label_smoothing.number));
+    struct ah_arrays a = {0};
+    labels_open(&l, &a, "cross_entropy", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
+                arg->reduction.string, arg->label_smoothing.number);
     l.total = ah_tensor_get(arg->total.tensor, 0);
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(scores_open(&x, xt, l.classes), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
+    struct scores x = scores_open(&a, xt, l.classes);
+    const void *g = ah_array_in(&a, arg->grad.tensor), *w = ah_array_in(&a, arg->weight.tensor);
     const void *log_sum = ah_tensor_data(arg->log_sum.tensor);
-    if (ah_compute_dtype(xt->dtype) == AH_F32)
-        cross_entropy_backward_f32(&l, g.data, &x, log_sum, w.data, gx);
-    else
-        cross_entropy_backward_f64(&l, g.data, &x, log_sum, w.data, gx);
-out:
-    ah_dense_close(&w);
-    scores_close(&x);
-    ah_dense_close(&g);
-    ah_dense_close(&l.held);
-    return status;
+    if (a.status == 0)
+        AH_BY_REAL(xt->dtype, cross_entropy_backward, &l, g, &x, log_sum, w, ah_tensor_data(c->out[0]));
+    return ah_arrays_close(&a);
 }

@@ -52,51 +52,36 @@ int ah_cpu_probability_nll(struct ah_call *c)
 {
     const struct ah_args_probability_nll *arg = ah_args(c, probability_nll);
     struct ah_tensor *out = c->out[0];
-    struct ah_dense p = {0}, t = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&p, arg->input.tensor), out);
-    AH_TRYGO(ah_dense_open(&t, arg->target.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
+    struct ah_arrays a = {0};
+    const void *p = ah_array_in(&a, arg->input.tensor), *t = ah_array_in(&a, arg->target.tensor);
+    void *y = ah_array_out(&a, out);
     bool single = ah_compute_dtype(out->dtype) == AH_F32;
-    AH_TRYGO(expect_shares("input", p.data, single, out->numel), out);
-    AH_TRYGO(expect_shares("target", t.data, single, out->numel), out);
-    if (single)
-        probability_f32(p.data, t.data, y.data, out->numel);
-    else
-        probability_f64(p.data, t.data, y.data, out->numel);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&t);
-    ah_dense_close(&p);
-    return status;
+    if (a.status == 0)
+        a.status = expect_shares("input", p, single, out->numel);
+    if (a.status == 0)
+        a.status = expect_shares("target", t, single, out->numel);
+    if (a.status == 0)
+        AH_BY_REAL(out->dtype, probability, p, t, y, out->numel);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_logit_nll(struct ah_call *c)
 {
     const struct ah_args_logit_nll *arg = ah_args(c, logit_nll);
     struct ah_tensor *out = c->out[0], *wt = arg->pos_weight.tensor, *stretched = NULL;
-    struct ah_dense x = {0}, t = {0}, w = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, arg->input.tensor), out);
-    AH_TRYGO(ah_dense_open(&t, arg->target.tensor), out);
+    struct ah_arrays a = {0};
     if (wt) {
         int64_t stride[AH_MAX_DIMS];
         ah_broadcast_strides(wt, out->size, out->ndim, stride);
-        AH_TRYGO(ah_tensor_view(&stretched, wt, out->size, stride, out->ndim, wt->offset), out);
-        AH_TRYGO(ah_dense_open(&w, stretched), out);
+        AH_TRY(ah_tensor_view(&stretched, wt, out->size, stride, out->ndim, wt->offset));
     }
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
-    if (ah_compute_dtype(out->dtype) == AH_F32)
-        (wt ? logit_weighted_f32 : logit_f32)(x.data, t.data, w.data, out->numel, y.data);
-    else
-        (wt ? logit_weighted_f64 : logit_f64)(x.data, t.data, w.data, out->numel, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&w);
-    ah_dense_close(&t);
-    ah_dense_close(&x);
+    const void *x = ah_array_in(&a, arg->input.tensor), *t = ah_array_in(&a, arg->target.tensor);
+    const void *w = ah_array_in(&a, stretched);
+    void *y = ah_array_out(&a, out);
+    if (a.status == 0 && wt)
+        AH_BY_REAL(out->dtype, logit_weighted, x, t, w, out->numel, y);
+    else if (a.status == 0)
+        AH_BY_REAL(out->dtype, logit, x, t, NULL, out->numel, y);
     ah_tensor_release(stretched);
-    return status;
+    return ah_arrays_close(&a);
 }

@@ -42,43 +42,25 @@ int ah_cpu_pair_distances(struct ah_call *c)
     const struct ah_args_pair_distances *arg = ah_args(c, pair_distances);
     struct ah_tensor *input = arg->input.tensor;
     struct pairs pairs = pairs_of(input, arg->p.number);
-    enum ah_dtype dtype = ah_compute_dtype(input->dtype);
-    struct ah_dense x = {0}, turned = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, input), out);
-    AH_TRYGO(ah_dense_scratch(&turned, (size_t)input->numel * ah_dtype_size(dtype)), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (dtype == AH_F32)
-        distances_f32(&pairs, x.data, turned.block, y.data);
-    else
-        distances_f64(&pairs, x.data, turned.block, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&turned);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, input);
+    void *turned = ah_array_scratch(&a, (size_t)input->numel * ah_dtype_size(ah_compute_dtype(input->dtype)));
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        AH_BY_REAL(input->dtype, distances, &pairs, x, turned, y);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_pair_distances_backward(struct ah_call *c)
 {
     const struct ah_args_pair_distances_backward *arg = ah_args(c, pair_distances_backward);
-    struct pairs pairs = pairs_of(arg->input.tensor, arg->p.number);
-    struct ah_dense x = {0}, g = {0}, d = {0};
-    struct ah_dense_out y = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, arg->input.tensor), out);
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&d, arg->distances.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (ah_compute_dtype(arg->input.tensor->dtype) == AH_F32)
-        gradients_f32(&pairs, x.data, g.data, d.data, y.data);
-    else
-        gradients_f64(&pairs, x.data, g.data, d.data, y.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&d);
-    ah_dense_close(&g);
-    ah_dense_close(&x);
-    return status;
+    struct ah_tensor *input = arg->input.tensor;
+    struct pairs pairs = pairs_of(input, arg->p.number);
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, input), *g = ah_array_in(&a, arg->grad.tensor);
+    const void *d = ah_array_in(&a, arg->distances.tensor);
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        AH_BY_REAL(input->dtype, gradients, &pairs, x, g, d, y);
+    return ah_arrays_close(&a);
 }

@@ -37,19 +37,14 @@ static const struct ah_row_loops *batch_row_loops(struct batch_storage s)
     return s.half ? &ah_row_loops_bf16 : &ah_row_loops_f32;
 }
 
-static int batch_open(struct ah_dense *dense, struct ah_tensor *t, struct batch_storage s)
+static const void *batch_open(struct ah_arrays *a, struct ah_tensor *t, struct batch_storage s)
 {
-    if (s.last)
-        return ah_nhwc_open(dense, t, s.half);
-    return s.half ? ah_dense_open_as_is(dense, t) : ah_dense_open(dense, t);
+    return s.last ? ah_array_nhwc(a, t, s.half) : s.half ? ah_array_as_is(a, t) : ah_array_in(a, t);
 }
 
-static int batch_out_open(struct ah_dense_out *dense, struct ah_tensor *out, struct batch_storage s)
+static void *batch_out_open(struct ah_arrays *a, struct ah_tensor *out, struct batch_storage s)
 {
-    if (!s.half)
-        return ah_dense_out_open(dense, out);
-    *dense = (struct ah_dense_out){.out = out, .data = ah_tensor_data(out)};
-    return 0;
+    return s.half ? ah_tensor_data(out) : ah_array_out(a, out);
 }
 
 /* The running statistics move towards the batch's; the variance that is kept is the unbiased one. */
@@ -83,10 +78,8 @@ static int batch_stats(struct ah_call *c, const struct ah_batch *b, const void *
     }
     if (storage.rows)
         AH_TRY(batch_row_loops(storage)->stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
-    else if (mean->dtype == AH_F32)
-        ah_plane_stats_f32(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
     else
-        ah_plane_stats_f64(b, x, ah_tensor_data(mean), ah_tensor_data(variance));
+        AH_BY_REAL(mean->dtype, ah_plane_stats, b, x, ah_tensor_data(mean), ah_tensor_data(variance));
     update_running(c, b, arg->momentum.number);
     return 0;
 }
@@ -97,42 +90,30 @@ int ah_cpu_batch_norm(struct ah_call *c)
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
     struct ah_batch b = batch_of(xt);
     struct batch_storage storage = batch_storage_of(&b, xt);
-    struct ah_dense x = {0}, w = {0}, bias = {0}, factors = {0};
-    struct ah_dense_out y = {0};
-    int status;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(batch_open(&x, xt, storage), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_open(&bias, arg->bias.tensor), out);
-    AH_TRYGO(ah_dense_scratch(&factors, (size_t)(2 * b.c) * sizeof(double)), out);
-    AH_TRYGO(batch_stats(c, &b, x.data, storage), out);
+    struct ah_arrays a = {0};
+    const void *x = batch_open(&a, xt, storage), *w = ah_array_in(&a, arg->weight.tensor);
+    const void *bias = ah_array_in(&a, arg->bias.tensor);
+    size_t channels = (size_t)b.c * ah_dtype_size(c->extra[0]->dtype);
+    void *scale = ah_array_scratch(&a, channels), *shift = ah_array_scratch(&a, channels);
+    void *y = batch_out_open(&a, out, storage);
+    if (a.status == 0)
+        a.status = batch_stats(c, &b, x, storage);
+    if (a.status < 0)
+        return ah_arrays_close(&a);
     for (int64_t k = 0; k < b.c; k++) {
         double variance = ah_tensor_get(c->extra[1], k);
         ah_tensor_set(c->extra[1], k, 1 / sqrt(variance + arg->eps.number));
     }
-    AH_TRYGO(batch_out_open(&y, out, storage), out);
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
-    if (ah_compute_dtype(xt->dtype) == AH_F32) {
-        float *scale = factors.block, *shift = scale + b.c;
-        ah_norm_affine_factors_f32(b.c, mean, inverse, w.data, bias.data, scale, shift);
-        if (storage.rows)
-            batch_row_loops(storage)->apply(&b, x.data, scale, shift, y.data);
-        else
-            ah_plane_apply_f32(&b, x.data, scale, shift, y.data);
-    } else {
-        double *scale = factors.block, *shift = scale + b.c;
-        ah_norm_affine_factors_f64(b.c, mean, inverse, w.data, bias.data, scale, shift);
-        ah_plane_apply_f64(&b, x.data, scale, shift, y.data);
-    }
+    AH_BY_REAL(xt->dtype, ah_norm_affine_factors, b.c, mean, inverse, w, bias, scale, shift);
+    if (storage.rows)
+        batch_row_loops(storage)->apply(&b, x, scale, shift, y);
+    else
+        AH_BY_REAL(xt->dtype, ah_plane_apply, &b, x, scale, shift, y);
     out->storage->channels_last = storage.last;
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&factors);
-    ah_dense_close(&bias);
-    ah_dense_close(&w);
-    ah_dense_close(&x);
-    return status;
+    return ah_arrays_close(&a);
 }
 
 /* Gradient and input in one order: channels-last if both are. */
@@ -149,72 +130,43 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
     struct ah_tensor *gt = arg->grad.tensor, *xt = arg->input.tensor, *out = c->out[0];
     struct ah_batch b = batch_of(xt);
-    struct ah_dense g = {0}, x = {0}, w = {0}, factors = {0};
-    struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
-    bool training = arg->training.flag;
+    struct ah_arrays a = {0};
     struct batch_storage storage = batch_pair_storage(&b, gt, xt);
-    int status;
-    AH_TRYGO(batch_open(&g, gt, storage), out);
-    AH_TRYGO(batch_open(&x, xt, storage), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_scratch(&factors, (size_t)(5 * b.c) * sizeof(double)), out);
-    AH_TRYGO(batch_out_open(&gx, out, storage), out);
-    AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
-    AH_TRYGO(ah_dense_out_open(&gb, c->out[2]), out);
+    const void *g = batch_open(&a, gt, storage), *x = batch_open(&a, xt, storage);
+    const void *w = ah_array_in(&a, arg->weight.tensor);
+    void *factor[5]; /* the sums of g and g (x - mean), the factors of ah_plane_combine */
+    for (int i = 0; i < 5; i++)
+        factor[i] = ah_array_scratch(&a, (size_t)b.c * sizeof(double));
+    void *sg = factor[0], *sx = factor[1], *ca = factor[2], *cb = factor[3], *cc = factor[4];
+    void *gx = batch_out_open(&a, out, storage), *gw = ah_array_out(&a, c->out[1]), *gb = ah_array_out(&a, c->out[2]);
     const void *mean = ah_tensor_data(arg->mean.tensor), *inverse = ah_tensor_data(arg->inverse.tensor);
-    if (ah_compute_dtype(xt->dtype) == AH_F32) {
-        float *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
-        if (storage.rows)
-            AH_TRYGO(batch_row_loops(storage)->sums(&b, g.data, x.data, mean, sg, sx), out);
-        else
-            ah_plane_sums_f32(&b, g.data, x.data, mean, sg, sx);
-        ah_norm_backward_factors_f32(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
-        if (storage.rows)
-            batch_row_loops(storage)->combine(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
-        else
-            ah_plane_combine_f32(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
-    } else {
-        double *sg = factors.block, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
-        ah_plane_sums_f64(&b, g.data, x.data, mean, sg, sx);
-        ah_norm_backward_factors_f64(&b, inverse, w.data, sg, sx, training, gw.data, gb.data, ca, cb, cc);
-        ah_plane_combine_f64(&b, g.data, x.data, mean, ca, cb, cc, gx.data);
-    }
+    if (a.status == 0 && storage.rows)
+        a.status = batch_row_loops(storage)->sums(&b, g, x, mean, sg, sx);
+    else if (a.status == 0)
+        AH_BY_REAL(xt->dtype, ah_plane_sums, &b, g, x, mean, sg, sx);
+    if (a.status < 0)
+        return ah_arrays_close(&a);
+    AH_BY_REAL(xt->dtype, ah_norm_backward_factors, &b, inverse, w, sg, sx, arg->training.flag, gw, gb, ca, cb, cc);
+    if (storage.rows)
+        batch_row_loops(storage)->combine(&b, g, x, mean, ca, cb, cc, gx);
+    else
+        AH_BY_REAL(xt->dtype, ah_plane_combine, &b, g, x, mean, ca, cb, cc, gx);
     out->storage->channels_last = storage.last;
-out:
-    ah_dense_out_close(&gb);
-    ah_dense_out_close(&gw);
-    ah_dense_out_close(&gx);
-    ah_dense_close(&factors);
-    ah_dense_close(&w);
-    ah_dense_close(&x);
-    ah_dense_close(&g);
-    return status;
+    return ah_arrays_close(&a);
 }
 
 static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor *weight, struct ah_tensor *shift,
                       double eps)
 {
     struct ah_tensor *mean = c->extra[0], *inverse = c->extra[1];
-    struct ah_dense x = {0}, w = {0}, bias = {0};
-    struct ah_dense_out y = {0};
+    struct ah_arrays a = {0};
     int64_t rows = mean->numel, width = rows ? xt->numel / rows : 0;
-    int status;
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, weight), out);
-    AH_TRYGO(ah_dense_open(&bias, shift), out);
-    AH_TRYGO(ah_dense_out_open(&y, c->out[0]), out);
-    if (ah_compute_dtype(xt->dtype) == AH_F32)
-        ah_layer_rows_f32(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
-                       ah_tensor_data(inverse));
-    else
-        ah_layer_rows_f64(rows, width, x.data, w.data, bias.data, eps, y.data, ah_tensor_data(mean),
-                       ah_tensor_data(inverse));
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&bias);
-    ah_dense_close(&w);
-    ah_dense_close(&x);
-    return status;
+    const void *x = ah_array_in(&a, xt), *w = ah_array_in(&a, weight), *bias = ah_array_in(&a, shift);
+    void *y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0)
+        AH_BY_REAL(xt->dtype, ah_layer_rows, rows, width, x, w, bias, eps, y, ah_tensor_data(mean),
+                   ah_tensor_data(inverse));
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_layer_norm(struct ah_call *c)
@@ -224,23 +176,14 @@ int ah_cpu_layer_norm(struct ah_call *c)
 }
 
 /* Of one shape, halves widened. */
-static int add_into(struct ah_tensor *sum, struct ah_tensor *a, struct ah_tensor *b)
+static int add_into(struct ah_tensor *sum, struct ah_tensor *one, struct ah_tensor *other)
 {
-    struct ah_dense x = {0}, y = {0};
-    struct ah_dense_out out = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&x, a), out);
-    AH_TRYGO(ah_dense_open(&y, b), out);
-    AH_TRYGO(ah_dense_out_open(&out, sum), out);
-    if (ah_compute_dtype(sum->dtype) == AH_F32)
-        ah_add_all_f32(sum->numel, x.data, y.data, out.data);
-    else
-        ah_add_all_f64(sum->numel, x.data, y.data, out.data);
-out:
-    ah_dense_out_close(&out);
-    ah_dense_close(&y);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, one), *y = ah_array_in(&a, other);
+    void *out = ah_array_out(&a, sum);
+    if (a.status == 0)
+        AH_BY_REAL(sum->dtype, ah_add_all, sum->numel, x, y, out);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_add_layer_norm(struct ah_call *c)
@@ -254,48 +197,25 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
 {
     const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
     struct ah_tensor *xt = arg->input.tensor, *mt = arg->mean.tensor;
-    struct ah_dense g = {0}, x = {0}, w = {0}, more = {0};
-    struct ah_dense_out gx = {0}, gw = {0}, gb = {0};
+    struct ah_arrays a = {0};
     int64_t rows = mt->numel, width = rows ? xt->numel / rows : 0;
     bool affine = arg->with_weight.flag;
-    int status;
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&w, arg->weight.tensor), out);
-    AH_TRYGO(ah_dense_open(&more, ah_given(&arg->more)), out);
-    AH_TRYGO(ah_dense_out_open(&gx, c->out[0]), out);
-    if (affine) {
-        AH_TRYGO(ah_dense_out_open(&gw, c->out[1]), out);
-        AH_TRYGO(ah_dense_out_open(&gb, c->out[2]), out);
-        if (rows == 0) {
-            memset(ah_tensor_data(c->out[1]), 0, c->out[1]->storage->nbytes);
-            memset(ah_tensor_data(c->out[2]), 0, c->out[2]->storage->nbytes);
-            goto out;
-        }
-    }
+    const void *g = ah_array_in(&a, arg->grad.tensor), *x = ah_array_in(&a, xt);
+    const void *w = ah_array_in(&a, arg->weight.tensor), *more = ah_array_in(&a, ah_given(&arg->more));
     const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(arg->inverse.tensor);
-    if (ah_compute_dtype(xt->dtype) == AH_F32) {
-        ah_layer_rows_backward_f32(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
-        if (more.data)
-            ah_add_all_f32(xt->numel, gx.data, more.data, gx.data);
+    void *gx = ah_array_out(&a, c->out[0]), *gw = affine ? ah_array_out(&a, c->out[1]) : NULL;
+    void *gb = affine ? ah_array_out(&a, c->out[2]) : NULL;
+    if (affine && rows == 0) {
+        memset(ah_tensor_data(c->out[1]), 0, c->out[1]->storage->nbytes);
+        memset(ah_tensor_data(c->out[2]), 0, c->out[2]->storage->nbytes);
+    } else if (a.status == 0) {
+        AH_BY_REAL(xt->dtype, ah_layer_rows_backward, rows, width, g, x, w, mean, inverse, gx);
+        if (more)
+            AH_BY_REAL(xt->dtype, ah_add_all, xt->numel, gx, more, gx);
         if (affine)
-            status = ah_layer_affine_backward_f32(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
-        if (c->out[3])
-            ah_cast(xt->numel, ah_tensor_data(c->out[3]), c->out[3]->dtype, 1, gx.data, AH_F32, 1);
-    } else {
-        ah_layer_rows_backward_f64(rows, width, g.data, x.data, w.data, mean, inverse, gx.data);
-        if (more.data)
-            ah_add_all_f64(xt->numel, gx.data, more.data, gx.data);
-        if (affine)
-            status = ah_layer_affine_backward_f64(rows, width, g.data, x.data, mean, inverse, gw.data, gb.data);
+            a.status = AH_BY_REAL(xt->dtype, ah_layer_affine_backward, rows, width, g, x, mean, inverse, gw, gb);
+        if (c->out[3] && ah_compute_dtype(xt->dtype) == AH_F32)
+            ah_cast(xt->numel, ah_tensor_data(c->out[3]), c->out[3]->dtype, 1, gx, AH_F32, 1);
     }
-out:
-    ah_dense_out_close(&gb);
-    ah_dense_out_close(&gw);
-    ah_dense_out_close(&gx);
-    ah_dense_close(&more);
-    ah_dense_close(&w);
-    ah_dense_close(&x);
-    ah_dense_close(&g);
-    return status;
+    return ah_arrays_close(&a);
 }

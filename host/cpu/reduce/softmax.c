@@ -10,34 +10,25 @@ int ah_cpu_masked_softmax(struct ah_call *c)
 {
     const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
     struct ah_tensor *xt = arg->input.tensor, *mt = arg->mask.tensor, *out = c->out[0];
-    struct ah_dense x = {0}, mask = {0};
-    struct ah_dense_out y = {0};
     int64_t stride[AH_MAX_DIMS];
     struct ah_masked m = {.length = xt->size[xt->ndim - 1], .queries = xt->size[xt->ndim - 2],
-                       .causal = arg->causal.flag, .boolean = mt && mt->dtype == AH_BOOL, .ndim = xt->ndim,
-                       .size = xt->size, .stride = stride};
-    int status;
+                          .causal = arg->causal.flag, .boolean = mt && mt->dtype == AH_BOOL, .ndim = xt->ndim,
+                          .size = xt->size, .stride = stride};
     if (out->numel == 0)
         return 0;
     m.rows = out->numel / m.length;
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_open(&mask, mt), out);
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
     if (mt) {
         /* The mask as a row-major array, walked with the scores. */
         struct ah_tensor plain = *mt;
         ah_contiguous_strides(plain.size, plain.ndim, plain.stride);
         ah_broadcast_strides(&plain, xt->size, xt->ndim, stride);
     }
-    if (ah_compute_dtype(out->dtype) == AH_F32)
-        ah_masked_rows_f32(&m, x.data, y.data, mask.data);
-    else
-        ah_masked_rows_f64(&m, x.data, y.data, mask.data);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&mask);
-    ah_dense_close(&x);
-    return status;
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, xt), *mask = ah_array_in(&a, mt);
+    void *y = ah_array_out(&a, out);
+    if (a.status == 0)
+        AH_BY_REAL(out->dtype, ah_masked_rows, &m, x, y, mask);
+    return ah_arrays_close(&a);
 }
 
 /* Over any dim. */
@@ -62,25 +53,19 @@ static int softmax_run_forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *cast = NULL;
-    struct ah_dense x = {0};
-    struct ah_dense_out y = {0};
     struct extent e = extent_at(out, arg->dim.integer);
-    int status;
     if (out->numel == 0)
         return 0;
     if (xt->dtype != out->dtype) {
         AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(xt), AH_D(out->dtype)));
         xt = cast;
     }
-    AH_TRYGO(ah_dense_open(&x, xt), out);
-    AH_TRYGO(ah_dense_out_open(&y, out), out);
-    if (ah_compute_dtype(out->dtype) == AH_F32)
-        ah_softmax_all_f32(x.data, y.data, e.outer, e.length, e.inner, log);
-    else
-        ah_softmax_all_f64(x.data, y.data, e.outer, e.length, e.inner, log);
-out:
-    ah_dense_out_close(&y);
-    ah_dense_close(&x);
+    struct ah_arrays a = {0};
+    const void *x = ah_array_in(&a, xt);
+    void *y = ah_array_out(&a, out);
+    if (a.status == 0)
+        AH_BY_REAL(out->dtype, ah_softmax_all, x, y, e.outer, e.length, e.inner, log);
+    int status = ah_arrays_close(&a);
     ah_tensor_release(cast);
     return status;
 }
@@ -99,24 +84,15 @@ static int softmax_run_backward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
     struct ah_tensor *out = c->out[0];
-    struct ah_dense g = {0}, y = {0};
-    struct ah_dense_out gx = {0};
     struct extent e = extent_at(out, arg->dim.integer);
-    int status;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(ah_dense_open(&g, arg->grad.tensor), out);
-    AH_TRYGO(ah_dense_open(&y, arg->output.tensor), out);
-    AH_TRYGO(ah_dense_out_open(&gx, out), out);
-    if (ah_compute_dtype(out->dtype) == AH_F32)
-        ah_softmax_all_backward_f32(g.data, y.data, gx.data, e.outer, e.length, e.inner, log);
-    else
-        ah_softmax_all_backward_f64(g.data, y.data, gx.data, e.outer, e.length, e.inner, log);
-out:
-    ah_dense_out_close(&gx);
-    ah_dense_close(&y);
-    ah_dense_close(&g);
-    return status;
+    struct ah_arrays a = {0};
+    const void *g = ah_array_in(&a, arg->grad.tensor), *y = ah_array_in(&a, arg->output.tensor);
+    void *gx = ah_array_out(&a, out);
+    if (a.status == 0)
+        AH_BY_REAL(out->dtype, ah_softmax_all_backward, g, y, gx, e.outer, e.length, e.inner, log);
+    return ah_arrays_close(&a);
 }
 
 int ah_cpu_softmax_backward(struct ah_call *c)

@@ -64,23 +64,19 @@ static int grid_sample_describe(struct ah_grid_args *args, const struct ah_call 
 int ah_cuda_grid_sample(struct ah_call *c)
 {
     const struct ah_args_grid_sample *arg = ah_args(c, grid_sample);
-    struct ah_tensor *out = c->out[0], *x = NULL, *grid = NULL;
+    struct ah_tensor *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_grid_args args;
-    int status;
     AH_TRY(grid_sample_describe(&args, c, arg->input.tensor, arg->grid.tensor));
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &grid, arg->grid.tensor, out->dtype), out);
-    args.x = ah_cuda_data(x);
-    args.grid = ah_cuda_data(grid);
+    args.x = ah_cuda_data(ah_cuda_input(&in, arg->input.tensor, out->dtype));
+    args.grid = ah_cuda_data(ah_cuda_input(&in, arg->grid.tensor, out->dtype));
     args.y = ah_cuda_data(out);
-    status = ah_cuda_launch(c->device, &read_kernel[kind_of(&args)][out->dtype], "grid_sample",
-                            grid_for(args.n * groups_of(&args) * args.pixels), &args);
-out:
-    ah_tensor_release(x);
-    ah_tensor_release(grid);
-    return status;
+    if (in.status == 0)
+        in.status = ah_cuda_launch(c->device, &read_kernel[kind_of(&args)][out->dtype], "grid_sample",
+                                   grid_for(args.n * groups_of(&args) * args.pixels), &args);
+    return ah_cuda_inputs_close(&in);
 }
 
 /* The entries of args->samples samples: made, sorted by the element that they read, added up. */
@@ -133,26 +129,20 @@ static int add_input(struct ah_call *c, struct ah_grid_args args)
 int ah_cuda_grid_sample_backward(struct ah_call *c)
 {
     const struct ah_args_grid_sample_backward *arg = ah_args(c, grid_sample_backward);
-    struct ah_tensor *gx = c->out[0], *ggrid = c->out[1], *g = NULL, *x = NULL, *grid = NULL;
+    struct ah_tensor *gx = c->out[0], *ggrid = c->out[1];
     enum ah_dtype dtype = gx->dtype;
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_grid_args args;
-    int status;
     AH_TRY(grid_sample_describe(&args, c, arg->input.tensor, arg->grid.tensor));
-    AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &grid, arg->grid.tensor, dtype), out);
-    args.y = ah_cuda_data(g);
-    args.x = ah_cuda_data(x);
-    args.grid = ah_cuda_data(grid);
+    args.y = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, dtype));
+    args.x = ah_cuda_data(ah_cuda_input(&in, arg->input.tensor, dtype));
+    args.grid = ah_cuda_data(ah_cuda_input(&in, arg->grid.tensor, dtype));
     args.gx = ah_cuda_data(gx);
     args.ggrid = ah_cuda_data(ggrid);
-    status = ggrid->numel == 0 ? 0 : ah_cuda_launch(c->device, &slopes_kernel[kind_of(&args)][dtype], "grid_sample",
-                                                    grid_for(args.n * args.pixels), &args);
-    if (status == 0)
-        status = add_input(c, args);
-out:
-    ah_tensor_release(g);
-    ah_tensor_release(x);
-    ah_tensor_release(grid);
-    return status;
+    if (in.status == 0 && ggrid->numel > 0)
+        in.status = ah_cuda_launch(c->device, &slopes_kernel[kind_of(&args)][dtype], "grid_sample",
+                                   grid_for(args.n * args.pixels), &args);
+    if (in.status == 0)
+        in.status = add_input(c, args);
+    return ah_cuda_inputs_close(&in);
 }

@@ -67,7 +67,8 @@ static int max_geometry(struct ah_window *s, const struct ah_call *c, const int6
 int ah_cuda_max_pool2d(struct ah_call *c)
 {
     const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
-    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0], *x = NULL;
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
     struct ah_max_pool_args args = {.pool = pool_of(&s), .y = ah_cuda_data(out), .place = ah_cuda_data(place),
@@ -75,19 +76,13 @@ int ah_cuda_max_pool2d(struct ah_call *c)
     args.pool.last = xt->storage->channels_last && !arg->return_indices.flag;
     if (arg->return_indices.flag)
         args.index = ah_cuda_data(c->out[1]);
-    if (args.pool.last) {
-        x = ah_tensor_retain(xt);
-    } else {
-        AH_TRY(ah_tensor_row_major(xt));
-        AH_TRY(ah_cuda_dense(c->device, &x, xt, xt->dtype));
-    }
-    args.x = ah_cuda_data(x);
-    int status = pool_launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
+    args.x = ah_cuda_data(ah_cuda_input_last(&in, xt, args.pool.last));
+    if (in.status == 0)
+        in.status = pool_launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
     out->storage->channels_last = args.pool.last;
     if (place)
         place->storage->channels_last = args.pool.last;
-    ah_tensor_release(x);
-    return status;
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_max_pool2d_positions(struct ah_call *c)
@@ -107,40 +102,36 @@ int ah_cuda_max_pool2d_positions(struct ah_call *c)
 int ah_cuda_max_pool2d_backward(struct ah_call *c)
 {
     const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
-    struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0], *g = NULL;
+    struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
     struct ah_max_pool_backward_args args = {.pool = pool_of(&s), .gx = ah_cuda_data(out),
                                              .bytes = place->dtype == AH_U8};
     args.pool.last = place->storage->channels_last && gt->storage->channels_last;
-    if (args.pool.last) {
-        g = ah_tensor_retain(gt);
-    } else {
-        AH_TRY(ah_tensor_row_major(gt));
+    if (!args.pool.last)
         AH_TRY(ah_tensor_row_major(place));
-        AH_TRY(ah_cuda_dense(c->device, &g, gt, gt->dtype));
-    }
-    args.g = ah_cuda_data(g);
+    args.g = ah_cuda_data(ah_cuda_input_last(&in, gt, args.pool.last));
     args.place = ah_cuda_data(place);
-    int status = pool_launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
+    if (in.status == 0)
+        in.status = pool_launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
     out->storage->channels_last = args.pool.last;
-    ah_tensor_release(g);
-    return status;
+    return ah_cuda_inputs_close(&in);
 }
 
 /* Means. */
 
 static int pool_mean(struct ah_call *c, struct ah_mean_pool_args *args, bool backward)
 {
-    struct ah_tensor *in = c->arg[0].tensor, *x = NULL;
-    AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
-    args->x = ah_cuda_data(x);
+    struct ah_tensor *in = c->arg[0].tensor;
+    struct ah_cuda_inputs inputs = {.device = c->device};
+    args->x = ah_cuda_data(ah_cuda_input(&inputs, in, in->dtype));
     args->y = ah_cuda_data(c->out[0]);
     struct ah_cuda_kernel *kernel = backward ? mean_backward_kernel : mean_kernel;
-    int status =
-        pool_launch(c, &kernel[in->dtype], c->out[0]->numel, args->pool.warps && !backward, args, sizeof *args);
-    ah_tensor_release(x);
-    return status;
+    bool warps = args->pool.warps && !backward;
+    if (inputs.status == 0)
+        inputs.status = pool_launch(c, &kernel[in->dtype], c->out[0]->numel, warps, args, sizeof *args);
+    return ah_cuda_inputs_close(&inputs);
 }
 
 static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at, bool backward)

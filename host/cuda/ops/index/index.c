@@ -40,19 +40,16 @@ static struct ah_cuda_rows rows_of(const struct ah_tensor *t, int dim)
 }
 
 /* The index as row-major int64, in 0..n-1 unless an error is reported (cuda/driver/stream/fault.h). */
-static int open_index(struct ah_call *c, const char *op_name, struct ah_tensor *index, int64_t n, int dim,
-                      const struct ah_tensor *of, struct ah_tensor **out)
+static struct ah_tensor *open_index(struct ah_cuda_inputs *in, const char *op_name, struct ah_tensor *index, int64_t n,
+                                    int dim, const struct ah_tensor *of)
 {
-    AH_TRY(ah_cuda_dense(c->device, out, index, AH_I64));
+    struct ah_tensor *at = ah_cuda_input(in, index, AH_I64);
     struct ah_cuda_bounds bounds = {op_name, "index", 0, n - 1, 0, of, dim};
     if (n == 0)
         bounds.other = INT64_MIN;
-    int status = ah_cuda_expect_within(c->device, &bounds, *out);
-    if (status < 0) {
-        ah_tensor_release(*out);
-        *out = NULL;
-    }
-    return status;
+    if (at)
+        in->status = ah_cuda_expect_within(in->device, &bounds, at);
+    return at;
 }
 
 /* A row-major tensor to write into: out[0], or a temporary where that is a strided view. With `copy` it holds
@@ -108,16 +105,15 @@ static int index_pick(struct ah_call *c, const struct ah_tensor *source, const s
 int ah_cuda_index_select(struct ah_call *c)
 {
     const struct ah_args_index_select *arg = ah_args(c, index_select);
-    struct ah_tensor *x = arg->input.tensor, *source = NULL, *at = NULL;
-    int dim = (int)arg->dim.integer, status;
+    struct ah_tensor *x = arg->input.tensor;
+    struct ah_cuda_inputs in = {.device = c->device};
+    int dim = (int)arg->dim.integer;
     struct ah_cuda_rows rows = rows_of(x, dim);
-    AH_TRYGO(open_index(c, "index_select", arg->index.tensor, rows.n, dim, x, &at), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &source, x, x->dtype), out);
-    status = index_pick(c, source, at, rows);
-out:
-    ah_tensor_release(source);
-    ah_tensor_release(at);
-    return status;
+    struct ah_tensor *at = open_index(&in, "index_select", arg->index.tensor, rows.n, dim, x);
+    struct ah_tensor *source = ah_cuda_input(&in, x, x->dtype);
+    if (in.status == 0)
+        in.status = index_pick(c, source, at, rows);
+    return ah_cuda_inputs_close(&in);
 }
 
 static int index_clear(struct ah_call *c, struct ah_tensor *t)
@@ -125,38 +121,43 @@ static int index_clear(struct ah_call *c, struct ah_tensor *t)
     return ah_cuda_fill(c->device, ah_tensor_data(t), 0, ah_tensor_bytes(t));
 }
 
+/* Fold the rows of `given` into a result of zeros, by an index that the forward has checked. */
+static int fold_gradient(struct ah_call *c, struct ah_tensor *index, struct ah_tensor *given, struct ah_cuda_rows rows,
+                         int64_t skip)
+{
+    struct ah_tensor *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
+    struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = skip, .fresh = true};
+    struct ah_tensor *at = ah_cuda_input(&in, index, AH_I64), *grad = ah_cuda_input(&in, given, out->dtype);
+    if (in.status == 0)
+        in.status = index_clear(c, out);
+    if (in.status == 0)
+        in.status = ah_cuda_fold_rows(c, out, grad, at, rows, fold);
+    return ah_cuda_inputs_close(&in);
+}
+
 int ah_cuda_index_select_backward(struct ah_call *c)
 {
     const struct ah_args_index_select_backward *arg = ah_args(c, index_select_backward);
-    struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(index_clear(c, out), out);
-    status = ah_cuda_fold_rows(c, out, grad, at, rows_of(out, (int)arg->dim.integer),
-                       (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true});
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(grad);
-    return status;
+    return fold_gradient(c, arg->index.tensor, arg->grad.tensor, rows_of(c->out[0], (int)arg->dim.integer), -1);
 }
 
 /* index_add, index_copy, index_fill. */
 static int place_rows(struct ah_call *c, struct ah_tensor *source, struct ah_cuda_row_fold fold)
 {
     const struct ah_args_index_add *arg = ah_args(c, index_add);
-    struct ah_tensor *out = c->out[0], *at = NULL, *from = NULL;
+    struct ah_tensor *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     struct target target = {out, out};
-    int dim = (int)arg->dim.integer, status;
+    int dim = (int)arg->dim.integer;
     struct ah_cuda_rows rows = rows_of(out, dim);
-    AH_TRYGO(open_index(c, c->op->name, arg->index.tensor, rows.n, dim, out, &at), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &from, source, out->dtype), out);
-    AH_TRYGO(target_open(c, true, &target), out);
-    status = target_close(c, &target, ah_cuda_fold_rows(c, target.work, from, at, rows, fold));
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(from);
-    return status;
+    struct ah_tensor *at = open_index(&in, c->op->name, arg->index.tensor, rows.n, dim, out);
+    struct ah_tensor *from = ah_cuda_input(&in, source, out->dtype);
+    if (in.status == 0)
+        in.status = target_open(c, true, &target);
+    if (in.status == 0)
+        in.status = target_close(c, &target, ah_cuda_fold_rows(c, target.work, from, at, rows, fold));
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_index_add(struct ah_call *c)
@@ -257,34 +258,23 @@ int ah_cuda_index_positions(struct ah_call *c)
 int ah_cuda_embedding(struct ah_call *c)
 {
     const struct ah_args_embedding *arg = ah_args(c, embedding);
-    struct ah_tensor *w = arg->weight.tensor, *table = NULL, *at = NULL;
-    int status;
-    AH_TRYGO(open_index(c, "embedding", arg->input.tensor, w->size[0], 0, NULL, &at), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &table, w, w->dtype), out);
-    status = index_pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
-out:
-    ah_tensor_release(table);
-    ah_tensor_release(at);
-    return status;
+    struct ah_tensor *w = arg->weight.tensor;
+    struct ah_cuda_inputs in = {.device = c->device};
+    struct ah_tensor *at = open_index(&in, "embedding", arg->input.tensor, w->size[0], 0, NULL);
+    struct ah_tensor *table = ah_cuda_input(&in, w, w->dtype);
+    if (in.status == 0)
+        in.status = index_pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_embedding_backward(struct ah_call *c)
 {
     const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
-    struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
-    struct ah_cuda_rows rows = {1, out->size[0], out->size[1]};
-    struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = -1, .fresh = true};
-    int status;
+    struct ah_cuda_rows rows = {1, c->out[0]->size[0], c->out[0]->size[1]};
+    int64_t skip = -1;
     if (arg->padding_idx.kind != AH_NONE)
-        fold.skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
-    AH_TRYGO(ah_cuda_dense(c->device, &at, arg->input.tensor, AH_I64), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(index_clear(c, out), out);
-    status = ah_cuda_fold_rows(c, out, grad, at, rows, fold);
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(grad);
-    return status;
+        skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
+    return fold_gradient(c, arg->input.tensor, arg->grad.tensor, rows, skip);
 }
 
 /* Lines. */
@@ -311,18 +301,18 @@ static struct ah_slices_args slices_of(const struct ah_tensor *at, int dim, cons
 int ah_cuda_gather(struct ah_call *c)
 {
     const struct ah_args_gather *arg = ah_args(c, gather);
-    struct ah_tensor *x = arg->input.tensor, *out = c->out[0], *at;
-    int dim = (int)arg->dim.integer, status = 0;
-    AH_TRY(open_index(c, "gather", arg->index.tensor, x->ndim > 0 ? x->size[dim] : 1, dim, x, &at));
-    if (at->numel > 0) {
+    struct ah_tensor *x = arg->input.tensor, *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
+    int dim = (int)arg->dim.integer;
+    struct ah_tensor *at = open_index(&in, "gather", arg->index.tensor, x->ndim > 0 ? x->size[dim] : 1, dim, x);
+    if (in.status == 0 && at->numel > 0) {
         struct ah_slices_args args = slices_of(at, dim, x, out);
         args.from = ah_cuda_data(x);
         args.to = ah_cuda_data(out);
-        status = ah_cuda_launch(c->device, &gather_kernel[__builtin_ctz((unsigned)ah_dtype_size(x->dtype))],
-                                c->op->name, grid_for(args.count), &args);
+        in.status = ah_cuda_launch(c->device, &gather_kernel[__builtin_ctz((unsigned)ah_dtype_size(x->dtype))],
+                                   c->op->name, grid_for(args.count), &args);
     }
-    ah_tensor_release(at);
-    return status;
+    return ah_cuda_inputs_close(&in);
 }
 
 /* Fold by sorted keys, in pieces; the sums of destinations of several pieces are joined after that. */
@@ -378,32 +368,31 @@ out:
 int ah_cuda_gather_backward(struct ah_call *c)
 {
     const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
-    struct ah_tensor *at;
-    AH_TRY(ah_cuda_dense(c->device, &at, arg->index.tensor, AH_I64));
-    int status = index_clear(c, c->out[0]);
-    if (status == 0)
-        status = fold_slices(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
-    ah_tensor_release(at);
-    return status;
+    struct ah_cuda_inputs in = {.device = c->device};
+    struct ah_tensor *at = ah_cuda_input(&in, arg->index.tensor, AH_I64);
+    if (in.status == 0)
+        in.status = index_clear(c, c->out[0]);
+    if (in.status == 0)
+        in.status = fold_slices(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
+    return ah_cuda_inputs_close(&in);
 }
 
 static int index_scatter(struct ah_call *c, int fold)
 {
     const struct ah_args_scatter *arg = ah_args(c, scatter);
-    struct ah_tensor *out = c->out[0], *given = arg->src.tensor, *at = NULL, *src = NULL;
+    struct ah_tensor *out = c->out[0], *src = arg->src.tensor;
+    struct ah_cuda_inputs in = {.device = c->device};
     struct target target = {out, out};
-    int dim = (int)arg->dim.integer, status;
-    AH_TRYGO(open_index(c, c->op->name, arg->index.tensor, out->ndim > 0 ? out->size[dim] : 1, dim, out, &at), out);
-    if (given->wrapped || ah_on_cpu(given))
-        AH_TRYGO(ah_cuda_dense(c->device, &src, given, out->dtype), out);
-    else
-        src = ah_tensor_retain(given);
-    AH_TRYGO(target_open(c, true, &target), out);
-    status = target_close(c, &target, fold_slices(c, target.work, src, at, dim, fold));
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(src);
-    return status;
+    int dim = (int)arg->dim.integer;
+    int64_t n = out->ndim > 0 ? out->size[dim] : 1;
+    struct ah_tensor *at = open_index(&in, c->op->name, arg->index.tensor, n, dim, out);
+    if (src->wrapped || ah_on_cpu(src))
+        src = ah_cuda_input(&in, src, out->dtype);
+    if (in.status == 0)
+        in.status = target_open(c, true, &target);
+    if (in.status == 0)
+        in.status = target_close(c, &target, fold_slices(c, target.work, src, at, dim, fold));
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_scatter(struct ah_call *c)

@@ -295,3 +295,29 @@ int ah_cuda_dense(struct ah_device *device, struct ah_tensor **out, struct ah_te
         *out = fresh;
     return status;
 }
+
+struct ah_tensor *ah_cuda_input(struct ah_cuda_inputs *in, struct ah_tensor *given, enum ah_dtype dtype)
+{
+    struct ah_tensor **tensor = &in->tensor[in->count];
+    if (!given || in->status < 0)
+        return NULL;
+    in->status = ah_cuda_dense(in->device, tensor, given, dtype);
+    in->count += in->status == 0;
+    return in->status == 0 ? *tensor : NULL;
+}
+
+struct ah_tensor *ah_cuda_input_last(struct ah_cuda_inputs *in, struct ah_tensor *given, bool last)
+{
+    if (last)
+        return given;
+    if (in->status == 0)
+        in->status = ah_tensor_row_major(given);
+    return ah_cuda_input(in, given, given->dtype);
+}
+
+int ah_cuda_inputs_close(struct ah_cuda_inputs *in)
+{
+    while (in->count > 0)
+        ah_tensor_release(in->tensor[--in->count]);
+    return in->status;
+}

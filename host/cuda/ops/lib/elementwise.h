@@ -51,4 +51,17 @@ int ah_cuda_assign(struct ah_device *device, struct ah_tensor *out, struct ah_te
  * already. */
 int ah_cuda_dense(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *input, enum ah_dtype dtype);
 
+/* The inputs of a kernel: initialise the device. After a failure `status` is negative and further inputs are NULL, so
+ * that the kernel tests it once, before its launch. */
+struct ah_cuda_inputs {
+    struct ah_device *device;
+    int status, count;
+    struct ah_tensor *tensor[8];
+};
+/* As ah_cuda_dense, released by ah_cuda_inputs_close; NULL of NULL. */
+struct ah_tensor *ah_cuda_input(struct ah_cuda_inputs *in, struct ah_tensor *given, enum ah_dtype dtype);
+/* A tensor in its own layout if `last` (channels-last), else row-major. */
+struct ah_tensor *ah_cuda_input_last(struct ah_cuda_inputs *in, struct ah_tensor *given, bool last);
+int ah_cuda_inputs_close(struct ah_cuda_inputs *in); /* returns `status` */
+
 #endif

@@ -15,36 +15,21 @@ static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("loss", "loss_total"
 static struct ah_cuda_row_kernels entropy_kernel = AH_CUDA_ROWS("loss", "entropy");
 static struct ah_cuda_row_kernels entropy_backward_kernel = AH_CUDA_ROWS("loss", "entropy_backward");
 
-/* The inputs of a loss: labels and weights, row-major on the device. */
-struct held {
-    struct ah_tensor *label, *weight, *x, *g;
-};
-
-static void loss_release(struct held *held)
-{
-    ah_tensor_release(held->label);
-    ah_tensor_release(held->weight);
-    ah_tensor_release(held->x);
-    ah_tensor_release(held->g);
-}
-
 /* The labels and weights of scores of this shape; checked to be in range for op `op_name`, unless that is NULL. */
-static int open_labels(struct ah_call *c, struct held *held, struct ah_labels *l, const char *op_name,
-                       struct ah_tensor *target, struct ah_tensor *weight, const int64_t *size, int ndim,
-                       enum ah_dtype dtype)
+static void open_labels(struct ah_cuda_inputs *in, struct ah_labels *l, const char *op_name, struct ah_tensor *target,
+                        struct ah_tensor *weight, const int64_t *size, int ndim, enum ah_dtype dtype)
 {
-    AH_TRY(ah_cuda_dense(c->device, &held->label, target, AH_I64));
-    if (weight)
-        AH_TRY(ah_cuda_dense(c->device, &held->weight, weight, ah_compute_dtype(dtype)));
-    l->label = ah_cuda_data(held->label);
-    l->weight = ah_cuda_data(held->weight);
+    struct ah_tensor *label = ah_cuda_input(in, target, AH_I64);
+    l->label = ah_cuda_data(label);
+    l->weight = ah_cuda_data(ah_cuda_input(in, weight, ah_compute_dtype(dtype)));
     l->count = target->numel;
     l->classes = size[ndim == 1 ? 0 : 1];
     l->inner = 1;
     for (int d = 2; d < ndim; d++)
         l->inner *= size[d];
     struct ah_cuda_bounds bounds = {op_name, "target", 0, l->classes - 1, l->ignore, NULL, 0};
-    return op_name ? ah_cuda_expect_within(c->device, &bounds, held->label) : 0;
+    if (in->status == 0 && op_name)
+        in->status = ah_cuda_expect_within(in->device, &bounds, label);
 }
 
 static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, void *loss)
@@ -55,23 +40,14 @@ static int add_up(struct ah_call *c, const struct ah_labels *labels, bool mean, 
                           ah_cuda_grid_of(1, AH_LOSS_TOTAL_THREADS, 0), &args);
 }
 
-/* A place for the losses of the positions when they are added up: NULL otherwise. */
-static int take_losses(struct ah_call *c, const char *reduction, int64_t count, enum ah_dtype dtype, void **loss)
-{
-    *loss = NULL;
-    if (!strcmp(reduction, "none"))
-        return 0;
-    return ah_cuda_memory_take(ah_cuda_state(c->device)->memory, (size_t)count * ah_dtype_size(ah_compute_dtype(dtype)),
-                               loss);
-}
-
 /* The sum or mean of `loss`, a block that is released. */
-static int loss_finish(struct ah_call *c, const struct ah_labels *labels, const char *reduction, void *loss, int status)
+static int loss_finish(struct ah_call *c, struct ah_cuda_inputs *in, const struct ah_labels *labels,
+                       const char *reduction, void *loss)
 {
-    if (loss && status == 0)
-        status = add_up(c, labels, !strcmp(reduction, "mean"), loss);
+    if (loss && in->status == 0)
+        in->status = add_up(c, labels, !strcmp(reduction, "mean"), loss);
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, loss);
-    return status;
+    return ah_cuda_inputs_close(in);
 }
 
 static struct ah_cuda_grid grid_for(int64_t items)
@@ -79,38 +55,36 @@ static struct ah_cuda_grid grid_for(int64_t items)
     return ah_cuda_grid_for(items, AH_LOSS_THREADS);
 }
 
-/* The labels, weights and scores of a loss, and a place for each position's loss. */
-static int open_loss(struct ah_call *c, struct held *held, struct ah_labels *labels, const char *op_name, void **loss)
+/* Open the labels, weights and scores of a loss. Return memory for the losses of the positions when they are added up,
+ * else NULL. */
+static void *open_loss(struct ah_call *c, struct ah_cuda_inputs *in, struct ah_labels *labels, const char *op_name,
+                       uint64_t *scores)
 {
     const struct ah_args_class_nll *arg = ah_args(c, class_nll); /* cross_entropy_rows has the same */
     struct ah_tensor *x = arg->input.tensor;
+    void *loss = NULL;
     labels->ignore = arg->ignore_index.integer;
     labels->smoothing = arg->label_smoothing.number;
-    AH_TRY(open_labels(c, held, labels, op_name, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim,
-                       x->dtype));
-    AH_TRY(ah_cuda_dense(c->device, &held->x, x, x->dtype));
-    return take_losses(c, arg->reduction.string, labels->count, x->dtype, loss);
+    open_labels(in, labels, op_name, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim, x->dtype);
+    *scores = ah_cuda_data(ah_cuda_input(in, x, x->dtype));
+    if (in->status == 0 && strcmp(arg->reduction.string, "none"))
+        in->status = ah_cuda_memory_take(ah_cuda_state(c->device)->memory,
+                                         (size_t)labels->count * ah_dtype_size(ah_compute_dtype(x->dtype)), &loss);
+    return loss;
 }
 
 int ah_cuda_class_nll(struct ah_call *c)
 {
     const struct ah_args_class_nll *arg = ah_args(c, class_nll);
-    const struct ah_tensor *x = arg->input.tensor;
-    const char *reduction = arg->reduction.string;
-    struct held held = {NULL};
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_nll_args args = {0};
-    void *loss = NULL;
-    int status;
-    AH_TRYGO(open_loss(c, &held, &args.labels, "nll_loss", &loss), out);
-    args.x = ah_cuda_data(held.x);
+    void *loss = open_loss(c, &in, &args.labels, "nll_loss", &args.x);
     args.loss = ah_cuda_address(loss);
     args.out = loss ? 0 : ah_cuda_data(c->out[0]);
-    if (args.labels.count > 0)
-        status = ah_cuda_launch(c->device, &nll_kernel[x->dtype], c->op->name, grid_for(args.labels.count), &args);
-    status = loss_finish(c, &args.labels, reduction, loss, status);
-out:
-    loss_release(&held);
-    return status;
+    if (in.status == 0 && args.labels.count > 0)
+        in.status = ah_cuda_launch(c->device, &nll_kernel[arg->input.tensor->dtype], c->op->name,
+                                   grid_for(args.labels.count), &args);
+    return loss_finish(c, &in, &args.labels, arg->reduction.string, loss);
 }
 
 int ah_cuda_class_nll_backward(struct ah_call *c)
@@ -118,46 +92,36 @@ int ah_cuda_class_nll_backward(struct ah_call *c)
     const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
     struct ah_tensor *out = c->out[0];
     const char *reduction = arg->reduction.string;
-    struct held held = {NULL};
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_nll_backward_args args = {
         .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
         .gx = ah_cuda_data(out), .each = !strcmp(reduction, "none"),
         .total = strcmp(reduction, "mean") ? 0 : ah_cuda_data(ah_given(&arg->total))};
-    int status;
-    AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), out->size,
-                         out->ndim, out->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, out->dtype), out);
-    args.g = ah_cuda_data(held.g);
-    if (out->numel > 0)
-        status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel), &args);
-out:
-    loss_release(&held);
-    return status;
+    open_labels(&in, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), out->size, out->ndim, out->dtype);
+    args.g = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, out->dtype));
+    if (in.status == 0 && out->numel > 0)
+        in.status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel),
+                                   &args);
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_cross_entropy_rows(struct ah_call *c)
 {
     const struct ah_args_cross_entropy_rows *arg = ah_args(c, cross_entropy_rows);
     const struct ah_tensor *x = arg->input.tensor;
-    const char *reduction = arg->reduction.string;
-    struct held held = {NULL};
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_entropy_args args = {.log_sum = ah_cuda_data(c->extra[0])};
-    void *loss = NULL;
-    int status;
-    AH_TRYGO(open_loss(c, &held, &args.labels, "cross_entropy", &loss), out);
-    args.x = ah_cuda_data(held.x);
+    void *loss = open_loss(c, &in, &args.labels, "cross_entropy", &args.x);
     if (loss)
         args.loss = ah_cuda_address(loss);
     else if (c->out[0]->dtype == x->dtype)
         args.out = ah_cuda_data(c->out[0]);
     else
         args.loss = ah_cuda_data(c->out[0]);
-    status = ah_cuda_launch_rows(c->device, &entropy_kernel, c->op->name, x->dtype, args.labels.count,
-                                 args.labels.classes, &args, sizeof args);
-    status = loss_finish(c, &args.labels, reduction, loss, status);
-out:
-    loss_release(&held);
-    return status;
+    if (in.status == 0)
+        in.status = ah_cuda_launch_rows(c->device, &entropy_kernel, c->op->name, x->dtype, args.labels.count,
+                                        args.labels.classes, &args, sizeof args);
+    return loss_finish(c, &in, &args.labels, arg->reduction.string, loss);
 }
 
 int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
@@ -165,23 +129,18 @@ int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
     const struct ah_args_cross_entropy_rows_backward *arg = ah_args(c, cross_entropy_rows_backward);
     struct ah_tensor *x = arg->input.tensor;
     const char *reduction = arg->reduction.string;
-    struct held held = {NULL};
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_entropy_backward_args args = {
         .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
         .gx = ah_cuda_data(c->out[0]), .log_sum = ah_cuda_data(arg->log_sum.tensor), .each = !strcmp(reduction, "none"),
         .total = strcmp(reduction, "mean") ? 0 : ah_cuda_data(arg->total.tensor)};
-    int status;
-    AH_TRYGO(open_labels(c, &held, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim,
-                         x->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &held.g, arg->grad.tensor, ah_compute_dtype(x->dtype)), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &held.x, x, x->dtype), out);
-    args.g = ah_cuda_data(held.g);
-    args.x = ah_cuda_data(held.x);
-    status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
-                                 args.labels.classes, &args, sizeof args);
-out:
-    loss_release(&held);
-    return status;
+    open_labels(&in, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim, x->dtype);
+    args.g = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, ah_compute_dtype(x->dtype)));
+    args.x = ah_cuda_data(ah_cuda_input(&in, x, x->dtype));
+    if (in.status == 0)
+        in.status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
+                                        args.labels.classes, &args, sizeof args);
+    return ah_cuda_inputs_close(&in);
 }
 
 /* An element each, by elementwise kernels. */
@@ -191,17 +150,16 @@ int ah_cuda_probability_nll(struct ah_call *c)
     static ah_cuda_loops loops = {AH_CUDA_FLOATS("shares", "probability_nll")};
     const struct ah_args_probability_nll *arg = ah_args(c, probability_nll);
     enum ah_dtype dtype = c->out[0]->dtype;
-    struct ah_tensor *p = NULL, *t = NULL;
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &p, arg->input.tensor, dtype), out);
-    AH_TRYGO(ah_cuda_expect_shares(c->device, "binary_cross_entropy", "input", p), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &t, arg->target.tensor, dtype), out);
-    AH_TRYGO(ah_cuda_expect_shares(c->device, "binary_cross_entropy", "target", t), out);
-    status = ah_cuda_elementwise(c, loops, 2, dtype, dtype, NULL);
-out:
-    ah_tensor_release(p);
-    ah_tensor_release(t);
-    return status;
+    struct ah_cuda_inputs in = {.device = c->device};
+    struct ah_tensor *p = ah_cuda_input(&in, arg->input.tensor, dtype);
+    if (p)
+        in.status = ah_cuda_expect_shares(c->device, "binary_cross_entropy", "input", p);
+    struct ah_tensor *t = ah_cuda_input(&in, arg->target.tensor, dtype);
+    if (t)
+        in.status = ah_cuda_expect_shares(c->device, "binary_cross_entropy", "target", t);
+    if (in.status == 0)
+        in.status = ah_cuda_elementwise(c, loops, 2, dtype, dtype, NULL);
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_logit_nll(struct ah_call *c)

@@ -50,17 +50,6 @@ static void batch_norm_give(struct ah_call *c, struct scratch *scratch)
     ah_cuda_memory_give(ah_cuda_state(c->device)->memory, scratch->block);
 }
 
-/* A tensor in row-major order, or, `last`, in its own layout. */
-static int batch_norm_open(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, bool last)
-{
-    if (last) {
-        *out = ah_tensor_retain(t);
-        return 0;
-    }
-    AH_TRY(ah_tensor_row_major(t));
-    return ah_cuda_dense(c->device, out, t, t->dtype);
-}
-
 static int launch_parts(struct ah_call *c, const struct ah_batch_parts_args *args, enum ah_dtype dtype)
 {
     const struct ah_batch *b = &args->batch;
@@ -123,72 +112,71 @@ static int find_stats(struct ah_call *c, const struct ah_batch *b, const struct 
 }
 
 /* A vector of the channels; NULL of NULL. */
-static int open_vector(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t)
+static struct ah_tensor *open_vector(struct ah_cuda_inputs *in, struct ah_tensor *t)
 {
-    return t ? ah_cuda_dense(c->device, out, t, t->dtype) : 0;
+    return t ? ah_cuda_input(in, t, t->dtype) : NULL;
 }
 
 int ah_cuda_batch_norm(struct ah_call *c)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
-    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *x = NULL, *weight = NULL, *bias = NULL;
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     bool last = xt->storage->channels_last;
     struct ah_batch b = batch_of(xt, last);
     struct scratch scratch = {NULL};
-    int status;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(batch_norm_open(c, &x, xt, last), out);
-    AH_TRYGO(open_vector(c, &weight, ah_given(&arg->weight)), out);
-    AH_TRYGO(open_vector(c, &bias, ah_given(&arg->bias)), out);
-    AH_TRYGO(batch_norm_take(c, &b, xt->dtype, &scratch), out);
-    AH_TRYGO(find_stats(c, &b, &scratch, x, weight, bias), out);
+    struct ah_tensor *x = ah_cuda_input_last(&in, xt, last), *weight = open_vector(&in, ah_given(&arg->weight));
+    struct ah_tensor *bias = open_vector(&in, ah_given(&arg->bias));
+    if (in.status == 0)
+        in.status = batch_norm_take(c, &b, xt->dtype, &scratch);
+    if (in.status == 0)
+        in.status = find_stats(c, &b, &scratch, x, weight, bias);
     struct ah_batch_apply_args apply = {.batch = b, .x = ah_cuda_data(x), .y = ah_cuda_data(out),
                                         .scale = scratch.factor[0], .shift = scratch.factor[1]};
-    status = launch_apply(c, &apply, xt->dtype);
-    out->storage->channels_last = last;
-out:
+    if (in.status == 0) {
+        in.status = launch_apply(c, &apply, xt->dtype);
+        out->storage->channels_last = last;
+    }
     batch_norm_give(c, &scratch);
-    ah_tensor_release(x);
-    ah_tensor_release(weight);
-    ah_tensor_release(bias);
-    return status;
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_batch_norm_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
-    struct ah_tensor *gt = arg->grad.tensor, *xt = arg->input.tensor, *g = NULL, *x = NULL, *weight = NULL;
+    struct ah_tensor *gt = arg->grad.tensor, *xt = arg->input.tensor;
+    struct ah_cuda_inputs in = {.device = c->device};
     bool last = xt->storage->channels_last && gt->storage->channels_last && xt->dtype == gt->dtype;
     enum ah_dtype dtype = xt->dtype;
     struct ah_batch b = batch_of(xt, last);
     struct scratch scratch = {NULL};
-    int status;
     if (b.c == 0)
         return 0;
-    AH_TRYGO(batch_norm_open(c, &g, gt, last), out);
-    AH_TRYGO(batch_norm_open(c, &x, xt, last), out);
-    AH_TRYGO(open_vector(c, &weight, ah_given(&arg->weight)), out);
-    AH_TRYGO(batch_norm_take(c, &b, dtype, &scratch), out);
+    struct ah_tensor *g = ah_cuda_input_last(&in, gt, last), *x = ah_cuda_input_last(&in, xt, last);
+    struct ah_tensor *weight = open_vector(&in, ah_given(&arg->weight));
+    if (in.status == 0)
+        in.status = batch_norm_take(c, &b, dtype, &scratch);
     struct ah_batch_parts_args parts = {.batch = b, .x = ah_cuda_data(x), .g = ah_cuda_data(g),
                                         .mean = ah_cuda_data(arg->mean.tensor), .first = scratch.first,
                                         .second = scratch.second};
-    AH_TRYGO(launch_parts(c, &parts, dtype), out);
+    if (in.status == 0)
+        in.status = launch_parts(c, &parts, dtype);
     struct ah_batch_gradient_args gradient = {
         .batch = b, .first = scratch.first, .second = scratch.second, .mean = parts.mean,
         .inverse = ah_cuda_data(arg->inverse.tensor), .weight = ah_cuda_data(weight),
         .grad_weight = ah_cuda_data(c->out[1]), .grad_bias = ah_cuda_data(c->out[2]), .of_g = scratch.factor[0],
         .of_x = scratch.factor[1], .constant = scratch.factor[2], .training = arg->training.flag};
-    AH_TRYGO(ah_cuda_launch(c->device, &gradient_kernel[dtype], c->op->name, channels_grid(&b), &gradient), out);
+    if (in.status == 0)
+        in.status = ah_cuda_launch(c->device, &gradient_kernel[dtype], c->op->name, channels_grid(&b), &gradient);
     struct ah_batch_apply_args apply = {.batch = b, .x = parts.x, .g = parts.g, .y = ah_cuda_data(c->out[0]),
                                         .scale = scratch.factor[1], .shift = scratch.factor[2],
                                         .of_g = scratch.factor[0]};
-    status = launch_apply(c, &apply, dtype);
-    c->out[0]->storage->channels_last = last;
-out:
+    if (in.status == 0) {
+        in.status = launch_apply(c, &apply, dtype);
+        c->out[0]->storage->channels_last = last;
+    }
     batch_norm_give(c, &scratch);
-    ah_tensor_release(g);
-    ah_tensor_release(x);
-    ah_tensor_release(weight);
-    return status;
+    return ah_cuda_inputs_close(&in);
 }

@@ -22,40 +22,34 @@ static struct ah_distance_args args_of(const struct ah_tensor *x, double p)
 int ah_cuda_pair_distances(struct ah_call *c)
 {
     const struct ah_args_pair_distances *arg = ah_args(c, pair_distances);
-    struct ah_tensor *input = arg->input.tensor, *x = NULL;
+    struct ah_tensor *input = arg->input.tensor;
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_distance_args args = args_of(input, arg->p.number);
     int64_t tiles = (args.n + AH_DISTANCE_TILE - 1) / AH_DISTANCE_TILE;
     if (c->out[0]->numel == 0)
         return 0;
-    AH_TRY(ah_cuda_dense(c->device, &x, input, input->dtype));
-    args.x = ah_cuda_data(x);
+    args.x = ah_cuda_data(ah_cuda_input(&in, input, input->dtype));
     args.distance = ah_cuda_data(c->out[0]);
-    int status = ah_cuda_launch(c->device, &distances_kernel[input->dtype], "pdist",
-                                ah_cuda_grid_each(tiles * tiles, AH_DISTANCE_THREADS), &args);
-    ah_tensor_release(x);
-    return status;
+    if (in.status == 0)
+        in.status = ah_cuda_launch(c->device, &distances_kernel[input->dtype], "pdist",
+                                   ah_cuda_grid_each(tiles * tiles, AH_DISTANCE_THREADS), &args);
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_pair_distances_backward(struct ah_call *c)
 {
     const struct ah_args_pair_distances_backward *arg = ah_args(c, pair_distances_backward);
-    struct ah_tensor *input = arg->input.tensor, *x = NULL, *g = NULL, *d = NULL;
+    struct ah_tensor *input = arg->input.tensor;
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_distance_args args = args_of(input, arg->p.number);
-    int status;
     if (c->out[0]->numel == 0)
         return 0;
-    AH_TRYGO(ah_cuda_dense(c->device, &x, input, input->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, input->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &d, arg->distances.tensor, input->dtype), out);
-    args.x = ah_cuda_data(x);
-    args.g = ah_cuda_data(g);
-    args.distance = ah_cuda_data(d);
+    args.x = ah_cuda_data(ah_cuda_input(&in, input, input->dtype));
+    args.g = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, input->dtype));
+    args.distance = ah_cuda_data(ah_cuda_input(&in, arg->distances.tensor, input->dtype));
     args.gx = ah_cuda_data(c->out[0]);
-    status = ah_cuda_launch(c->device, &gradients_kernel[input->dtype], "pdist",
-                            ah_cuda_grid_for(input->numel, AH_DISTANCE_THREADS), &args);
-out:
-    ah_tensor_release(x);
-    ah_tensor_release(g);
-    ah_tensor_release(d);
-    return status;
+    if (in.status == 0)
+        in.status = ah_cuda_launch(c->device, &gradients_kernel[input->dtype], "pdist",
+                                   ah_cuda_grid_for(input->numel, AH_DISTANCE_THREADS), &args);
+    return ah_cuda_inputs_close(&in);
 }

@@ -12,17 +12,10 @@ static struct ah_cuda_row_kernels backward_kernel = AH_CUDA_ROWS("norm", "norm_b
 static struct ah_cuda_kernel affine_kernel[] = AH_CUDA_REALS("norm", "norm_affine");
 static struct ah_cuda_kernel total_kernel[] = AH_CUDA_REALS("norm", "column_total");
 
-/* The tensor as a row-major one of this dtype, NULL of NULL. */
-static int norm_dense(struct ah_call *c, struct ah_tensor **out, struct ah_tensor *t, enum ah_dtype dtype)
+/* A dtype relative to x's, as kernels receive it. */
+static int32_t kind_beside(enum ah_dtype of, enum ah_dtype dtype)
 {
-    *out = NULL;
-    return t ? ah_cuda_dense(c->device, out, t, dtype) : 0;
-}
-
-/* The dtype of a tensor relative to x, as kernels receive it. */
-static int32_t kind_beside(const struct ah_tensor *t, enum ah_dtype dtype)
-{
-    return t->dtype == dtype ? AH_NORM_SAME : t->dtype == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
+    return of == dtype ? AH_NORM_SAME : of == AH_F16 ? AH_NORM_F16 : AH_NORM_BF16;
 }
 
 /* fp16 or bf16 where x is float32 is read as it is, anything else in x's dtype. */
@@ -44,7 +37,7 @@ static int norm_launch(struct ah_call *c, struct ah_norm_rows_args *args, const 
         return ah_cuda_launch_rows(c->device, &norm_kernel, c->op->name, dtype, args->rows, args->width, args,
                                    sizeof *args);
     struct ah_add_norm_args add = {.norm = *args, .other = ah_cuda_data(other), .sum = ah_cuda_data(n->sum),
-                                   .kind = kind_beside(other, dtype)};
+                                   .kind = kind_beside(other->dtype, dtype)};
     add.norm.wide = args->wide && (add.sum | add.other) % 16 == 0;
     return ah_cuda_launch_rows(c->device, &add_kernel, c->op->name, dtype, args->rows, args->width, &add, sizeof add);
 }
@@ -52,30 +45,21 @@ static int norm_launch(struct ah_call *c, struct ah_norm_rows_args *args, const 
 static int norm_forward(struct ah_call *c, const struct normal *n)
 {
     enum ah_dtype dtype = n->sum ? n->sum->dtype : n->input->dtype;
-    struct ah_tensor *x = NULL, *other = NULL, *w = NULL, *b = NULL;
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_norm_rows_args args = {.y = ah_cuda_data(c->out[0]), .mean = ah_cuda_data(n->mean),
                                      .inverse = ah_cuda_data(n->inverse), .rows = n->inverse->numel, .eps = n->eps,
-                                     .y_kind = kind_beside(c->out[0], dtype)};
-    int status;
+                                     .y_kind = kind_beside(c->out[0]->dtype, dtype)};
     if (args.rows == 0)
         return 0;
     args.width = n->input->numel / args.rows;
-    AH_TRYGO(norm_dense(c, &x, n->input, dtype), out);
-    if (n->other)
-        AH_TRYGO(norm_dense(c, &other, n->other, n->other->dtype), out);
-    AH_TRYGO(norm_dense(c, &w, n->weight, dtype), out);
-    AH_TRYGO(norm_dense(c, &b, n->bias, dtype), out);
-    args.x = ah_cuda_data(x);
-    args.weight = ah_cuda_data(w);
-    args.bias = ah_cuda_data(b);
+    args.x = ah_cuda_data(ah_cuda_input(&in, n->input, dtype));
+    struct ah_tensor *other = ah_cuda_input(&in, n->other, n->other ? n->other->dtype : dtype);
+    args.weight = ah_cuda_data(ah_cuda_input(&in, n->weight, dtype));
+    args.bias = ah_cuda_data(ah_cuda_input(&in, n->bias, dtype));
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
-    status = norm_launch(c, &args, n, other, dtype);
-out:
-    ah_tensor_release(x);
-    ah_tensor_release(other);
-    ah_tensor_release(w);
-    ah_tensor_release(b);
-    return status;
+    if (in.status == 0)
+        in.status = norm_launch(c, &args, n, other, dtype);
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_layer_norm(struct ah_call *c)
@@ -137,38 +121,28 @@ static int norm_affine(struct ah_call *c, struct ah_norm_affine_args *args, enum
 static int norm_backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, struct ah_tensor *weight,
                          struct ah_tensor *mean, struct ah_tensor *inverse, bool with_weight, struct ah_tensor *added)
 {
-    enum ah_dtype dtype = input->dtype;
-    struct ah_tensor *g = NULL, *x = NULL, *w = NULL, *more = NULL;
+    enum ah_dtype dtype = input->dtype, read = read_as(grad, dtype);
+    struct ah_cuda_inputs in = {.device = c->device};
     struct ah_norm_backward_args args = {.gx = ah_cuda_data(c->out[0]), .mean = ah_cuda_data(mean),
                                          .inverse = ah_cuda_data(inverse), .rows = inverse->numel,
                                          .also = ah_cuda_data(c->out[3])};
-    int status;
-    AH_TRYGO(norm_dense(c, &g, grad, read_as(grad, dtype)), out);
-    AH_TRYGO(norm_dense(c, &x, input, dtype), out);
-    AH_TRYGO(norm_dense(c, &w, weight, dtype), out);
-    AH_TRYGO(norm_dense(c, &more, added, dtype), out);
-    args.g = ah_cuda_data(g);
-    args.g_kind = kind_beside(g, dtype);
-    args.also_kind = c->out[3] ? kind_beside(c->out[3], dtype) : AH_NORM_SAME;
-    args.x = ah_cuda_data(x);
-    args.weight = ah_cuda_data(w);
-    args.more = ah_cuda_data(more);
+    args.g = ah_cuda_data(ah_cuda_input(&in, grad, read));
+    args.g_kind = kind_beside(read, dtype);
+    args.also_kind = c->out[3] ? kind_beside(c->out[3]->dtype, dtype) : AH_NORM_SAME;
+    args.x = ah_cuda_data(ah_cuda_input(&in, input, dtype));
+    args.weight = ah_cuda_data(ah_cuda_input(&in, weight, dtype));
+    args.more = ah_cuda_data(ah_cuda_input(&in, added, dtype));
     args.width = args.rows ? input->numel / args.rows : 0;
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.g | args.x, args.gx | args.more | args.also, args.weight);
-    if (args.rows > 0)
-        AH_TRYGO(ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, dtype, args.rows, args.width, &args,
-                                     sizeof args), out);
-    if (with_weight) {
+    if (in.status == 0 && args.rows > 0)
+        in.status = ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, dtype, args.rows, args.width, &args,
+                                        sizeof args);
+    if (in.status == 0 && with_weight) {
         struct ah_norm_affine_args parts = {.g = args.g, .x = args.x, .mean = args.mean, .inverse = args.inverse,
                                             .rows = args.rows, .g_kind = args.g_kind};
-        status = norm_affine(c, &parts, dtype);
+        in.status = norm_affine(c, &parts, dtype);
     }
-out:
-    ah_tensor_release(g);
-    ah_tensor_release(x);
-    ah_tensor_release(w);
-    ah_tensor_release(more);
-    return status;
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_layer_norm_backward(struct ah_call *c)

@@ -31,21 +31,21 @@ static struct ah_cuda_grid columns_grid(int64_t columns)
 static int softmax_run_forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
-    struct ah_tensor *out = c->out[0], *x;
-    struct ah_softmax_args args = {.y = ah_cuda_data(out), .log = log};
+    struct ah_tensor *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     if (out->numel == 0)
         return 0;
-    AH_TRY(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype));
-    args.x = ah_cuda_data(x);
+    struct ah_softmax_args args = {.x = ah_cuda_data(ah_cuda_input(&in, arg->input.tensor, out->dtype)),
+                                   .y = ah_cuda_data(out), .log = log};
     extent_at(out, arg->dim.integer, &args.length, &args.inner);
     args.rows = out->numel / args.length;
     args.wide = ah_cuda_rows_wide(args.length, out->dtype, args.x, args.y, 0);
-    int status = args.inner > 1 ? ah_cuda_launch(c->device, &columns_kernel[out->dtype], c->op->name,
-                                                 columns_grid(args.rows), &args)
-                                : ah_cuda_launch_rows(c->device, &rows_kernel, c->op->name, out->dtype, args.rows,
-                                                      args.length, &args, sizeof args);
-    ah_tensor_release(x);
-    return status;
+    if (in.status == 0 && args.inner > 1)
+        in.status = ah_cuda_launch(c->device, &columns_kernel[out->dtype], c->op->name, columns_grid(args.rows), &args);
+    else if (in.status == 0)
+        in.status = ah_cuda_launch_rows(c->device, &rows_kernel, c->op->name, out->dtype, args.rows, args.length, &args,
+                                        sizeof args);
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_softmax(struct ah_call *c)
@@ -61,26 +61,23 @@ int ah_cuda_log_softmax(struct ah_call *c)
 static int softmax_run_backward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax_backward *arg = ah_args(c, softmax_backward);
-    struct ah_tensor *out = c->out[0], *g = NULL, *y = NULL;
-    struct ah_softmax_backward_args args = {.gx = ah_cuda_data(out), .log = log};
-    int status;
+    struct ah_tensor *out = c->out[0];
+    struct ah_cuda_inputs in = {.device = c->device};
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(ah_cuda_dense(c->device, &g, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &y, arg->output.tensor, out->dtype), out);
-    args.g = ah_cuda_data(g);
-    args.y = ah_cuda_data(y);
+    struct ah_softmax_backward_args args = {.g = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, out->dtype)),
+                                            .y = ah_cuda_data(ah_cuda_input(&in, arg->output.tensor, out->dtype)),
+                                            .gx = ah_cuda_data(out), .log = log};
     extent_at(out, arg->dim.integer, &args.length, &args.inner);
     args.rows = out->numel / args.length;
     args.wide = ah_cuda_rows_wide(args.length, out->dtype, args.g, args.y, args.gx);
-    status = args.inner > 1 ? ah_cuda_launch(c->device, &columns_backward_kernel[out->dtype], c->op->name,
-                                             columns_grid(args.rows), &args)
-                            : ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, out->dtype, args.rows,
-                                                  args.length, &args, sizeof args);
-out:
-    ah_tensor_release(g);
-    ah_tensor_release(y);
-    return status;
+    if (in.status == 0 && args.inner > 1)
+        in.status = ah_cuda_launch(c->device, &columns_backward_kernel[out->dtype], c->op->name,
+                                   columns_grid(args.rows), &args);
+    else if (in.status == 0)
+        in.status = ah_cuda_launch_rows(c->device, &backward_kernel, c->op->name, out->dtype, args.rows, args.length,
+                                        &args, sizeof args);
+    return ah_cuda_inputs_close(&in);
 }
 
 int ah_cuda_softmax_backward(struct ah_call *c)
@@ -96,30 +93,27 @@ int ah_cuda_log_softmax_backward(struct ah_call *c)
 int ah_cuda_masked_softmax(struct ah_call *c)
 {
     const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
-    struct ah_tensor *out = c->out[0], *mt = ah_given(&arg->mask), *x = NULL, *mask = NULL;
-    struct ah_masked_softmax_args args = {.y = ah_cuda_data(out), .causal = arg->causal.flag};
-    int status;
+    struct ah_tensor *out = c->out[0], *given = ah_given(&arg->mask);
+    struct ah_cuda_inputs in = {.device = c->device};
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, out->dtype), out);
-    args.x = ah_cuda_data(x);
+    struct ah_masked_softmax_args args = {.x = ah_cuda_data(ah_cuda_input(&in, arg->input.tensor, out->dtype)),
+                                          .y = ah_cuda_data(out), .causal = arg->causal.flag,
+                                          .boolean = given && given->dtype == AH_BOOL};
     args.length = out->size[out->ndim - 1];
     args.queries = out->size[out->ndim - 2];
     args.rows = out->numel / args.length;
     args.wide = ah_cuda_rows_wide(args.length, out->dtype, args.x, args.y, 0);
-    if (mt) {
-        args.boolean = mt->dtype == AH_BOOL;
-        AH_TRYGO(ah_cuda_dense(c->device, &mask, mt, args.boolean ? AH_BOOL : out->dtype), out);
+    struct ah_tensor *mask = ah_cuda_input(&in, given, args.boolean ? AH_BOOL : out->dtype);
+    if (mask) {
         args.mask = ah_cuda_data(mask);
         args.ndim = out->ndim;
         ah_broadcast_strides(mask, out->size, out->ndim, args.stride);
         for (int d = 0; d < out->ndim; d++)
             args.size[d] = out->size[d];
     }
-    status = ah_cuda_launch_rows(c->device, &masked_kernel, c->op->name, out->dtype, args.rows, args.length, &args,
-                                 sizeof args);
-out:
-    ah_tensor_release(x);
-    ah_tensor_release(mask);
-    return status;
+    if (in.status == 0)
+        in.status = ah_cuda_launch_rows(c->device, &masked_kernel, c->op->name, out->dtype, args.rows, args.length,
+                                        &args, sizeof args);
+    return ah_cuda_inputs_close(&in);
 }

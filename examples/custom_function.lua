@@ -1,4 +1,4 @@
--- A function with a gradient of its own: the straight-through estimator, which lets a network of binary weights learn.
+-- A function with its own gradient: the straight-through estimator, which lets a network of binary weights learn.
 --
 --   accelhost examples/custom_function.lua
 --   accelhost launch --num_processes 2 examples/custom_function.lua

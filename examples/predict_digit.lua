@@ -47,7 +47,7 @@ elseif not args.weights then
   _G.arg = own
 end
 
--- uint8 [1, rows, columns] of any size becomes what the model was trained on: [1, 1, 28, 28] from 0 to 1.
+-- uint8 [1, rows, columns] of any size becomes the model's input: [1, 1, 28, 28] from 0 to 1.
 local function prepare(image)
   return F.interpolate(image:to("float32"):div(255):unsqueeze(0), {size = {28, 28}, mode = "bilinear"})
 end

@@ -2,8 +2,8 @@
 # Build the fuzz targets of spec/fuzz with clang and run each a bounded number of times.
 # usage: fuzz.sh RUNS [target ...]
 # A target names its sources in lines "sources: ...", where TENSORS means the files of tensors, WRITER those that write
-# files and COMM those of groups over several hosts without the mesh, and host/base/status/status.c includes what it
-# needs itself; seeds are in NAME.seeds. A line "sanitizer: thread" builds it for ThreadSanitizer instead of
+# files and COMM those of groups over several hosts without the mesh, and host/base/status/status.c includes the
+# sources that it needs; seeds are in NAME.seeds. A line "sanitizer: thread" builds it for ThreadSanitizer instead of
 # AddressSanitizer and UndefinedBehaviorSanitizer.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
--- Communication hooks: what is sent in place of the gradients, to save bytes between processes.
+-- Communication hooks: smaller tensors are sent in place of the gradients, to save bytes between processes.
 --
 --   accelhost launch --num_processes 2 examples/by_feature/ddp_comm_hook.lua --hook bf16
 --   accelhost launch --num_processes 2 examples/by_feature/ddp_comm_hook.lua --hook power_sgd

@@ -1,4 +1,4 @@
-/* The records of a captured step: what the CPU was called for, in order, with everything that a repetition needs.
+/* The records of a captured step: the CPU's calls, in order, with everything that a repetition needs.
  *
  * A record of a kernel owns copies of its call, of the headers of its tensors and of their storages, so that a
  * replay calls the kernel with them and nothing else: no dispatch, no shapes, no new tensors. Storages from outside of
@@ -86,7 +86,7 @@ struct ah_records {
 
 /* Append a record of a call that is about to run; AH_ESTATE when it cannot be repeated. */
 int ah_record_call(struct ah_records *records, const struct ah_call *call, ah_kernel kernel);
-/* After it has run: the same, and note what it has written. */
+/* After it has run: the same, and note the memory that it has written. */
 int ah_record_called(struct ah_records *records, const struct ah_call *call);
 
 /* Append a record of bytes or of a pass; its arrays are copied. */

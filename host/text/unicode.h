@@ -53,7 +53,7 @@ uint32_t ah_unicode_compose(uint32_t a, uint32_t b);
 /* The canonical combining class. */
 int ah_unicode_class(uint32_t c);
 
-/* Decode the character at `text`, of which `count` > 0 bytes are left; *taken is its length. Invalid UTF-8 is decoded
+/* Decode the character at `text`, of which `count` > 0 bytes are left; `*taken` is its length. Invalid UTF-8 is decoded
  * as U+FFFD for each longest valid prefix of a character, as by Python's errors="replace". */
 uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken);
 

@@ -2,7 +2,7 @@
 --- output and gradients of query, key and value, and microseconds, forward and with backward.
 --- usage: accelhost scripts/gpu/attention.lua [own] [forward] [cudnn] [unordered] (default: all four)
 ---
---- Each way ($ACCELHOST_CUDA_ATTENTION) is a process of its own. "path" names the kernels that ran, forward and
+--- Each way ($ACCELHOST_CUDA_ATTENTION) is a separate process. "path" names the kernels that ran, forward and
 --- backward: own where the bits are those of the way own, or of forward, whose gradients are by the program's own
 --- kernels; cuDNN elsewhere, and ? where the ways to compare with were not requested. "same": a second run returned the
 --- same bits. Errors are relative to the largest element. The exit status is 1 when one exceeds 0.02, or a way that

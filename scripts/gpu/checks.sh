@@ -27,7 +27,7 @@ if [ -n "$simulated" ]; then
 fi
 
 left() { echo $((all - ($(date +%s) - began))); }
-# room SECONDS: as many of the 480 that a whole run has, of the time there is, and no more than what is left
+# room SECONDS: as many of the 480 that a whole run has, of the time there is, and no more than the rest
 room() {
     part=$(($1 * all / 480))
     rest=$(left)

@@ -62,7 +62,7 @@ local function units_of(list)
     if file.path:find("^host/.*/.*%.[ch]$") then
       local unit = file.path:gsub("%.[ch]$", "")
       local text = files.c_code(file.text):gsub("%f[%w_](%l+) +ah_[%w_]+", {struct = "", enum = "", union = ""})
-      -- A header may declare what several files define; it uses only what its inline functions call.
+      -- A header may declare functions of several files; it uses only those that its inline functions call.
       local uses = text
       if file.path:find("%.h$") then
         uses = ""

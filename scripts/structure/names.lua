@@ -36,7 +36,7 @@ local function named_files(comment)
   return comment:gmatch("%f[%w_./-]([%w_/-]+/[%w_-]+%.[chl][u]?[a]?)%f[^%w_]")
 end
 
---- Report declarations without a definition and comments that name what is not there.
+--- Report declarations without a definition and comments that name missing functions and types.
 ---@param list table[] from files.all
 ---@param report fun(path: string, line: integer, text: string)
 function names.check(list, report)

@@ -18,7 +18,7 @@ local function measured(file, report, reasons)
   end
 end
 
---- Report what is too long.
+--- Report functions and files that are too long.
 ---@param list table[] from files.all
 ---@param report fun(path: string, line: integer, text: string)
 ---@param reasons table from reasons.lua

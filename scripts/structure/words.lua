@@ -120,9 +120,10 @@ end
 local readers = {c = c_prose, h = c_prose, cu = c_prose, cuh = c_prose, cc = c_prose, def = c_prose, lua = lua_prose,
   sh = script_prose, py = script_prose, md = markdown_prose}
 
--- Remove inline code, paths, calls and the names of annotations.
+-- Remove inline code, paths, calls, the names of annotations, placeholders in capitals and questions.
 local function plain(line)
-  return (line:gsub("`[^`]*`", " "):gsub("%S+/%S+%.%a+", " "):gsub("%-%-%-@%w+%s+%S+", " "):gsub("[%w_.:]+%(", " "))
+  line = line:gsub("`[^`]*`", " "):gsub("%S+/%S+%.%a+", " "):gsub("%-%-%-@%w+%s+%S+", " "):gsub("[%w_.:]+%(", " ")
+  return (line:gsub("%f[%w_]%u[%u_]+%f[^%w_]", " "):gsub("[Ww]hat[^.;]*%?", " "))
 end
 
 -- The text of a comment that begins in this line, nil without one. A Lua comment continues the one in the line before.

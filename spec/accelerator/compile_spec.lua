@@ -9,7 +9,7 @@ local function mlp() return nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linea
 local function sgd(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end
 local function adamw(p) return optim.AdamW(p, {lr = 0.02}) end
 
--- A step of a net and its optimizer, and what it works on. Options: accelerator, net, optimizer, scheduler, clip,
+-- A step of a net and its optimizer, and its objects. Options: accelerator, net, optimizer, scheduler, clip,
 -- loss(net, x, y), batch(i).
 local function new_step(options)
   accelhost.manual_seed(3)
@@ -347,7 +347,7 @@ describe("A compiled step of two processes", function()
   end)
 end)
 
-describe("What a compiled step cannot capture on the CPU", function()
+describe("A step that cannot be captured on the CPU", function()
   -- The error of a step that does this when it is captured, then its results without that.
   local function refused(body)
     local accelerator = accelhost.Accelerator {cpu = true}
@@ -383,7 +383,7 @@ describe("What a compiled step cannot capture on the CPU", function()
       "add: a tensor of shape %(3,%) whose values the host wrote within the step cannot be captured in a graph; make "
       .. "it before the step, or pass it as an argument"},
     ["a loop over memory"] = {function(y) y:with_data(function() end) end, "with_data: a loop of the script cannot"},
-    ["a generator of its own"] = {function()
+    ["another generator"] = {function()
       accelhost.rand({3}, {generator = accelhost.Generator()})
     end, "rand: a generator other than the default one cannot be captured"},
     ["a state of the generator from outside"] = {function()
@@ -395,7 +395,7 @@ describe("What a compiled step cannot capture on the CPU", function()
       p:sum():backward()
       nn.utils.clip_grad_norm_({p}, 1, {error_if_nonfinite = true})
     end, "clip_grad_norm_: error_if_nonfinite, or a norm of gradients of several dtypes cannot be captured"},
-    ["an error of its own"] = {function() error "mine" end, "mine"},
+    ["an error of the script"] = {function() error "mine" end, "mine"},
   } do
     it("is refused by its name, and leaves the device as it was: " .. what, function()
       local fine, message = refused(given[1])

@@ -6,7 +6,7 @@ local script = [[
 local accelhost = require "accelhost"
 local F = accelhost.nn.functional
 accelhost.manual_seed(0)
-local function check(what, fn, ...)
+local function check(title, fn, ...)
   local wide, half = {}, {}
   for i, tensor in ipairs {...} do
     local rounded = tensor:to "bfloat16"
@@ -19,7 +19,7 @@ local function check(what, fn, ...)
   local function compare(name, a, b)
     assert(b.dtype == "bfloat16", name .. " is " .. b.dtype)
     local off = (a - b:to "float32"):abs():max():item() / math.max(1, a:abs():max():item())
-    assert(off < 0.008, ("%s of %s: off by %g"):format(name, what, off))
+    assert(off < 0.008, ("%s of %s: off by %g"):format(name, title, off))
   end
   compare("result", expected, got)
   for i, tensor in ipairs(wide) do compare("gradient " .. i, tensor.grad, half[i].grad) end

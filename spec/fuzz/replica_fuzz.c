@@ -93,7 +93,7 @@ static int take_stream(struct ah_replica *replica, struct replica_head head, con
     for (size_t at = 0, n; at < all; at += n) {
         n = all - at < piece ? all - at : piece;
         if (n > 2 * REPLICA_MOST - peer->got)
-            abort(); /* no frame may fill the room and not be taken */
+            abort(); /* no frame may fill the buffer and not be accepted */
         memcpy(peer->in + peer->got, frame + at, n);
         peer->got += n;
         if (apply_frames(replica, 1) < 0)

@@ -88,7 +88,7 @@ checks["has transformers' losses in 20 steps of AdamW"] = function(name, numbers
   check.near(numbers.steps, losses, 1e-9)
 end
 
-checks["returns with keys and values of earlier tokens what it returns for all at once"] = function(name)
+checks["returns the same with keys and values of earlier tokens as for all at once"] = function(name)
   local model, ids = loaded[name], long_ids(24)
   local scaling = model.config.rope_parameters.rope_type
   if scaling == "dynamic" or scaling == "longrope" then ids = ids:narrow(1, 0, 8) end -- all angles change with length

@@ -130,7 +130,7 @@ describe("grid_sample", function()
     assert.same({2, 3, 0, 17}, F.grid_sample(x, grid:narrow(1, 0, 0)):shape())
   end)
 
-  it("returns for many locations what it returns for a part of them, on any number of threads", function()
+  it("returns the same for many locations as for a part of them, on any number of threads", function()
     local threads = accelhost.get_num_threads()
     for _, case in ipairs {{{2, 3, 9, 11}, {2, 45, 301, 2}}, {{1, 2, 5, 6, 7}, {1, 3, 40, 61, 3}}} do
       local x, grid = accelhost.randn(case[1]), accelhost.randn(case[2])

@@ -52,7 +52,7 @@ end
 --- Call functions so that their programs run at once: the first program of each, then the second of each, and so on.
 --- For programs that mostly wait.
 ---@param calls (fun(): any)[]
----@return any[] results what each returned, by its place
+---@return any[] results each one's result, by its place
 function run.at_once(calls)
   local threads, results, failure = {}, {}, nil
   for i, call in ipairs(calls) do

@@ -188,7 +188,7 @@ describe("The page of a study", function()
     end
     local words = page_of(study).by_id.history:words()
     assert.is_nil(words:find("logarithmic", 1, true))
-    assert.matches("off the axis lie", words, 1, true)
+    assert.matches("One value off the axis is at its edge", words, 1, true)
     assert.matches("1 value far off the others is left out", report.text(study, {now = 5}), 1, true)
   end)
 

@@ -70,7 +70,7 @@ int omp_get_max_threads(void)
     return library_depth ? ah_num_threads() : 1;
 }
 
-/* OpenBLAS repeats what omp_get_max_threads answered. */
+/* OpenBLAS passes the result of omp_get_max_threads here. */
 void omp_set_num_threads(int count)
 {
 }

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Let the libraries (BLAS, LAPACK, oneDNN) use all threads in what the calling thread calls until the end; else they
+/* Let the libraries (BLAS, LAPACK, oneDNN) use all threads in the calling thread's calls until the end; else they
  * run on the calling thread alone. Calls may be nested. */
 void ah_library_threads_begin(void);
 void ah_library_threads_end(void);

@@ -16,11 +16,11 @@
 #include "base/trace/time.h"
 
 enum {
-    SPIN_NS = 100000,           /* a waiting thread polls for so long before it sleeps */
+    SPIN_NS = 100000,           /* a waiting thread polls this long before it sleeps */
     POLLS = 32,                 /* between two readings of the clock */
     PREEMPTED_NS = 30000,       /* between two readings: the system ran another thread here */
-    DEBT_NS = 100000,           /* the threads cost so much more than they saved: the caller rests them */
-    CREDIT_NS = 1000000,        /* of what they saved so much counts against later costs */
+    DEBT_NS = 100000,           /* the threads cost this much more than they saved: the caller rests them */
+    CREDIT_NS = 1000000,        /* the part of their savings that counts against later costs */
     SHORTEST_REST_NS = 4000000,
     LONGEST_REST_NS = 128000000,
     LOSS_SHARE = 24,            /* least length of a rest, in times of the debt before it */
@@ -32,7 +32,7 @@ struct region {
     int pieces, homes;
 };
 
-/* Members on cache lines of their own are written by one thread while others read. */
+/* Members on separate cache lines are written by one thread while others read. */
 static struct {
     _Alignas(64) _Atomic uint64_t region; /* generation 32 bits | pieces 16 | homes 16 */
     ah_piece_fn fn;

@@ -1,7 +1,7 @@
 /* accelhost._C.data.tokens(path, bytes or 0): a file of tokens (io/tokens.h): tokens:len(), tokens:bytes() of a number,
- * tokens:blocks({places}, length, limit or 0, what) -> int64 [places, length]. data.token_writer(path, bytes):
- * writer:add(int64 tensor, limit or 0, what), writer:len(), writer:commit(what), writer:abandon(). `what` is the prefix
- * of error texts. */
+ * tokens:blocks({places}, length, limit or 0, op_name) -> int64 [places, length]. data.token_writer(path, bytes):
+ * writer:add(int64 tensor, limit or 0, op_name), writer:len(), writer:commit(op_name), writer:abandon(). `op_name` is
+ * the prefix of error texts. */
 #include "bind/data/data.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"

@@ -2,7 +2,7 @@
  *
  * pack(value, far, refusal) -> uint8 tensor; nil and the reason when the value cannot be serialised. Serialised are
  *                  tensors on cpu (far: of other devices too, unpacked on the current device of that type), numbers,
- *                  texts, booleans and tables of them. `refusal` is a table for what was refused (struct ah_packer)
+ *                  texts, booleans and tables of them. `refusal` is a table for the refused value (struct ah_packer)
  * check(value, far, refusal) -> true; nil and the reason, as pack
  * kind(value) -> "scalar" (a number, text or boolean), "tensor" or "table"; nil for a value that cannot be serialised
  * unpack(bytes) -> value; bytes are such a tensor, or a text of the same bytes

@@ -281,7 +281,7 @@ static void attempt_print(struct launch *launch, const char *format, ...)
     va_end(args);
 }
 
-/* Print the same text on every machine, but for the ends of its own ranks. */
+/* Print the same text on every machine, except for the exits of the machine's ranks. */
 static void print_attribution(struct launch *launch, const struct ah_machine_attribution *all, int blamed)
 {
     static const char name[] = "accelhost launch: ";

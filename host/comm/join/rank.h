@@ -25,7 +25,7 @@ int ah_rank_rendezvous(struct ah_control_block **out);
  * Failures are ignored. */
 void ah_rank_show_alone(void);
 
-/* The control block of the only rank of a job: its launcher's, else one of its own, which is made. */
+/* The control block of the only rank of a job: its launcher's, else a new one. */
 int ah_rank_control_alone(struct ah_control_block **out);
 
 /* The script failed: leave `traceback` (message first) for the launcher's report, note the time, claim to be the

@@ -436,8 +436,8 @@ static void spread_close(struct ah_group *group)
     struct spread_group *s = spread_of(group);
     if (s->replica) {
         ah_replica_linger(s->replica);
-        /* First the final states of this host's ranks: a connection for data that breaks without them would be taken
-         * for the end of this host. */
+        /* First the final states of this host's ranks: a connection for data that breaks without them would
+         * count as the end of this host. */
         ah_replica_part(s->replica);
         ah_progress_close(s->progress);
         ah_replica_close(s->replica);

@@ -49,8 +49,8 @@ static void LAST(max_pixel)(const ITEM *restrict image, const struct taps *taps,
     }
 }
 
-/* Write the maxima in row-major order, through `rows`, room for one image per thread: what follows a pool is mostly
- * not a convolution, and transposing the small result here costs less than a separate pass (measured). */
+/* Write the maxima in row-major order, through `rows`, room for one image per thread: a pool is mostly not followed by
+ * a convolution, and transposing the small result here costs less than a separate pass (measured). */
 void LAST(ah_max_last)(const struct ah_window *s, const ITEM *x, ITEM infinity, ITEM *y, uint8_t *place, ITEM *rows)
 {
     int64_t pixels = s->oh * s->ow, size = pixels * s->c;

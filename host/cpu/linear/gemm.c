@@ -135,8 +135,9 @@ static int most_pieces(double work)
     return most < threads ? (int)most : work >= 2.0 * threads * LARGE_WORK ? 2 * threads : threads;
 }
 
-/* The time of the largest piece, in multiplications for each column of A: for its result, and what a row and a column
- * of it cost besides (measured: the libraries' inner blocks are wide, so few columns cost much). */
+/* The time of the largest piece, in multiplications for each column of A: for its result, and the
+ * additional cost of a row and a column of it (measured: the libraries' inner blocks are wide, so few columns cost
+ * much). */
 static double piece_cost(const struct division *d)
 {
     double rows = (double)d->row_step, cols = (double)d->col_step;

@@ -203,7 +203,7 @@ static int64_t conv_weight_items(const struct ah_conv *s)
 }
 
 /* Choose the pieces. Each has its own sum of the weight's gradient, in float32: the library divides where these would
- * be larger than what they are computed from, and where there are fewer images than threads. */
+ * be larger than their inputs, and where there are fewer images than threads. */
 static void conv_divide(struct conv_run *run)
 {
     const struct ah_conv *s = run->shape;

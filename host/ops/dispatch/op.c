@@ -277,7 +277,7 @@ static int check_contended(const struct ah_call *call)
         return 0;
     return ah_fail(AH_EINVAL,
                    "%s_: tensor %s has one memory for all processes of the host (a parameter with sharding = 'full'), "
-                   "where each would change what the others have changed: let the first of a host write it by copy_, "
+                   "where each would change it once more: let the first of a host write it by copy_, "
                    "with accelerator:wait_for_everyone() before and after",
                    call->op->name, ah_shape(call->arg[0].tensor));
 }

@@ -100,7 +100,7 @@ for field, part in pairs(parts) do
   class.part(Accelerator, field, "accelhost.accelerator." .. part[1], part[2], part[3])
 end
 
--- Files of methods without state of their own.
+-- Files of methods without further state.
 local stateless = {
   ["process.metrics"] = {"gather", "gather_for_metrics", "keep_for_metrics", "reduce", "pad_across_processes"},
   ["checkpoint.saving"] = {"save", "save_model"},

@@ -227,7 +227,7 @@ function torch_writer.write(path, value)
   writer:collect(value, "", 1)
   writer:value(value)
   writer:put "."
-  -- Without PyTorch's ".format_version", which promises the offsets of its own zip writer.
+  -- Without PyTorch's ".format_version", which promises the offsets of PyTorch's zip writer.
   local names, contents = {"data.pkl", "byteorder"}, {table.concat(writer.parts), "little"}
   for i, storage in ipairs(writer.storages) do
     names[#names + 1], contents[#contents + 1] = "data/" .. i - 1, storage

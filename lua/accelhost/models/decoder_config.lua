@@ -1,5 +1,5 @@
---- The configuration of decoders with rotary embeddings, as transformers 4 and 5 write it. What 4 has in several fields
---- (rope_theta, rope_scaling, partial_rotary_factor) 5 has in one, rope_parameters, which is written.
+--- The configuration of decoders with rotary embeddings, as transformers 4 and 5 write it. Several fields of 4
+--- (rope_theta, rope_scaling, partial_rotary_factor) are one in 5, rope_parameters, which is written.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local rotary = require "accelhost.models.rotary"

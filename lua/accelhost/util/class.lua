@@ -291,7 +291,7 @@ function class.part(cls, field, file, methods, options)
   end
 end
 
---- Give a class methods without state of their own, in a file that returns a table of them: it is loaded by the first
+--- Give a class methods without further state, in a file that returns a table of them: it is loaded by the first
 --- call of one.
 ---@param cls table
 ---@param file string

@@ -9,7 +9,7 @@ local warn = require "accelhost.util.warn"
 
 local fail = arguments.fail
 
--- Graphs of one step on the CPU: calls with other arguments have one of their own.
+-- Graphs of one step on the CPU: calls with other arguments have a separate one.
 local MOST_GRAPHS = 4
 
 --- The result of accelerator:compile: call it as the function.
@@ -145,14 +145,14 @@ local Accelerator = {}
 -- happen at the capture only.
 --
 -- On a GPU shapes, dtypes and all other arguments have to stay the same (drop_last = true for loaders); a change is an
--- error that names the argument. On the CPU other arguments are captured as graphs of their own, up to four, as for a
+-- error that names the argument. On the CPU other arguments are captured as separate graphs, up to four, as for a
 -- smaller last batch; after that such calls run the function as it is, with a notice. So do calls before which other
 -- parameters have gradients.
 --
 -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values), and tensors
 -- cannot be made of the script's values (accelhost.tensor of a table) or, on a GPU, copied from the CPU: make them
 -- before, or pass them. Of several processes, which all have to call it, averages of gradients are captured with it: by
--- NCCL where the processes have GPUs of their own (where they share one it is refused). Tensors that it uses from
+-- NCCL where each process has its own GPU (where they share one it is refused). Tensors that it uses from
 -- outside have to live on; after one was replaced it needs reset(). The switches of accelhost.backends are those of the
 -- capture; other ones are refused. An error within the capture leaves a GPU's tensors as they were; on the CPU the
 -- function has run up to the error.

@@ -135,7 +135,7 @@ end
 function view.outside_words(self)
   if self.outside == 0 then return "" end
   return (" %s off the axis %s at its edge."):format(self.outside == 1 and "One value" or self.outside .. " values",
-    self.outside == 1 and "lies" or "lie")
+    self.outside == 1 and "is" or "are")
 end
 
 return view

@@ -114,7 +114,7 @@ end
 -- Markdown without code blocks and `code`.
 local function markdown_prose(text)
   local blank = function(s) return (s:gsub("[^\n]", " ")) end
-  return (("\n" .. text):gsub("\n```.-\n```", blank):gsub("`[^`\n]*`", blank):gsub("\n    [^\n]*", blank):sub(2))
+  return (("\n" .. text):gsub("\n```.-\n```", blank):gsub("\n    [^\n]*", blank):gsub("`[^`\n]*`", blank):sub(2))
 end
 
 local readers = {c = c_prose, h = c_prose, cu = c_prose, cuh = c_prose, cc = c_prose, def = c_prose, lua = lua_prose,

@@ -25,15 +25,15 @@ static struct {
     int transports;   /* that were opened: each has its own tags */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .leaders = MPI_COMM_NULL};
 
-struct turn {
-    struct ah_transport_turn base;
+struct exchange {
+    struct ah_transport_exchange base;
     int requests;
     MPI_Request request[];
 };
 
 struct mpi_transport {
     struct ah_transport base;
-    struct ah_transport_turn *turns;
+    struct ah_transport_exchange *exchanges;
     int first_tag;
 };
 
@@ -209,71 +209,71 @@ static int mpi_messages(const struct ah_transport_piece *piece)
     return (int)((piece->bytes + AT_ONCE - 1) / AT_ONCE);
 }
 
-static int begin_piece(const struct mpi_transport *transport, struct turn *turn, const struct ah_transport_piece *piece,
-                       bool sends, int host, int tag)
+static int begin_piece(const struct mpi_transport *transport, struct exchange *exchange,
+                       const struct ah_transport_piece *piece, bool sends, int host, int tag)
 {
     for (size_t done = 0; done < piece->bytes; done += AT_ONCE) {
         int bytes = (int)(piece->bytes - done < AT_ONCE ? piece->bytes - done : AT_ONCE), code;
         char *memory = (char *)piece->memory + done;
-        MPI_Request *request = &turn->request[turn->requests];
+        MPI_Request *request = &exchange->request[exchange->requests];
         if (sends)
             code = MPI_Isend(memory, bytes, MPI_BYTE, host, transport->first_tag + tag, mpi.leaders, request);
         else
             code = MPI_Irecv(memory, bytes, MPI_BYTE, host, transport->first_tag + tag, mpi.leaders, request);
         if (code != MPI_SUCCESS)
             return mpi_fail(sends ? "MPI_Isend" : "MPI_Irecv", code);
-        turn->requests++;
+        exchange->requests++;
     }
     return 0;
 }
 
 static int mpi_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
-                     const struct ah_transport_piece *receive, struct ah_transport_turn **out)
+                     const struct ah_transport_piece *receive, struct ah_transport_exchange **out)
 {
     struct mpi_transport *transport = (struct mpi_transport *)base;
     int most = 0, status = 0;
     for (int h = 0; h < base->hosts; h++)
         most += h == base->host ? 0 : mpi_messages(&send[h]) + mpi_messages(&receive[h]);
-    struct turn *turn = calloc(1, sizeof *turn + (size_t)most * sizeof turn->request[0]);
-    if (!turn)
+    struct exchange *exchange = calloc(1, sizeof *exchange + (size_t)most * sizeof exchange->request[0]);
+    if (!exchange)
         return ah_fail(AH_ENOMEM, "transport: out of memory");
-    ah_transport_list(&transport->turns, &turn->base);
-    *out = &turn->base;
+    ah_transport_list(&transport->exchanges, &exchange->base);
+    *out = &exchange->base;
     pthread_mutex_lock(&mpi.lock);
     if (mpi.ended)
         status = ah_fail(AH_EPEER, "MPI has ended");
     for (int way = 0; way < 2; way++) /* receives first, so that arriving data finds its buffer */
         for (int h = 0; h < base->hosts && status == 0; h++)
             if (h != base->host)
-                status = begin_piece(transport, turn, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);
+                status = begin_piece(transport, exchange, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);
     pthread_mutex_unlock(&mpi.lock);
     return status;
 }
 
-static void free_turn(struct turn *turn)
+static void free_exchange(struct exchange *exchange)
 {
-    ah_transport_unlist(&turn->base);
-    free(turn);
+    ah_transport_unlist(&exchange->base);
+    free(exchange);
 }
 
 /* MPI does not report which peer is gone; the replica's connections do. */
-static int mpi_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
+static int mpi_test(struct ah_transport *base, struct ah_transport_exchange *under_way, bool *done, int *lost)
 {
-    struct turn *turn = (struct turn *)under_way;
+    struct exchange *exchange = (struct exchange *)under_way;
     int all = 1, code = MPI_SUCCESS;
     (void)base;
     (void)lost;
     *done = false;
     pthread_mutex_lock(&mpi.lock);
-    for (int i = 0; i < turn->requests && all && !mpi.ended && code == MPI_SUCCESS; i++)
-        code = MPI_Test(&turn->request[i], &all, MPI_STATUS_IGNORE);
+    for (int i = 0; i < exchange->requests && all && !mpi.ended && code == MPI_SUCCESS; i++)
+        code = MPI_Test(&exchange->request[i], &all, MPI_STATUS_IGNORE);
     all &= !mpi.ended;
     pthread_mutex_unlock(&mpi.lock);
     if (code != MPI_SUCCESS)
         return mpi_fail("MPI_Test", code);
     *done = all;
     if (all)
-        free_turn(turn);
+        free_exchange(exchange);
     return 0;
 }
 
@@ -288,15 +288,15 @@ static void mpi_close(struct ah_transport *base)
 {
     struct mpi_transport *transport = (struct mpi_transport *)base;
     pthread_mutex_lock(&mpi.lock);
-    while (transport->turns) {
-        struct turn *turn = (struct turn *)transport->turns;
+    while (transport->exchanges) {
+        struct exchange *exchange = (struct exchange *)transport->exchanges;
         mpi.broken = true;
-        for (int i = 0; i < turn->requests && !mpi.ended; i++)
-            if (turn->request[i] != MPI_REQUEST_NULL) {
-                MPI_Cancel(&turn->request[i]);
-                MPI_Request_free(&turn->request[i]);
+        for (int i = 0; i < exchange->requests && !mpi.ended; i++)
+            if (exchange->request[i] != MPI_REQUEST_NULL) {
+                MPI_Cancel(&exchange->request[i]);
+                MPI_Request_free(&exchange->request[i]);
             }
-        free_turn(turn);
+        free_exchange(exchange);
     }
     pthread_mutex_unlock(&mpi.lock);
     free(transport);

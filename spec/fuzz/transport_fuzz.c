@@ -1,5 +1,6 @@
-/* Fuzz target: messages over the transport from a peer host. Each step is two bytes: begin a turn that receives that
- * many bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no turn can want.
+/* Fuzz target: messages over the transport from a peer host. Each step is two bytes: begin an exchange that receives
+ * that many bytes of a tag, or have the peer send a message, a head that it breaks off, or one that no exchange can
+ * want.
  * sources: host/base/status/status.c */
 #include "comm/net/transport_tcp.c"
 
@@ -43,9 +44,9 @@ static void act(uint8_t what, uint8_t number)
     put(message, number);
 }
 
-/* A turn's memory is its own, so that a byte too many is seen. */
+/* An exchange's memory is its own, so that a byte too many is seen. */
 struct wanted {
-    struct ah_transport_turn *turn;
+    struct ah_transport_exchange *exchange;
     void *memory;
 };
 
@@ -56,7 +57,7 @@ static void begin(struct ah_transport *transport, struct wanted *wanted, uint8_t
     if (!wanted->memory)
         abort();
     receive_from[1] = (struct ah_transport_piece){wanted->memory, number};
-    ah_tcp_transport.start(transport, tag, send_to, receive_from, &wanted->turn);
+    ah_tcp_transport.start(transport, tag, send_to, receive_from, &wanted->exchange);
 }
 
 static void look(struct ah_transport *transport, struct wanted wanted[STEPS], size_t end, size_t from)
@@ -64,10 +65,10 @@ static void look(struct ah_transport *transport, struct wanted wanted[STEPS], si
     for (size_t w = from; w < end; w++) {
         bool done = false;
         int lost = -1;
-        if (wanted[w].turn && ah_tcp_transport.test(transport, wanted[w].turn, &done, &lost) < 0 && lost != 1)
+        if (wanted[w].exchange && ah_tcp_transport.test(transport, wanted[w].exchange, &done, &lost) < 0 && lost != 1)
             abort();
         if (done)
-            wanted[w].turn = NULL;
+            wanted[w].exchange = NULL;
     }
 }
 

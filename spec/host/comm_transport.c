@@ -53,18 +53,18 @@ static void close_pair(struct pair *pair)
     ah_store_end(pair->server);
 }
 
-/* A turn that receives `bytes` bytes from the peer. */
-static struct ah_transport_turn *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
+/* An exchange that receives `bytes` bytes from the peer. */
+static struct ah_transport_exchange *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
 {
     struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
-    struct ah_transport_turn *turn = NULL;
-    CHECK_OK(ah_tcp_transport.start(pair->transport, tag, send, receive, &turn));
-    return turn;
+    struct ah_transport_exchange *exchange = NULL;
+    CHECK_OK(ah_tcp_transport.start(pair->transport, tag, send, receive, &exchange));
+    return exchange;
 }
 
-static int look(struct pair *pair, struct ah_transport_turn *turn, bool *done)
+static int look(struct pair *pair, struct ah_transport_exchange *exchange, bool *done)
 {
-    int lost = -1, status = ah_tcp_transport.test(pair->transport, turn, done, &lost);
+    int lost = -1, status = ah_tcp_transport.test(pair->transport, exchange, done, &lost);
     if (status < 0)
         CHECK(lost == 1);
     else if (!*done)
@@ -105,10 +105,10 @@ static void take_messages(struct pair *pair, int tag, int count)
 {
     unsigned char *memory = malloc(MEGABYTE);
     for (int i = 0; i < count; i++) {
-        struct ah_transport_turn *turn = want(pair, tag, memory, MEGABYTE);
+        struct ah_transport_exchange *exchange = want(pair, tag, memory, MEGABYTE);
         bool done = false;
         for (int tries = 0; !done && tries < 1000; tries++)
-            CHECK_OK(look(pair, turn, &done));
+            CHECK_OK(look(pair, exchange, &done));
         CHECK(done && memory[0] == i + 1 && memory[MEGABYTE - 1] == i + 1);
     }
     free(memory);
@@ -137,18 +137,18 @@ AH_TEST(a_requested_message_is_found_after_unrequested_ones_and_received_to_its_
     unsigned char *first = messages(5, COUNT, &bytes), *other = messages(6, 5, &last);
     CHECK(flood(&pair, first, bytes) == bytes);
     unsigned char *memory = malloc(MEGABYTE);
-    struct ah_transport_turn *turn = want(&pair, 7, memory, MEGABYTE);
+    struct ah_transport_exchange *exchange = want(&pair, 7, memory, MEGABYTE);
     CHECK(flood(&pair, other, last) == last);
     uint64_t head[2] = {7, MEGABYTE};
     memcpy(first, head, sizeof head);
     bool done = false;
     CHECK(flood(&pair, first, MEGABYTE) == MEGABYTE);
     for (int i = 0; i < 100; i++)
-        CHECK_OK(look(&pair, turn, &done));
+        CHECK_OK(look(&pair, exchange, &done));
     CHECK(!done);
     CHECK(flood(&pair, first + MEGABYTE, sizeof head) == sizeof head);
     for (int tries = 0; !done && tries < 1000; tries++)
-        CHECK_OK(look(&pair, turn, &done));
+        CHECK_OK(look(&pair, exchange, &done));
     CHECK(done && memory[MEGABYTE - 1] == 1);
     take_messages(&pair, 5, COUNT);
     take_messages(&pair, 6, 5);
@@ -158,7 +158,7 @@ AH_TEST(a_requested_message_is_found_after_unrequested_ones_and_received_to_its_
     close_pair(&pair);
 }
 
-/* A head that the peer has sent before the turn begins, or after. */
+/* A head that the peer has sent before the exchange begins, or after. */
 static void check_head(uint64_t tag, uint64_t bytes, bool early, const char *why)
 {
     struct pair pair;
@@ -166,18 +166,18 @@ static void check_head(uint64_t tag, uint64_t bytes, bool early, const char *why
     char memory[8];
     bool done = false;
     int status = 0;
-    struct ah_transport_turn *turn = NULL;
+    struct ah_transport_exchange *exchange = NULL;
     REQUIRE(open_pair(&pair));
     if (!early)
-        turn = want(&pair, 3, memory, sizeof memory);
+        exchange = want(&pair, 3, memory, sizeof memory);
     CHECK(send(pair.fd, head, sizeof head, 0) == sizeof head);
     for (int i = 0; early && i < 100; i++)
         CHECK_OK(look(&pair, want(&pair, 1, NULL, 0), &done));
     if (early)
-        turn = want(&pair, 3, memory, sizeof memory);
+        exchange = want(&pair, 3, memory, sizeof memory);
     done = false;
     for (int tries = 0; !done && status == 0 && tries < 1000; tries++)
-        status = look(&pair, turn, &done);
+        status = look(&pair, exchange, &done);
     CHECK(status == AH_EPEER && strstr(ah_error_text(), why));
     close_pair(&pair);
 }
@@ -202,7 +202,7 @@ AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
     uint64_t head[2] = {5, AH_TRANSPORT_EARLY};
     unsigned char *body = calloc(AH_TRANSPORT_EARLY, 1);
     REQUIRE(open_pair(&pair) && body);
-    struct ah_transport_turn *turn = want(&pair, 3, memory, sizeof memory);
+    struct ah_transport_exchange *exchange = want(&pair, 3, memory, sizeof memory);
     bool done = false;
     int status = 0;
     size_t sent = 0, all = sizeof head + AH_TRANSPORT_EARLY;
@@ -212,7 +212,7 @@ AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
         ssize_t n = send(pair.fd, from, at < sizeof head ? sizeof head - at : all - at, MSG_NOSIGNAL | MSG_DONTWAIT);
         sent += n > 0 ? (size_t)n : 0;
         idle = n > 0 ? 0 : idle;
-        status = look(&pair, turn, &done);
+        status = look(&pair, exchange, &done);
     }
     CHECK(status == AH_EPEER && strstr(ah_error_text(), "it sent more than 536870912 unrequested bytes"));
     free(body);
@@ -229,13 +229,13 @@ AH_TEST(pieces_of_another_group_with_the_same_tag_are_not_received)
     } sent[2] = {{(uint64_t)7 << 32 | 3, 8, "seventh"}, {(uint64_t)9 << 32 | 3, 8, "ninth"}};
     bool done[2] = {false, false};
     REQUIRE(open_pair(&pair));
-    struct ah_transport_turn *turn[2] = {want(&pair, sent[1].tag, first, 8), NULL};
+    struct ah_transport_exchange *exchange[2] = {want(&pair, sent[1].tag, first, 8), NULL};
     CHECK(send(pair.fd, sent, sizeof sent, 0) == sizeof sent);
     for (int tries = 0; !done[0] && tries < 1000; tries++)
-        CHECK_OK(look(&pair, turn[0], &done[0]));
-    turn[1] = want(&pair, sent[0].tag, second, 8);
+        CHECK_OK(look(&pair, exchange[0], &done[0]));
+    exchange[1] = want(&pair, sent[0].tag, second, 8);
     for (int tries = 0; !done[1] && tries < 1000; tries++)
-        CHECK_OK(look(&pair, turn[1], &done[1]));
+        CHECK_OK(look(&pair, exchange[1], &done[1]));
     CHECK(!strcmp(first, "ninth") && !strcmp(second, "seventh"));
     close_pair(&pair);
 }

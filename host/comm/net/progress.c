@@ -68,7 +68,7 @@ static void leave_scratch(struct progress_job *job, struct scratch *scratch)
 }
 
 int progress_start(struct progress_job *job, int phase, const struct ah_transport_piece *send,
-                  const struct ah_transport_piece *receive, struct ah_transport_turn **turn)
+                  const struct ah_transport_piece *receive, struct ah_transport_exchange **exchange)
 {
     struct ah_transport_piece out[AH_HOSTS_MAX] = {{0}}, in[AH_HOSTS_MAX] = {{0}};
     for (int h = 0; h < job->team.hosts; h++) {
@@ -76,16 +76,16 @@ int progress_start(struct progress_job *job, int phase, const struct ah_transpor
         in[job->team.host[h]] = receive[h];
     }
     uint64_t tag = (uint64_t)job->identity << 32 | (unsigned)(2 * job->tag + phase);
-    return job->transport->type->start(job->transport, tag, out, in, turn);
+    return job->transport->type->start(job->transport, tag, out, in, exchange);
 }
 
-int progress_test(struct progress_job *job, struct ah_transport_turn **turn, bool *done, int *lost)
+int progress_test(struct progress_job *job, struct ah_transport_exchange **exchange, bool *done, int *lost)
 {
-    *done = !*turn;
-    if (*turn)
-        AH_TRY(job->transport->type->test(job->transport, *turn, done, lost));
+    *done = !*exchange;
+    if (*exchange)
+        AH_TRY(job->transport->type->test(job->transport, *exchange, done, lost));
     if (*done)
-        *turn = NULL;
+        *exchange = NULL;
     return 0;
 }
 

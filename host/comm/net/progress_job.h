@@ -17,7 +17,7 @@ struct scratch {
 
 /* A piece under way. */
 struct flight {
-    struct ah_transport_turn *give, *take, *sums; /* that have not completed; all_reduce: incoming sums */
+    struct ah_transport_exchange *give, *take, *sums; /* that have not completed; all_reduce: incoming sums */
     struct scratch scratch;
 };
 
@@ -50,11 +50,11 @@ static inline unsigned char *progress_at(const struct progress_job *job, int pla
 
 /* Enlarge a flight's scratch memory; its contents are lost. */
 int progress_scratch(struct progress_job *job, struct flight *flight, size_t bytes);
-/* Begin a turn of phase 0 or 1; pieces are by the team's places. */
+/* Begin an exchange of phase 0 or 1; pieces are by the team's places. */
 int progress_start(struct progress_job *job, int phase, const struct ah_transport_piece *send,
-                  const struct ah_transport_piece *receive, struct ah_transport_turn **turn);
-/* *done: the turn has completed, or there was none, and *turn is NULL. */
-int progress_test(struct progress_job *job, struct ah_transport_turn **turn, bool *done, int *lost);
+                  const struct ah_transport_piece *receive, struct ah_transport_exchange **exchange);
+/* *done: the exchange has completed, or there was none, and *exchange is NULL. */
+int progress_test(struct progress_job *job, struct ah_transport_exchange **exchange, bool *done, int *lost);
 
 /* Advance the call without waiting; `steps`: the completed parts of the local ranks. AH_EPEER: *lost is the lost
  * host. */

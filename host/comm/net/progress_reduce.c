@@ -117,8 +117,8 @@ static void hand_out(struct progress_job *job, int64_t piece)
         memcpy(result_at(job, i, all.begin), sum.memory, sum.bytes);
 }
 
-/* Are the turns of a piece through? */
-static int test_both(struct progress_job *job, struct ah_transport_turn **one, struct ah_transport_turn **other,
+/* Have the exchanges of a piece completed? */
+static int test_both(struct progress_job *job, struct ah_transport_exchange **one, struct ah_transport_exchange **other,
                      bool *done, int *lost)
 {
     AH_TRY(progress_test(job, one, done, lost));

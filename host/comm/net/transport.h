@@ -1,11 +1,11 @@
 /* Byte transport between the hosts of a job: from each leader to each other leader.
  *
- * A transport is used by one thread of a leader at a time, and closed by its opener. Its user begins turns, in each of
- * which it sends a piece of memory to some of the other hosts and receives one from some of them, and polls now and
+ * A transport is used by one thread of a leader at a time, and closed by its opener. Its user begins exchanges, in each
+ * of which it sends a piece of memory to some of the other hosts and receives one from some of them, and polls now and
  * then whether they have completed. Pieces of one tag from one host to another are matched in the order in which they
  * are begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait
- * for each other. The same memory may be sent and received into in one turn, if the reply depends on the sent data. The
- * transport does not interpret the bytes. */
+ * for each other. The same memory may be sent and received into in one exchange, if the reply depends on the sent data.
+ * The transport does not interpret the bytes. */
 #ifndef AH_COMM_TRANSPORT_H
 #define AH_COMM_TRANSPORT_H
 
@@ -26,29 +26,29 @@ struct ah_transport {
 
 struct ah_transport_piece {
     void *memory;
-    size_t bytes; /* 0: nothing goes between the two hosts in this turn */
+    size_t bytes; /* 0: nothing goes between the two hosts in this exchange */
 };
 
-/* Begins each transport's own struct of a turn. A transport has a list of its turns under way, to free them when it
- * closes. */
-struct ah_transport_turn {
-    struct ah_transport_turn *next, **at;
+/* Begins each transport's own struct of an exchange. A transport has a list of its exchanges under way, to free them
+ * when it closes. */
+struct ah_transport_exchange {
+    struct ah_transport_exchange *next, **at;
 };
 
-static inline void ah_transport_list(struct ah_transport_turn **list, struct ah_transport_turn *turn)
+static inline void ah_transport_list(struct ah_transport_exchange **list, struct ah_transport_exchange *exchange)
 {
-    turn->next = *list;
-    turn->at = list;
-    if (turn->next)
-        turn->next->at = &turn->next;
-    *list = turn;
+    exchange->next = *list;
+    exchange->at = list;
+    if (exchange->next)
+        exchange->next->at = &exchange->next;
+    *list = exchange;
 }
 
-static inline void ah_transport_unlist(struct ah_transport_turn *turn)
+static inline void ah_transport_unlist(struct ah_transport_exchange *exchange)
 {
-    *turn->at = turn->next;
-    if (turn->next)
-        turn->next->at = turn->at;
+    *exchange->at = exchange->next;
+    if (exchange->next)
+        exchange->next->at = exchange->at;
 }
 
 struct ah_transport_type {
@@ -56,14 +56,15 @@ struct ah_transport_type {
     /* Connect to the other leaders; AH_ETIMEOUT names the host that did not arrive. `*out` begins with struct
      * ah_transport. */
     int (*open)(struct ah_transport **out, const struct ah_hosts *hosts, int64_t timeout_ns);
-    void (*close)(struct ah_transport *transport); /* whatever is under way; frees all turns */
+    void (*close)(struct ah_transport *transport); /* whatever is under way; frees all exchanges */
 
-    /* Begin a turn: a piece for each host, in their order; the own ones are ignored. The memory belongs to the turn
-     * until it has completed. May transfer data at once, and never waits. */
+    /* Begin an exchange: a piece for each host, in their order; the own ones are ignored. The memory belongs to the
+     * exchange until it has completed. May transfer data at once, and never waits. */
     int (*start)(struct ah_transport *transport, uint64_t tag, const struct ah_transport_piece *send,
-                 const struct ah_transport_piece *receive, struct ah_transport_turn **out);
-    /* Move bytes, of any turn, and never wait. A turn that is done is freed. AH_EPEER when a host is gone: *lost. */
-    int (*test)(struct ah_transport *transport, struct ah_transport_turn *turn, bool *done, int *lost);
+                 const struct ah_transport_piece *receive, struct ah_transport_exchange **out);
+    /* Move bytes, of any exchange, and never wait. An exchange that is done is freed. AH_EPEER when a host is gone:
+     * *lost. */
+    int (*test)(struct ah_transport *transport, struct ah_transport_exchange *exchange, bool *done, int *lost);
     /* Sleep until something may have moved, or so long. NULL: not supported, so poll. */
     void (*wait_for)(struct ah_transport *transport, int64_t limit_ns);
 };

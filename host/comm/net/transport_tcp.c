@@ -1,8 +1,8 @@
 /* The transport over TCP: one connection to each other leader (mesh.h). A message is its tag, its length and its bytes,
- * and is copied straight from and to the memory of its turn. Data that arrives before its turn has begun here is stored
- * in separate memory, which is bounded for each message (AH_TRANSPORT_EARLY; the progress thread's pieces are shorter).
- * When that is ENOUGH nothing more is read from a host from which nothing is awaited; where something is, it may follow
- * early data, and is read as far as `most_early`. */
+ * and is copied straight from and to the memory of its exchange. Data that arrives before its exchange has begun here
+ * is stored in separate memory, which is bounded for each message (AH_TRANSPORT_EARLY; the progress thread's pieces are
+ * shorter). When that is ENOUGH nothing more is read from a host from which nothing is awaited; where something is, it
+ * may follow early data, and is read as far as `most_early`. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "comm/net/transport.h"
 
 enum {
-    AT_ONCE = 4 << 20, /* bytes from one host before another has its turn */
+    AT_ONCE = 4 << 20, /* bytes from one host before another host is served */
     ENOUGH = 16 << 20,
 };
 static const uint64_t longest_message = (uint64_t)1 << 32,
@@ -26,10 +26,10 @@ struct head {
     uint64_t tag, bytes;
 };
 
-/* One way of one turn with one host. */
+/* One way of one exchange with one host. */
 struct part {
     struct part *next;
-    struct turn *turn; /* NULL: it is early, `memory` is its own */
+    struct exchange *exchange; /* NULL: it is early, `memory` is its own */
     struct head head;
     unsigned char *memory;
     size_t moved; /* the head too */
@@ -51,8 +51,8 @@ struct link {
     size_t head_got;
 };
 
-struct turn {
-    struct ah_transport_turn base;
+struct exchange {
+    struct ah_transport_exchange base;
     int left; /* parts */
     unsigned char undone[AH_HOSTS_MAX]; /* of them with each host */
     struct part part[];
@@ -60,7 +60,7 @@ struct turn {
 
 struct tcp_transport {
     struct ah_transport base;
-    struct ah_transport_turn *turns;
+    struct ah_transport_exchange *exchanges;
     struct link link[AH_HOSTS_MAX];
 };
 
@@ -91,8 +91,8 @@ static struct part *first_of(const struct queue *queue, uint64_t tag)
 
 static void tcp_finish(struct part *part, int host)
 {
-    part->turn->left--;
-    part->turn->undone[host]--;
+    part->exchange->left--;
+    part->exchange->undone[host]--;
 }
 
 /* Receiving. */
@@ -102,7 +102,7 @@ static uint64_t cost_of(const struct head *head)
     return sizeof(struct part) + head->bytes;
 }
 
-/* An early message is complete, and its turn has begun. */
+/* An early message is complete, and its exchange has begun. */
 static void hand_over(struct link *link, struct part *early, int host)
 {
     struct part *part = early->claimed;
@@ -156,7 +156,7 @@ static void end_message(struct link *link, int host)
     struct part *part = link->in;
     link->in = NULL;
     link->head_got = 0;
-    if (part->turn)
+    if (part->exchange)
         tcp_finish(part, host);
     else if (part->claimed)
         hand_over(link, part, host);
@@ -176,7 +176,7 @@ static bool tcp_read(struct link *link, void *to, size_t most, size_t *got)
 static bool tcp_listens(const struct link *link)
 {
     const struct part *in = link->in;
-    return link->want.first || (in && (in->turn || in->claimed)) || link->early_bytes < ENOUGH;
+    return link->want.first || (in && (in->exchange || in->claimed)) || link->early_bytes < ENOUGH;
 }
 
 static int tcp_receive(struct link *link, int host)
@@ -268,24 +268,24 @@ static void begin_receive(struct link *link, struct part *part, int host)
 }
 
 static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_transport_piece *send,
-                     const struct ah_transport_piece *receive_to, struct ah_transport_turn **out)
+                     const struct ah_transport_piece *receive_to, struct ah_transport_exchange **out)
 {
     struct tcp_transport *transport = (struct tcp_transport *)base;
-    struct turn *turn = calloc(1, sizeof *turn + 2 * (size_t)base->hosts * sizeof turn->part[0]);
-    if (!turn)
+    struct exchange *exchange = calloc(1, sizeof *exchange + 2 * (size_t)base->hosts * sizeof exchange->part[0]);
+    if (!exchange)
         return ah_fail(AH_ENOMEM, "transport: out of memory");
-    ah_transport_list(&transport->turns, &turn->base);
-    *out = &turn->base;
+    ah_transport_list(&transport->exchanges, &exchange->base);
+    *out = &exchange->base;
     for (int h = 0; h < base->hosts; h++) {
         const struct ah_transport_piece *piece[2] = {&send[h], &receive_to[h]};
         for (int way = 0; way < 2 && h != base->host; way++) {
             if (!piece[way]->bytes)
                 continue;
-            struct part *part = &turn->part[2 * h + way];
-            *part = (struct part){.turn = turn, .head = {tag, piece[way]->bytes},
+            struct part *part = &exchange->part[2 * h + way];
+            *part = (struct part){.exchange = exchange, .head = {tag, piece[way]->bytes},
                                   .memory = piece[way]->memory};
-            turn->left++;
-            turn->undone[h]++;
+            exchange->left++;
+            exchange->undone[h]++;
             if (way)
                 begin_receive(&transport->link[h], part, h);
             else
@@ -297,20 +297,20 @@ static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
     return 0;
 }
 
-static int tcp_test(struct ah_transport *base, struct ah_transport_turn *under_way, bool *done, int *lost)
+static int tcp_test(struct ah_transport *base, struct ah_transport_exchange *under_way, bool *done, int *lost)
 {
     struct tcp_transport *transport = (struct tcp_transport *)base;
-    struct turn *turn = (struct turn *)under_way;
+    struct exchange *exchange = (struct exchange *)under_way;
     *done = false;
     tcp_progress(transport);
-    if (!turn->left) {
+    if (!exchange->left) {
         *done = true;
-        ah_transport_unlist(&turn->base);
-        free(turn);
+        ah_transport_unlist(&exchange->base);
+        free(exchange);
         return 0;
     }
     for (int h = 0; h < base->hosts; h++)
-        if (turn->undone[h] && transport->link[h].lost) {
+        if (exchange->undone[h] && transport->link[h].lost) {
             *lost = h;
             return ah_fail(AH_EPEER, "%s", transport->link[h].why[0] ? transport->link[h].why
                                                                 : "the connection for data is broken");
@@ -366,9 +366,9 @@ static void tcp_close(struct ah_transport *base)
         if (link->fd >= 0)
             close(link->fd);
     }
-    for (struct ah_transport_turn *turn; (turn = transport->turns) != NULL;) {
-        transport->turns = turn->next;
-        free(turn);
+    for (struct ah_transport_exchange *exchange; (exchange = transport->exchanges) != NULL;) {
+        transport->exchanges = exchange->next;
+        free(exchange);
     }
     free(transport);
 }

@@ -17,8 +17,8 @@ enum { NOTE_UNUSED = 1, MOST_UNDER_WAY = 2 };
 
 static int average_clear(struct ah_reducer *r, int index)
 {
-    const struct ah_place *place = &r->layout.place[index];
-    return r->grads->device->type->fill(r->grads->device, r->grads->memory + place->offset, 0, place->bytes);
+    const struct ah_slot *slot = &r->layout.slot[index];
+    return r->grads->device->type->fill(r->grads->device, r->grads->memory + slot->offset, 0, slot->bytes);
 }
 
 /* Begin. */
@@ -106,15 +106,15 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
 
 static struct ah_collective bucket_call(struct ah_reducer *r, int b)
 {
-    const struct ah_bucket *place = &r->layout.bucket[b];
-    int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
-    char *memory = ah_reducer_reachable(r, r->grads, place->offset);
+    const struct ah_bucket *bucket = &r->layout.bucket[b];
+    int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
+    char *memory = ah_reducer_reachable(r, r->grads, bucket->offset);
     struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
     struct ah_collective call =
         ah_reducer_slices(r)
-            ? ah_collective_reduce_scatter(memory + own.offset - place->offset, memory, count / ah_group_size(r->group),
-                                           place->dtype, AH_REDUCE_MEAN)
-            : ah_collective_all_reduce(memory, count, place->dtype, AH_REDUCE_MEAN);
+            ? ah_collective_reduce_scatter(memory + own.offset - bucket->offset, memory,
+                                           count / ah_group_size(r->group), bucket->dtype, AH_REDUCE_MEAN)
+            : ah_collective_all_reduce(memory, count, bucket->dtype, AH_REDUCE_MEAN);
     call.device = r->device_comm;
     call.weight = r->weight;
     call.ahead = true;
@@ -195,7 +195,7 @@ static void average_launch(struct ah_reducer *r, bool unused)
 
 static void mark_ready(struct ah_reducer *r, int index)
 {
-    int b = r->layout.place[index].bucket;
+    int b = r->layout.slot[index].bucket;
     r->parameter[index].ready = true;
     if (--r->bucket[b].waiting > 0)
         return;
@@ -210,7 +210,7 @@ static void reducer_ready(struct ah_reducer *r, int index)
     if (!r->active || r->status)
         return;
     if (p->ready) {
-        if (r->bucket[r->layout.place[index].bucket].posted_ns)
+        if (r->bucket[r->layout.slot[index].bucket].posted_ns)
             average_remember(r, ah_fail(AH_ESTATE, "backward: parameter %d got a gradient after it was sent", index));
         return;
     }
@@ -359,12 +359,12 @@ static int finish_group(struct ah_reducer *r)
 }
 
 /* Alone there is nothing to add, but a weight to divide by. */
-static int average_divide(struct ah_reducer *r, const struct ah_bucket *place)
+static int average_divide(struct ah_reducer *r, const struct ah_bucket *bucket)
 {
-    int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
+    int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
     struct ah_tensor *all, *same;
     int outputs;
-    AH_TRY(ah_arena_tensor(&all, r->grads, place->offset, &count, 1, place->dtype));
+    AH_TRY(ah_arena_tensor(&all, r->grads, bucket->offset, &count, 1, bucket->dtype));
     AH_GRAD_SCOPE(false);
     const struct ah_value args[] = {AH_T(all), AH_N(r->weight)};
     int status = ah_op_call(AH_OP_div, args, 2, true, &same, &outputs);

@@ -8,7 +8,7 @@ enum { SLOT_ALIGN = 64 };
 
 struct cursor {
     size_t at;
-    int place;
+    int count;
     struct ah_bucket *open;
     bool first; /* of its dtype */
 };
@@ -24,17 +24,17 @@ static void close_bucket(struct cursor *cursor, int parts)
     cursor->first = false;
 }
 
-static void layout_place(struct ah_layout *layout, const struct ah_tensor *param, int index, struct cursor *cursor)
+static void layout_add_slot(struct ah_layout *layout, const struct ah_tensor *param, int index, struct cursor *cursor)
 {
     if (!cursor->open) {
         cursor->open = &layout->bucket[layout->bucket_count++];
-        *cursor->open = (struct ah_bucket){.offset = cursor->at, .dtype = param->dtype, .first = cursor->place};
+        *cursor->open = (struct ah_bucket){.offset = cursor->at, .dtype = param->dtype, .first = cursor->count};
     }
     size_t bytes = ah_tensor_bytes(param);
-    size_t slot = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
-    layout->place[index] = (struct ah_place){cursor->at, slot, (int)(cursor->open - layout->bucket)};
-    cursor->at += slot;
-    cursor->place++;
+    size_t span = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    layout->slot[index] = (struct ah_slot){cursor->at, span, (int)(cursor->open - layout->bucket)};
+    cursor->at += span;
+    cursor->count++;
     cursor->open->count++;
     cursor->open->payload += (int64_t)bytes;
 }
@@ -50,7 +50,7 @@ static void lay_out_dtype(struct ah_layout *layout, struct ah_tensor *const *par
         if (options->unit && options->unit[i] != unit)
             close_bucket(cursor, parts);
         unit = options->unit ? options->unit[i] : 0;
-        layout_place(layout, params[i], i, cursor);
+        layout_add_slot(layout, params[i], i, cursor);
         int64_t limit = options->bucket_bytes > 0 ? options->bucket_bytes
                         : cursor->first           ? first_bucket_bytes
                                                   : bucket_bytes_default;
@@ -65,9 +65,9 @@ int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, in
 {
     struct cursor cursor = {0};
     *layout = (struct ah_layout){.count = count};
-    layout->place = calloc((size_t)count + 1, sizeof *layout->place);
+    layout->slot = calloc((size_t)count + 1, sizeof *layout->slot);
     layout->bucket = calloc((size_t)count + 1, sizeof *layout->bucket);
-    if (!layout->place || !layout->bucket) {
+    if (!layout->slot || !layout->bucket) {
         ah_layout_free(layout);
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
     }
@@ -79,7 +79,7 @@ int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, in
 
 void ah_layout_free(struct ah_layout *layout)
 {
-    free(layout->place);
+    free(layout->slot);
     free(layout->bucket);
     *layout = (struct ah_layout){0};
 }

@@ -8,7 +8,7 @@
 
 #include "tensor/tensor.h"
 
-struct ah_place {
+struct ah_slot {
     size_t offset, bytes; /* of the slot, holes included */
     int bucket;
 };
@@ -17,12 +17,12 @@ struct ah_bucket {
     size_t offset, bytes; /* of its span, holes between its slots included */
     int64_t payload;      /* bytes of its parameters */
     enum ah_dtype dtype;
-    int first, count; /* its parameters, as places in reverse registration order */
+    int first, count; /* its parameters, as positions in reverse registration order */
 };
 
 struct ah_layout {
     int count, bucket_count;
-    struct ah_place *place;   /* by registration */
+    struct ah_slot *slot;     /* by registration */
     struct ah_bucket *bucket; /* by arena */
     size_t bytes;             /* of an arena */
 };

@@ -72,7 +72,7 @@ static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
     AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, shared ? r->group : NULL));
     for (int i = 0; i < count; i++) {
         r->parameter[i].tensor = ah_tensor_retain(params[i]);
-        AH_TRY(ah_arena_tensor(&r->parameter[i].grad, r->grads, r->layout.place[i].offset, params[i]->size,
+        AH_TRY(ah_arena_tensor(&r->parameter[i].grad, r->grads, r->layout.slot[i].offset, params[i]->size,
                                params[i]->ndim, params[i]->dtype));
     }
     return 0;
@@ -98,7 +98,7 @@ static int move_in(struct ah_reducer *r, bool apart)
 {
     bool brings = !r->common || ah_common_brings(r->common);
     for (int i = 0; i < r->layout.count; i++) {
-        size_t offset = r->layout.place[i].offset;
+        size_t offset = r->layout.slot[i].offset;
         if (brings)
             AH_TRY(ah_arena_adopt(r->params, offset, r->parameter[i].tensor));
         else
@@ -210,29 +210,29 @@ int ah_reducer_buckets(const struct ah_reducer *r)
 
 struct ah_bucket_times ah_reducer_times(const struct ah_reducer *r, int launched)
 {
-    const struct ah_bucket *place = &r->layout.bucket[r->order[launched]];
-    const struct ah_sync_bucket *bucket = &r->bucket[r->order[launched]];
-    return (struct ah_bucket_times){.bytes = place->payload,
-                                    .ready_ns = bucket->ready_ns,
-                                    .posted_ns = bucket->posted_ns,
-                                    .reduced_ns = bucket->reduced_ns,
-                                    .first = place->first,
-                                    .count = place->count};
+    const struct ah_bucket *bucket = &r->layout.bucket[r->order[launched]];
+    const struct ah_sync_bucket *state = &r->bucket[r->order[launched]];
+    return (struct ah_bucket_times){.bytes = bucket->payload,
+                                    .ready_ns = state->ready_ns,
+                                    .posted_ns = state->posted_ns,
+                                    .reduced_ns = state->reduced_ns,
+                                    .first = bucket->first,
+                                    .count = bucket->count};
 }
 
 int ah_reducer_bucket_of(const struct ah_reducer *r, int index)
 {
     int launched = 0;
-    while (r->order[launched] != r->layout.place[index].bucket)
+    while (r->order[launched] != r->layout.slot[index].bucket)
         launched++;
     return launched;
 }
 
 int ah_reducer_bucket(struct ah_tensor **out, struct ah_reducer *r, int launched)
 {
-    const struct ah_bucket *place = &r->layout.bucket[r->order[launched]];
-    int64_t count = (int64_t)(place->bytes / ah_dtype_size(place->dtype));
-    return ah_arena_tensor(out, r->grads, place->offset, &count, 1, place->dtype);
+    const struct ah_bucket *bucket = &r->layout.bucket[r->order[launched]];
+    int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
+    return ah_arena_tensor(out, r->grads, bucket->offset, &count, 1, bucket->dtype);
 }
 
 int64_t ah_reducer_backward_begin(const struct ah_reducer *r)

@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 /* Nothing here talks to a store. */
-int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns)
+int ah_store_connect(struct ah_store **out, const struct ah_store_options *place, int64_t timeout_ns)
 {
     (void)out, (void)place, (void)timeout_ns;
     abort();

@@ -16,7 +16,7 @@ int fuzz_connect(int fd, const struct sockaddr *address, socklen_t length)
     (void)fd, (void)address, (void)length;
     return 0;
 }
-int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns)
+int ah_store_connect(struct ah_store **out, const struct ah_store_options *place, int64_t timeout_ns)
 {
     (void)out, (void)place, (void)timeout_ns;
     abort();
@@ -35,7 +35,7 @@ int ah_store_set(struct ah_store *store, const char *key, const void *value, siz
     (void)store, (void)key, (void)value, (void)bytes;
     abort();
 }
-void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *text,
+void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_options *place, const char *text,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES])
 {
     (void)place, (void)text, (void)theirs, (void)mine;

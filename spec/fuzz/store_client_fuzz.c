@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 static bool same;
 
-void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
+void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_options *place, const char *role,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES])
 {
     (void)place, (void)role, (void)theirs, (void)mine;
@@ -20,7 +20,7 @@ bool ah_store_same(const unsigned char *a, const unsigned char *b)
     return same;
 }
 
-void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_place *place)
+void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_options *place)
 {
     (void)place;
     memset(job, 0, AH_STORE_JOB);
@@ -64,7 +64,7 @@ static void call_all(struct ah_store *store)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    const struct ah_store_place place = {.secret = "secret", .secret_bytes = 6};
+    const struct ah_store_options place = {.secret = "secret", .secret_bytes = 6};
     struct ah_store store = {.call_ns = 1000000, .where = "here"};
     const uint64_t magic = AH_STORE_MAGIC;
     int pair[2];

@@ -13,8 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_store_table table = {0};
-    const struct ah_store_place place = {.secret = "secret", .secret_bytes = 6};
-    struct ah_store_session session[2] = {{.table = &table, .place = &place}, {.table = &table, .place = &place}};
+    const struct ah_store_options place = {.secret = "secret", .secret_bytes = 6};
+    struct ah_store_session session[2] = {{.table = &table, .options = &place}, {.table = &table, .options = &place}};
     bool over[2] = {false, false};
     int64_t now = 0;
     for (int i = 0; i < 2; i++) {

@@ -32,7 +32,7 @@ static void *open_first(void *context)
 /* Host 0 waits for host 1. */
 static bool open_scene(struct scene *scene)
 {
-    struct ah_store_place place = {.secret = "a secret", .secret_bytes = 8, .generation = 1, .job = "job"};
+    struct ah_store_options place = {.secret = "a secret", .secret_bytes = 8, .generation = 1, .job = "job"};
     struct ah_store *store = NULL;
     char *value = NULL;
     size_t bytes;
@@ -99,7 +99,7 @@ struct reply {
 static struct reply reply_of(const struct scene *scene, const struct greeting *greeting, int64_t host, const char *job)
 {
     struct reply reply = {.magic = greeting->magic, .generation = 1, .host = host};
-    struct ah_store_place place = scene->hosts[1].store;
+    struct ah_store_options place = scene->hosts[1].store;
     place.job = job;
     ah_store_prove(reply.proof, &place, "mesh test 1 to 0 calls", greeting->nonce, reply.nonce);
     return reply;

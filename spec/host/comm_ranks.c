@@ -115,7 +115,7 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
 }
 
 /* Ranks in equal shares, as far as that goes. */
-static bool make_control_blocks(int size, int count, const struct ah_store_place *place)
+static bool make_control_blocks(int size, int count, const struct ah_store_options *place)
 {
     for (int h = 0; h < count; h++) {
         hosts[h] = (struct ah_hosts){.count = count, .mine = h, .store = *place, .transport = "tcp"};
@@ -133,7 +133,7 @@ static bool make_control_blocks(int size, int count, const struct ah_store_place
 }
 
 /* The store is served by a separate process, so that this one has no threads when it forks. */
-static pid_t serve_store(struct ah_store_place *place)
+static pid_t serve_store(struct ah_store_options *place)
 {
     struct ah_store_server *server;
     int way[2] = {-1, -1};
@@ -155,7 +155,7 @@ static pid_t serve_store(struct ah_store_place *place)
 static bool run_on_hosts(int size, int count, int64_t timeout_ns, unsigned mortal, bool fork_always,
                          void (*body)(struct rank *))
 {
-    struct ah_store_place place = {.secret = "a secret", .secret_bytes = 8, .generation = 1};
+    struct ah_store_options place = {.secret = "a secret", .secret_bytes = 8, .generation = 1};
     void *shared = mmap(NULL, MARKS * sizeof *marks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         fprintf(stderr, "no memory for marks\n");

@@ -15,16 +15,16 @@
 
 static const int64_t second_ns = 1000000000, short_ns = 30000000;
 
-static struct ah_store_place place_of(const struct ah_store_server *server, const char *secret, uint64_t generation)
+static struct ah_store_options place_of(const struct ah_store_server *server, const char *secret, uint64_t generation)
 {
-    return (struct ah_store_place){.port = server ? ah_store_port(server) : 0, .secret = secret,
-                                   .secret_bytes = strlen(secret), .generation = generation};
+    return (struct ah_store_options){.port = server ? ah_store_port(server) : 0, .secret = secret,
+                                     .secret_bytes = strlen(secret), .generation = generation};
 }
 
 static struct ah_store_server *serve(void)
 {
     struct ah_store_server *server = NULL;
-    struct ah_store_place place = place_of(NULL, "secret", 3);
+    struct ah_store_options place = place_of(NULL, "secret", 3);
     CHECK_OK(ah_store_serve(&server, &place));
     return server;
 }
@@ -32,7 +32,7 @@ static struct ah_store_server *serve(void)
 static struct ah_store *join(const struct ah_store_server *server)
 {
     struct ah_store *store = NULL;
-    struct ah_store_place place = place_of(server, "secret", 3);
+    struct ah_store_options place = place_of(server, "secret", 3);
     CHECK_OK(ah_store_connect(&store, &place, 10 * second_ns));
     return store;
 }
@@ -173,12 +173,12 @@ AH_TEST(a_store_lets_in_who_knows_its_secret_and_generation)
     struct ah_store_server *server = serve();
     REQUIRE(server);
     struct ah_store *store;
-    struct ah_store_place other = place_of(server, "another", 3), old = place_of(server, "secret", 2);
+    struct ah_store_options other = place_of(server, "another", 3), old = place_of(server, "secret", 2);
     CHECK_FAILS(ah_store_connect(&store, &other, second_ns), AH_EINVAL, "it has another secret");
     CHECK_FAILS(ah_store_connect(&store, &old, second_ns), AH_EINVAL, "another generation of this job than 2");
     int port = ah_store_port(server);
     ah_store_end(server);
-    struct ah_store_place gone = {.port = port};
+    struct ah_store_options gone = {.port = port};
     CHECK_FAILS(ah_store_connect(&store, &gone, short_ns), AH_ETIMEOUT, "store at 127.0.0.1, port");
 }
 
@@ -191,8 +191,8 @@ AH_TEST(proofs_are_hmac_sha256)
     for (int i = 0; i < 64; i++)
         nonce[i] = (unsigned char)i;
     memset(text, 'k', 100);
-    struct ah_store_place brief = {.secret = "Jefe", .secret_bytes = 4};
-    struct ah_store_place lengthy = {.secret = text, .secret_bytes = 100, .generation = 3, .job = "a job"};
+    struct ah_store_options brief = {.secret = "Jefe", .secret_bytes = 4};
+    struct ah_store_options lengthy = {.secret = text, .secret_bytes = 100, .generation = 3, .job = "a job"};
     ah_store_prove(proof, &brief, "client", nonce, nonce + 32);
     CHECK(!memcmp(proof, expected[0], 4));
     ah_store_prove(proof, &lengthy, "server", nonce, nonce + 32);
@@ -200,10 +200,10 @@ AH_TEST(proofs_are_hmac_sha256)
     CHECK(ah_store_same(nonce, nonce) && !ah_store_same(nonce, nonce + 1));
 }
 
-static void begin(struct ah_store_session *session, struct ah_store_table *table, const struct ah_store_place *place,
+static void begin(struct ah_store_session *session, struct ah_store_table *table, const struct ah_store_options *place,
                   bool trusted)
 {
-    *session = (struct ah_store_session){.table = table, .place = place};
+    *session = (struct ah_store_session){.table = table, .options = place};
     CHECK_OK(ah_store_greet(session, 0));
     session->trusted = trusted;
     session->out.bytes = 0;
@@ -212,7 +212,7 @@ static void begin(struct ah_store_session *session, struct ah_store_table *table
 AH_TEST(a_store_bounds_what_clients_send)
 {
     struct ah_store_table table = {0};
-    struct ah_store_place place = place_of(NULL, "secret", 0);
+    struct ah_store_options place = place_of(NULL, "secret", 0);
     struct ah_store_session session;
     char big[AH_STORE_KEY + 100] = "";
     struct ah_store_request bad[] = {{.op = AH_STORE_OPS}, {.key_bytes = AH_STORE_KEY + 1},
@@ -349,7 +349,7 @@ static void *turn_away(void *context)
 }
 
 struct patient {
-    struct ah_store_place place;
+    struct ah_store_options place;
     int status;
 };
 
@@ -395,7 +395,7 @@ static void keep_line(const char *line)
 
 AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
 {
-    struct ah_store_place place = place_of(NULL, "secret", 3);
+    struct ah_store_options place = place_of(NULL, "secret", 3);
     struct ah_store_server *server = NULL;
     struct ah_store *store = NULL;
     place.job = "mine";
@@ -421,7 +421,7 @@ AH_TEST(a_store_and_a_client_of_another_job_of_the_same_secret_both_report_it)
 AH_TEST(a_client_s_proof_covers_its_generation_and_job)
 {
     struct ah_store_table table = {0};
-    struct ah_store_place place = place_of(NULL, "secret", 3), claimed = place;
+    struct ah_store_options place = place_of(NULL, "secret", 3), claimed = place;
     struct ah_store_session session;
     for (int wrong = 0; wrong < 3; wrong++) {
         struct ah_store_answer answer = {.magic = AH_STORE_MAGIC, .generation = 3};

@@ -29,7 +29,7 @@ static void *open_peer(void *context)
 
 static bool open_pair(struct pair *pair)
 {
-    struct ah_store_place place = {.secret = "a secret", .secret_bytes = 8, .generation = 1};
+    struct ah_store_options place = {.secret = "a secret", .secret_bytes = 8, .generation = 1};
     pthread_t thread;
     *pair = (struct pair){.fd = -1};
     CHECK_OK(ah_store_serve(&pair->server, &place));

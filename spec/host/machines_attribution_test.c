@@ -14,7 +14,7 @@ struct scene {
 
 static bool open_scene(struct scene *scene)
 {
-    struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
+    struct ah_store_options place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
     struct ah_rendezvous rendezvous = {.places = {0, 1, 2}};
     *scene = (struct scene){.machines = {
         .options = {.machines = 3, .least = 1, .stall_warning = 60},

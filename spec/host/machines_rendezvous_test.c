@@ -8,7 +8,7 @@ static const int64_t second_ns = 1000000000;
 
 struct scene {
     struct ah_store_server *server;
-    struct ah_store_place place;
+    struct ah_store_options place;
     struct ah_store *coordinator;
     struct ah_rendezvous rendezvous;
     struct ah_hosts hosts;

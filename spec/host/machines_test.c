@@ -15,7 +15,7 @@ struct talk {
 static bool open_talk(struct talk *talk)
 {
     static const int64_t timeout_ns = INT64_C(20000000000);
-    struct ah_store_place place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
+    struct ah_store_options place = {.secret = "secret", .secret_bytes = 6, .generation = 0};
     struct ah_rendezvous rendezvous = {.places = {0, 1}};
     *talk = (struct talk){0};
     CHECK_OK(ah_store_serve(&talk->server, &place));

@@ -21,7 +21,7 @@ static const int64_t leave_ns = 3 * INT64_C(1000000000); /* for the others to re
 static int machines_serve(struct ah_machines *machines)
 {
     const struct ah_machines_options *options = &machines->options;
-    struct ah_store_place here = machines->place;
+    struct ah_store_options here = machines->place;
     bool first = options->number == 0;
     if (options->number > 0)
         return 0;
@@ -50,7 +50,7 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
     machines->hosts.transport = "tcp";
     AH_TRYGO(ah_secret_find(&machines->secret, options->secret_file, NULL), failed);
     AH_TRYGO(ah_secret_need(&machines->secret, options->address), failed);
-    machines->place = (struct ah_store_place){
+    machines->place = (struct ah_store_options){
         .host = options->address, .port = options->port, .alive_ns = (int64_t)(options->heartbeat_timeout * 1e9),
         .secret = machines->secret.text, .secret_bytes = machines->secret.bytes, .job = options->job,
     };
@@ -128,7 +128,7 @@ int ah_machines_fd(const struct ah_machines *machines)
 
 static int serve_ranks(struct ah_machines *machines, struct ah_rendezvous *rendezvous)
 {
-    struct ah_store_place place = machines->place;
+    struct ah_store_options place = machines->place;
     ah_store_end(machines->ranks);
     machines->ranks = NULL;
     place.host = ah_address_to_listen(machines->options.address);

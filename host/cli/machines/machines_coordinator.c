@@ -21,7 +21,7 @@ static int coordinator_set(struct ah_coordinator *coordinator, const char *key, 
     return ah_store_set(coordinator->store, key, text, strlen(text));
 }
 
-int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_store_place *place,
+int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_store_options *place,
                         const struct ah_machines_options *options)
 {
     char job[AH_MACHINES_JOB];

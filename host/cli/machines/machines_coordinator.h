@@ -22,7 +22,7 @@ struct ah_coordinator {
     bool reported;
 };
 
-int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_store_place *place,
+int ah_coordinator_open(struct ah_coordinator *coordinator, const struct ah_store_options *place,
                         const struct ah_machines_options *options);
 void ah_coordinator_close(struct ah_coordinator *coordinator);
 

@@ -52,7 +52,7 @@ static int compare_jobs(struct ah_rendezvous *rendezvous)
     return other ? ah_fail(AH_EPEER, "the first machine was gone, and has begun another job") : 0;
 }
 
-int ah_rendezvous_enter(struct ah_rendezvous *rendezvous, const struct ah_store_place *place, int generation)
+int ah_rendezvous_enter(struct ah_rendezvous *rendezvous, const struct ah_store_options *place, int generation)
 {
     struct ah_membership mine = rendezvous->mine;
     if (generation && mine.timeout_ns > answer_ns)

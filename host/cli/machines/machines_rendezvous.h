@@ -30,7 +30,7 @@ struct ah_rendezvous {
 
 /* Connect and write the own line into this generation or a later one that is the newest. AH_ETIMEOUT; AH_EPEER when the
  * first machine has begun another job. */
-int ah_rendezvous_enter(struct ah_rendezvous *rendezvous, const struct ah_store_place *place, int generation);
+int ah_rendezvous_enter(struct ah_rendezvous *rendezvous, const struct ah_store_options *place, int generation);
 /* Receive the coordinator's answer: count, mine, first and name of the hosts, and the fields above. Continues with the
  * next generation when this one begins without it. AH_EINVAL, AH_ETIMEOUT; AH_EPEER when the first machine is lost or
  * `stop` returns true. */

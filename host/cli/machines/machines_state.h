@@ -10,7 +10,7 @@ struct ah_machines {
     struct ah_machines_options options;
     struct ah_store_server *server, *ranks; /* on the first machine */
     struct ah_coordinator coordinator;                    /* likewise */
-    struct ah_store_place place;
+    struct ah_store_options place;
     struct ah_secret secret;
     struct ah_hosts hosts;
     struct ah_machine_link link;

@@ -17,7 +17,7 @@ struct ah_hosts {
     int count, mine;                        /* hosts of the job; this process's */
     int first[AH_HOSTS_MAX + 1];            /* ranks of host h: first[h] .. first[h + 1] - 1 */
     char name[AH_HOSTS_MAX][AH_HOST_NAME];  /* for reports */
-    struct ah_store_place store;            /* of the job; the leaders connect to it */
+    struct ah_store_options store;            /* of the job; the leaders connect to it */
     const char *address; /* that the other leaders reach this one at; NULL: by which it reaches the store */
     const char *transport;    /* that moves the bytes: "tcp", "mpi" */
 };

@@ -21,7 +21,7 @@ struct call {
 
 /* Connecting. */
 
-static void report_store(const struct ah_store_place *place, const struct ah_membership *mine)
+static void report_store(const struct ah_store_options *place, const struct ah_membership *mine)
 {
     ah_notice("%s (%s) has waited %.3g s for the job's store at %s, port %d, which the first %s serves: that has not "
               "begun, or the job is over (%s)",
@@ -29,7 +29,7 @@ static void report_store(const struct ah_store_place *place, const struct ah_mem
               ah_error_text());
 }
 
-int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine)
+int ah_membership_store(struct ah_store **out, const struct ah_store_options *place, const struct ah_membership *mine)
 {
     int64_t first = mine->stall_warning_ns < mine->timeout_ns ? mine->stall_warning_ns : mine->timeout_ns;
     int status = ah_store_connect(out, place, first);

@@ -9,7 +9,7 @@
 #include "comm/join/membership_table.h"
 
 /* Connect to the job's store, as soon as it is served; reports that it waits for it. AH_ETIMEOUT. */
-int ah_membership_store(struct ah_store **out, const struct ah_store_place *place, const struct ah_membership *mine);
+int ah_membership_store(struct ah_store **out, const struct ah_store_options *place, const struct ah_membership *mine);
 
 /* Exchange members through the store: sets count, mine, first and name of `out`. AH_EINVAL for a contradiction,
  * AH_ETIMEOUT names the missing ones. */

@@ -82,7 +82,7 @@ static int read_hosts(const struct ah_topology *topology)
         return 0;
     AH_TRY(ah_hosts_read(&rank_hosts, text));
     AH_TRY(ah_mpi_choose(topology, &by_mpi)); /* a launcher's are no ranks of MPI's */
-    return topology->local_rank == 0 ? ah_rendezvous_place(topology, &rank_hosts.store) : 0;
+    return topology->local_rank == 0 ? ah_rendezvous_store_options(topology, &rank_hosts.store) : 0;
 }
 
 int ah_rank_attach(struct ah_control_block **out)

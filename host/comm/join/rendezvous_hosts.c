@@ -90,16 +90,16 @@ static void find_job(void)
     snprintf(rendezvous_own.job, sizeof rendezvous_own.job, "%s", name ? name : "");
 }
 
-static void rendezvous_describe(struct ah_store_place *out, int port)
+static void rendezvous_describe(struct ah_store_options *out, int port)
 {
-    *out = (struct ah_store_place){
+    *out = (struct ah_store_options){
         .host = rendezvous_own.host, .port = port, .secret = rendezvous_own.secret.text,
         .secret_bytes = rendezvous_own.secret.bytes,
         .generation = find_generation(), .job = rendezvous_own.job,
     };
 }
 
-int ah_rendezvous_place(const struct ah_topology *topology, struct ah_store_place *out)
+int ah_rendezvous_store_options(const struct ah_topology *topology, struct ah_store_options *out)
 {
     int port = 0;
     AH_TRY(find_host(topology));
@@ -111,9 +111,9 @@ int ah_rendezvous_place(const struct ah_topology *topology, struct ah_store_plac
     return 0;
 }
 
-static int rendezvous_serve(const struct ah_store_place *place)
+static int rendezvous_serve(const struct ah_store_options *place)
 {
-    struct ah_store_place here = *place;
+    struct ah_store_options here = *place;
     if (!ah_address_is_here(place->host))
         return ah_fail(AH_EINVAL, "MASTER_ADDR is %s, which is no address of rank 0's host", place->host);
     here.host = ah_address_to_listen(place->host);
@@ -129,7 +129,7 @@ struct message {
     struct ah_secret secret;
 };
 
-static int rendezvous_prepare(const struct ah_topology *topology, struct ah_store_place *out)
+static int rendezvous_prepare(const struct ah_topology *topology, struct ah_store_options *out)
 {
     const char *address = value_of("MASTER_ADDR");
     int port = 0;
@@ -146,7 +146,7 @@ static int rendezvous_prepare(const struct ah_topology *topology, struct ah_stor
     return rendezvous_serve(out);
 }
 
-static int share_place(const struct ah_topology *topology, int64_t timeout_ns, struct ah_store_place *out)
+static int share_place(const struct ah_topology *topology, int64_t timeout_ns, struct ah_store_options *out)
 {
     struct message message = {0};
     if (topology->rank == 0) {
@@ -177,7 +177,7 @@ static int find_place(const struct ah_topology *topology, int64_t timeout_ns, st
     out->transport = by_mpi ? "mpi" : "tcp";
     if (by_mpi)
         return share_place(topology, timeout_ns, &out->store);
-    AH_TRY(ah_rendezvous_place(topology, &out->store));
+    AH_TRY(ah_rendezvous_store_options(topology, &out->store));
     return topology->rank == 0 ? rendezvous_serve(&out->store) : 0;
 }
 

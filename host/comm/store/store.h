@@ -24,7 +24,7 @@ enum { AH_STORE_KEY = 1024, AH_STORE_VALUE = 1 << 20 }; /* the most bytes of eac
 enum { AH_STORE_JOB = 64 };       /* bytes of a job's name, the end included */
 enum { AH_STORE_STRANGERS = 64 }; /* connections without a proof that a server keeps */
 
-struct ah_store_place {
+struct ah_store_options {
     const char *host; /* NULL: 127.0.0.1 */
     int port;         /* of a server 0: any */
     const void *secret;
@@ -38,14 +38,14 @@ struct ah_store_server;
 struct ah_store;
 
 /* Serve until the end. AH_EIO when the address cannot be had. */
-int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *place);
+int ah_store_serve(struct ah_store_server **out, const struct ah_store_options *options);
 int ah_store_port(const struct ah_store_server *server);
 /* NULL is ignored; clients that wait for a key fail. */
 void ah_store_end(struct ah_store_server *server);
 
 /* Connect, as soon as there is a server; again while the connection ends before the server has answered. AH_ETIMEOUT;
  * AH_EINVAL when secrets, jobs or generations differ. */
-int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns);
+int ah_store_connect(struct ah_store **out, const struct ah_store_options *options, int64_t timeout_ns);
 void ah_store_close(struct ah_store *store); /* NULL is ignored */
 /* Has the connection ended, or a call failed in the middle? Nothing works any more then. */
 bool ah_store_is_closed(const struct ah_store *store);
@@ -61,8 +61,8 @@ int ah_store_get(struct ah_store *store, const char *key, char **value, size_t *
 int ah_store_add(struct ah_store *store, const char *key, int64_t delta, int64_t *sum);
 int ah_store_delete(struct ah_store *store, const char *key, bool *was);
 
-/* Append to a list: the value gets the key LIST/N, N from 0 on; N is stored in *place unless that is NULL. */
-int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *place);
+/* Append to a list: the value gets the key LIST/N, N from 0 on; N is stored in *index unless that is NULL. */
+int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *index);
 /* Set the value that the server appends to a list when this connection ends, followed by the reason, a text; NULL
  * withdraws an earlier will. */
 int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes);

@@ -101,12 +101,12 @@ static bool client_reach(struct ah_store *store, const struct addrinfo *at, int6
     return !error;
 }
 
-static int open_socket(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)
+static int open_socket(struct ah_store *store, const struct ah_store_options *options, int64_t deadline)
 {
-    const char *host = place->host ? place->host : "127.0.0.1";
+    const char *host = options->host ? options->host : "127.0.0.1";
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
     char service[16];
-    snprintf(service, sizeof service, "%d", place->port);
+    snprintf(service, sizeof service, "%d", options->port);
     int code = getaddrinfo(host, service, &hints, &found);
     if (code)
         return ah_fail(AH_EIO, "store at %s: %s", store->where, gai_strerror(code));
@@ -117,71 +117,71 @@ static int open_socket(struct ah_store *store, const struct ah_store_place *plac
     freeaddrinfo(found);
     if (store->fd < 0)
         return ah_fail(AH_ETIMEOUT, "store at %s: %s", store->where, strerror(error));
-    ah_store_tune(store->fd, place->alive_ns);
+    ah_store_tune(store->fd, options->alive_ns);
     return 0;
 }
 
-static int fail_other_job(const struct ah_store *store, const struct ah_store_place *place,
+static int fail_other_job(const struct ah_store *store, const struct ah_store_options *options,
                           const struct ah_store_welcome *welcome)
 {
     char theirs[AH_STORE_JOB], own[AH_STORE_JOB], mine[AH_STORE_JOB];
     ah_store_show_job(theirs, welcome->job);
-    ah_store_job(own, place);
+    ah_store_job(own, options);
     ah_store_show_job(mine, own);
     return ah_fail(AH_EINVAL, "store at %s: expected the job '%s' (rdzv_id), got '%s', another job of this user: is "
                    "the port that of the own job?", store->where, mine, theirs);
 }
 
-static int shake_hands(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)
+static int shake_hands(struct ah_store *store, const struct ah_store_options *options, int64_t deadline)
 {
     struct ah_store_hello hello;
-    struct ah_store_answer answer = {.magic = AH_STORE_MAGIC, .generation = place->generation};
+    struct ah_store_answer answer = {.magic = AH_STORE_MAGIC, .generation = options->generation};
     struct ah_store_welcome welcome;
     unsigned char proof[AH_SHA256_BYTES];
-    ah_store_job(answer.job, place);
+    ah_store_job(answer.job, options);
     AH_TRY(client_transfer(store, &hello, NULL, sizeof hello, deadline));
     if (hello.magic != AH_STORE_MAGIC)
         return ah_fail(AH_EINVAL, "store at %s: this is no store of ours", store->where);
     if (getrandom(answer.nonce, sizeof answer.nonce, 0) != (ssize_t)sizeof answer.nonce)
         return ah_fail(AH_EIO, "store: no random numbers");
-    ah_store_prove(answer.proof, place, "client", hello.nonce, answer.nonce);
+    ah_store_prove(answer.proof, options, "client", hello.nonce, answer.nonce);
     AH_TRY(client_transfer(store, NULL, &answer, sizeof answer, deadline));
     AH_TRY(client_transfer(store, &welcome, NULL, sizeof welcome, deadline));
-    ah_store_prove(proof, place, "server", answer.nonce, hello.nonce);
+    ah_store_prove(proof, options, "server", answer.nonce, hello.nonce);
     if (welcome.result == AH_STORE_OTHER_JOB)
-        return fail_other_job(store, place, &welcome);
+        return fail_other_job(store, options, &welcome);
     if (welcome.result == AH_STORE_OTHER_GENERATION)
         return ah_fail(AH_EINVAL, "store at %s: it is of another generation of this job than %llu", store->where,
-                       (unsigned long long)place->generation);
+                       (unsigned long long)options->generation);
     if (welcome.result != AH_STORE_FINE || !ah_store_same(proof, welcome.proof))
         return ah_fail(AH_EINVAL, "store at %s: it has another secret: it belongs to another job", store->where);
     return 0;
 }
 
-/* AH_ETIMEOUT: there is no server yet, or it had no place for this connection; it may have one later. */
-static int connect_once(struct ah_store *store, const struct ah_store_place *place, int64_t deadline)
+/* AH_ETIMEOUT: there is no server yet, or it had no room for this connection; it may have some later. */
+static int connect_once(struct ah_store *store, const struct ah_store_options *options, int64_t deadline)
 {
-    AH_TRY(open_socket(store, place, deadline));
-    int status = shake_hands(store, place, deadline);
+    AH_TRY(open_socket(store, options, deadline));
+    int status = shake_hands(store, options, deadline);
     if (status < 0)
         client_leave(store);
     return status == AH_EIO ? AH_ETIMEOUT : status;
 }
 
-int ah_store_connect(struct ah_store **out, const struct ah_store_place *place, int64_t timeout_ns)
+int ah_store_connect(struct ah_store **out, const struct ah_store_options *options, int64_t timeout_ns)
 {
-    const char *host = place->host ? place->host : "127.0.0.1";
+    const char *host = options->host ? options->host : "127.0.0.1";
     int64_t deadline = ah_now_ns() + timeout_ns;
     struct ah_store *store = calloc(1, sizeof *store);
     if (!store)
         return ah_fail(AH_ENOMEM, "store: out of memory");
     store->fd = -1;
-    store->call_ns = place->alive_ns > call_ns ? place->alive_ns : call_ns;
-    snprintf(store->where, sizeof store->where, "%s, port %d", host, place->port);
-    int status = connect_once(store, place, deadline);
+    store->call_ns = options->alive_ns > call_ns ? options->alive_ns : call_ns;
+    snprintf(store->where, sizeof store->where, "%s, port %d", host, options->port);
+    int status = connect_once(store, options, deadline);
     while (status == AH_ETIMEOUT && ah_now_ns() < deadline) {
         nanosleep(&(struct timespec){.tv_nsec = again_ns}, NULL);
-        status = connect_once(store, place, deadline);
+        status = connect_once(store, options, deadline);
     }
     if (status < 0)
         ah_store_close(store);
@@ -274,15 +274,15 @@ int ah_store_delete(struct ah_store *store, const char *key, bool *was)
     return 0;
 }
 
-int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *place)
+int ah_store_append(struct ah_store *store, const char *list, const void *value, size_t bytes, int64_t *index)
 {
     struct ah_store_reply reply;
     struct ah_store_request request = {.op = AH_STORE_APPEND, .value_bytes = (uint32_t)bytes};
     if (bytes > AH_STORE_VALUE)
         return ah_fail(AH_EINVAL, "store: a value of %zu bytes, expected at most %d", bytes, AH_STORE_VALUE);
     AH_TRY(client_call(store, request, list, value, &reply, NULL));
-    if (place)
-        *place = reply.number;
+    if (index)
+        *index = reply.number;
     return reply.result == AH_STORE_FINE ? 0 : ah_fail(AH_ENOMEM, "store: no room for more of '%s'", list);
 }
 

@@ -58,24 +58,24 @@ static void hmac_end(struct hmac *mac, unsigned char digest[AH_SHA256_BYTES])
     ah_sha256_end(&mac->inner, digest);
 }
 
-void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
+void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_options *options, const char *role,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES])
 {
     struct hmac mac;
     char job[AH_STORE_JOB];
-    ah_store_job(job, place);
-    hmac_begin(&mac, place->secret, place->secret_bytes);
+    ah_store_job(job, options);
+    hmac_begin(&mac, options->secret, options->secret_bytes);
     ah_sha256_add(&mac.inner, role, strlen(role) + 1);
     ah_sha256_add(&mac.inner, theirs, AH_SHA256_BYTES);
     ah_sha256_add(&mac.inner, mine, AH_SHA256_BYTES);
-    ah_sha256_add(&mac.inner, &place->generation, sizeof place->generation);
+    ah_sha256_add(&mac.inner, &options->generation, sizeof options->generation);
     ah_sha256_add(&mac.inner, job, sizeof job);
     hmac_end(&mac, proof);
 }
 
-void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_place *place)
+void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_options *options)
 {
-    const char *name = place->job ? place->job : "";
+    const char *name = options->job ? options->job : "";
     size_t bytes = strnlen(name, AH_STORE_JOB - 1);
     memset(job, 0, AH_STORE_JOB);
     memcpy(job, name, bytes);
@@ -157,15 +157,15 @@ static int store_add(struct ah_store_table *table, const char *key, size_t key_b
 }
 
 static int store_append(struct ah_store_table *table, const char *list, size_t list_bytes, const char *value,
-                        size_t bytes, int64_t *place)
+                        size_t bytes, int64_t *index)
 {
     char *key = malloc(list_bytes + 24);
     if (!key)
         return AH_ENOMEM;
-    int status = store_add(table, list, list_bytes, 1, place);
-    *place -= 1;
+    int status = store_add(table, list, list_bytes, 1, index);
+    *index -= 1;
     memcpy(key, list, list_bytes);
-    int digits = snprintf(key + list_bytes, 24, "/%lld", (long long)*place);
+    int digits = snprintf(key + list_bytes, 24, "/%lld", (long long)*index);
     if (status == 0)
         status = store_set(table, key, list_bytes + (size_t)digits, value, bytes);
     free(key);
@@ -212,22 +212,22 @@ int ah_store_greet(struct ah_store_session *session, int64_t now_ns)
     return ah_text_append(&session->out, &hello, sizeof hello);
 }
 
-/* Check an answer's proof of the secrets; AH_STORE_FINE: it proves all that this place requires. */
+/* Check an answer's proof of the secrets; AH_STORE_FINE: it proves all that these options require. */
 static enum ah_store_result judge_answer(const struct ah_store_session *session, const struct ah_store_answer *answer)
 {
-    struct ah_store_place claimed = *session->place;
+    struct ah_store_options claimed = *session->options;
     unsigned char proof[AH_SHA256_BYTES];
     char name[AH_STORE_JOB + 1] = "", mine[AH_STORE_JOB];
     memcpy(name, answer->job, AH_STORE_JOB);
     claimed.job = name;
     claimed.generation = answer->generation;
     ah_store_prove(proof, &claimed, "client", session->nonce, answer->nonce);
-    ah_store_job(mine, session->place);
+    ah_store_job(mine, session->options);
     if (!ah_store_same(proof, answer->proof))
         return AH_STORE_OTHER_SECRET;
     if (memcmp(mine, answer->job, AH_STORE_JOB) != 0)
         return AH_STORE_OTHER_JOB;
-    return answer->generation == session->place->generation ? AH_STORE_FINE : AH_STORE_OTHER_GENERATION;
+    return answer->generation == session->options->generation ? AH_STORE_FINE : AH_STORE_OTHER_GENERATION;
 }
 
 /* Check the answer to the challenge. Of the results only the first carries a proof. */
@@ -243,11 +243,11 @@ static int check_answer(struct ah_store_session *session)
     session->trusted = session->refused == AH_STORE_FINE;
     welcome.result = session->refused;
     if (session->refused != AH_STORE_OTHER_SECRET)
-        ah_store_job(welcome.job, session->place);
+        ah_store_job(welcome.job, session->options);
     if (session->refused == AH_STORE_OTHER_JOB)
         ah_store_show_job(session->job, answer.job);
     if (session->trusted)
-        ah_store_prove(welcome.proof, session->place, "server", answer.nonce, session->nonce);
+        ah_store_prove(welcome.proof, session->options, "server", answer.nonce, session->nonce);
     AH_TRY(ah_text_append(&session->out, &welcome, sizeof welcome));
     return session->trusted ? 0 : AH_EINVAL;
 }
@@ -267,12 +267,12 @@ static int keep_will(struct ah_store_session *session, const struct ah_store_req
 
 void ah_store_end_session(struct ah_store_session *session, const char *reason)
 {
-    int64_t place;
+    int64_t index;
     struct ah_text will = session->will;
     session->will = (struct ah_text){0};
     if (will.bytes && ah_text_append(&will, reason, strlen(reason)) == 0)
         store_append(session->table, will.at, session->will_key_bytes, will.at + session->will_key_bytes,
-                     will.bytes - session->will_key_bytes, &place);
+                     will.bytes - session->will_key_bytes, &index);
     free(will.at);
 }
 

@@ -53,14 +53,14 @@ struct ah_store_reply {
     int64_t number;
 };
 
-/* Proof that this side knows the secret: HMAC-SHA256 of role, their and the own nonce, and the place's generation and
+/* Proof that this side knows the secret: HMAC-SHA256 of role, their and the own nonce, and the options' generation and
  * job. `role` keeps one side's proof from serving the other. */
-void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_place *place, const char *role,
+void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_options *options, const char *role,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES]);
 /* Compare in constant time, so that the duration does not reveal the first difference. */
 bool ah_store_same(const unsigned char *a, const unsigned char *b);
-/* The name of a place's job, padded with zeros. */
-void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_place *place);
+/* The name of the options' job, padded with zeros. */
+void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_options *options);
 /* Convert a name from outside to a text of visible characters. */
 void ah_store_show_job(char text[AH_STORE_JOB], const char job[AH_STORE_JOB]);
 
@@ -75,7 +75,7 @@ void ah_store_table_free(struct ah_store_table *table);
 /* A client, as the server sees it; all zero before ah_store_greet. */
 struct ah_store_session {
     struct ah_store_table *table;
-    const struct ah_store_place *place;
+    const struct ah_store_options *options;
     unsigned char nonce[AH_SHA256_BYTES];
     bool trusted;
     enum ah_store_result refused; /* why it is not; AH_STORE_FINE before its answer */

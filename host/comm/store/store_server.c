@@ -35,7 +35,7 @@ struct client {
 struct ah_store_server {
     int listener, shutdown_fd, port;
     pthread_t thread;
-    struct ah_store_place place; /* its own copies of secret and job */
+    struct ah_store_options options; /* its own copies of secret and job */
     char job[AH_STORE_JOB];
     int64_t rest_ns; /* until then the listener is not polled */
     struct ah_store_table table;
@@ -123,11 +123,11 @@ static void add_client(struct ah_store_server *server, int fd)
         close(fd);
         return;
     }
-    ah_store_tune(fd, server->place.alive_ns);
+    ah_store_tune(fd, server->options.alive_ns);
     client->fd = fd;
     client->since_ns = ah_now_ns();
     client->session.table = &server->table;
-    client->session.place = &server->place;
+    client->session.options = &server->options;
     server->client[server->count++] = client;
     if (ah_store_greet(&client->session, client->since_ns) < 0 || !server_send(client))
         client->ends = true;
@@ -247,30 +247,30 @@ static void free_server(struct ah_store_server *server)
     if (server->shutdown_fd >= 0)
         close(server->shutdown_fd);
     ah_store_table_free(&server->table);
-    free((void *)(uintptr_t)server->place.secret);
+    free((void *)(uintptr_t)server->options.secret);
     free(server);
 }
 
-int ah_store_serve(struct ah_store_server **out, const struct ah_store_place *place)
+int ah_store_serve(struct ah_store_server **out, const struct ah_store_options *options)
 {
     int status;
     struct ah_store_server *server = calloc(1, sizeof *server);
-    void *secret = malloc(place->secret_bytes + 1);
+    void *secret = malloc(options->secret_bytes + 1);
     if (!server || !secret) {
         free(server);
         free(secret);
         return ah_fail(AH_ENOMEM, "store: out of memory");
     }
-    if (place->secret_bytes)
-        memcpy(secret, place->secret, place->secret_bytes);
-    server->place = *place;
-    server->place.secret = secret;
-    server->place.host = NULL;
-    ah_store_job(server->job, place);
-    server->place.job = server->job;
+    if (options->secret_bytes)
+        memcpy(secret, options->secret, options->secret_bytes);
+    server->options = *options;
+    server->options.secret = secret;
+    server->options.host = NULL;
+    ah_store_job(server->job, options);
+    server->options.job = server->job;
     server->listener = -1;
     server->shutdown_fd = eventfd(0, EFD_CLOEXEC);
-    AH_TRYGO(listen_at(server, place->host ? place->host : "127.0.0.1", place->port), failed);
+    AH_TRYGO(listen_at(server, options->host ? options->host : "127.0.0.1", options->port), failed);
     if (server->shutdown_fd < 0 || ah_helper_start(&server->thread, server_serve, server)) {
         status = ah_fail(AH_ENOMEM, "store: no thread to serve it");
         goto failed;

@@ -27,7 +27,7 @@
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/interrupt.h"
-#include "bind/lua/place.h"
+#include "bind/lua/position.h"
 #include "bind/lua/signal_hook.h"
 
 enum { CLEANUP_NS = 100000000 };
@@ -87,13 +87,13 @@ static void interrupt_begin(void)
 
 static void interrupt_press(const void *context)
 {
-    char place[AH_COUNTERS_TEXT];
+    char position[AH_COUNTERS_TEXT];
     ah_interrupted = AH_INTERRUPT_PRESSED;
     if (pressed == 0)
         interrupt_begin();
     if (pressed == 1) {
         ah_signal_write("\naccelhost: still ");
-        ah_signal_write(ah_place_find(context, place, sizeof place));
+        ah_signal_write(ah_position_find(context, position, sizeof position));
         ah_signal_write("; Ctrl-C once more ends the program\n");
     }
     if (++pressed > 2) {

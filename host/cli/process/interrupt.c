@@ -11,7 +11,7 @@
 #include "base/process/signals.h"
 #include "base/trace/counters.h"
 #include "bind/lua/bind.h"
-#include "bind/lua/place.h"
+#include "bind/lua/position.h"
 #include "bind/lua/signal_hook.h"
 
 static void interrupt_end(void)
@@ -29,9 +29,9 @@ static void say_where(lua_State *L, lua_Debug *frame)
 
 static void give_up(int number, siginfo_t *info, void *context)
 {
-    char place[AH_COUNTERS_TEXT];
+    char position[AH_COUNTERS_TEXT];
     ah_signal_write("\naccelhost: interrupted; the script ");
-    ah_signal_write(ah_place_find(context, place, sizeof place));
+    ah_signal_write(ah_position_find(context, position, sizeof position));
     ah_signal_write("\n");
     interrupt_end();
     /* This handler may run on top of the one of SIGINT, which blocks it. */

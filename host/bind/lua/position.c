@@ -2,7 +2,7 @@
  * the stack does not move and lua_State has the current frame. That is so in an op (ah_entered) and in a system call,
  * unless compiled code called the C function; compiled code is recognised by its addresses, which LuaJIT reports for
  * every trace. */
-#include "bind/lua/place.h"
+#include "bind/lua/position.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static struct {
     char site[SITE];
 } traces[TRACES];
 
-static lua_State *place_watched;
+static lua_State *position_watched;
 static uintptr_t stack_end; /* main's frame: above it are no frames of ours */
 static lua_State *readable; /* that the last check found at rest; NULL: none */
 
@@ -55,7 +55,7 @@ static void keep_trace(lua_State *L, int number)
     atomic_store(&traces[number].bytes, bytes);
 }
 
-/* Called by LuaJIT: "start", number, function, place; "stop", number, function; "abort", ...; "flush" */
+/* Called by LuaJIT: "start", number, function, position; "stop", number, function; "abort", ...; "flush" */
 static int on_trace(lua_State *L)
 {
     const char *what = lua_tostring(L, 1);
@@ -75,7 +75,7 @@ static int on_trace(lua_State *L)
     return 0;
 }
 
-static int place_attach(lua_State *L)
+static int position_attach(lua_State *L)
 {
     lua_getglobal(L, "jit");
     lua_getfield(L, -1, "attach");
@@ -92,20 +92,20 @@ static int place_attach(lua_State *L)
     return 0;
 }
 
-void ah_place_watch(lua_State *L)
+void ah_position_watch(lua_State *L)
 {
-    place_watched = L;
+    position_watched = L;
     stack_end = (uintptr_t)__builtin_frame_address(0);
-    if (lua_cpcall(L, place_attach, NULL))
+    if (lua_cpcall(L, position_attach, NULL))
         lua_pop(L, 1); /* then compiled code has no lines */
 }
 
-/* Reading the place. */
+/* Reading the position. */
 
-static void place_put(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void position_put(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Without allocation: glibc formats %s and %d on the stack. */
-static void place_put(char *text, size_t room, const char *format, ...)
+static void position_put(char *text, size_t room, const char *format, ...)
 {
     va_list args;
     size_t length = strlen(text);
@@ -158,7 +158,7 @@ static bool follows_call(uintptr_t address)
     return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0);
 }
 
-/* Return the place of the compiled code that called the running C function; NULL if none did. Arrays on the stack
+/* Return the position of the compiled code that called the running C function; NULL if none did. Arrays on the stack
  * contain stale values: only a word that is a return address, in a position where calls store one, counts. */
 __attribute__((no_sanitize("address"))) static const char *compiled_below(uintptr_t stack)
 {
@@ -207,23 +207,23 @@ static const struct {
 static void put_call(char *text, size_t room, const struct spot *spot, int i)
 {
     char path[32], target[96];
-    place_put(text, room, "%s", calls[i].name);
+    position_put(text, room, "%s", calls[i].name);
     if (calls[i].what == 'P')
-        place_put(text, room, " of '%.90s'", (const char *)spot->argument[1]); /* NOLINT: the kernel has read it */
+        position_put(text, room, " of '%.90s'", (const char *)spot->argument[1]); /* NOLINT: the kernel has read it */
     if (calls[i].what != 'F')
         return;
     snprintf(path, sizeof path, "/proc/self/fd/%d", (int)spot->argument[0]);
     ssize_t n = readlink(path, target, sizeof target - 1);
     target[n > 0 ? n : 0] = 0;
-    place_put(text, room, n > 0 ? " of '%s'" : " of a closed file%s", target);
+    position_put(text, room, n > 0 ? " of '%s'" : " of a closed file%s", target);
 }
 
 /* "waits in read of '/x'"; false for a call that is left alone. */
 static bool put_wait(char *text, size_t room, const struct spot *spot)
 {
-    place_put(text, room, "waits in ");
+    position_put(text, room, "waits in ");
     if (spot->call < 0) {
-        place_put(text, room, "a system call");
+        position_put(text, room, "a system call");
         return true;
     }
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
@@ -235,23 +235,23 @@ static bool put_wait(char *text, size_t room, const struct spot *spot)
     return false;
 }
 
-const char *ah_place_line(lua_State *L, char *text, size_t room)
+const char *ah_position_line(lua_State *L, char *text, size_t room)
 {
     snprintf(text, room, "runs at %s", ah_call_site(L));
     return text;
 }
 
-const char *ah_place_find(const void *context, char *text, size_t room)
+const char *ah_position_find(const void *context, char *text, size_t room)
 {
     struct spot spot = spot_of(context);
     const char *site = compiled_at(spot.code);
     int op = atomic_load(&ah_counters->op), node = atomic_load(&ah_counters->node);
     bool meets = atomic_load(&ah_counters->waits);
-    lua_State *L = ah_entered() ? ah_entered() : meets ? place_watched : NULL;
+    lua_State *L = ah_entered() ? ah_entered() : meets ? position_watched : NULL;
     readable = NULL;
     text[0] = 0;
     if (site) {
-        place_put(text, room, "runs in compiled code at %s", site);
+        position_put(text, room, "runs in compiled code at %s", site);
         return text;
     }
     site = compiled_below(spot.stack);
@@ -259,27 +259,27 @@ const char *ah_place_find(const void *context, char *text, size_t room)
     bool computes = L && (op || node) && !meets && (spot.call < 0 || spot.call == SYS_futex);
     bool waits = spot.blocked && !computes && put_wait(text, room, &spot);
     if (!waits && !L) {
-        place_put(text, room, "runs in C code%s%s", site ? " at " : "", site ? site : "");
+        position_put(text, room, "runs in C code%s%s", site ? " at " : "", site ? site : "");
         return text;
     }
     if (!site) {
-        readable = L ? L : place_watched;
+        readable = L ? L : position_watched;
         site = ah_call_site(readable);
     }
     if (meets)
         snprintf(text, room, "waits for other ranks");
     else if (L && node)
-        place_put(text, room, waits ? " in the backward of %s" : "runs the backward of %s",
+        position_put(text, room, waits ? " in the backward of %s" : "runs the backward of %s",
                   ah_op_get((enum ah_opid)(node - 1))->name);
     else if (L && op)
-        place_put(text, room, waits ? " in %s" : "runs %s", ah_op_get((enum ah_opid)(op - 1))->name);
+        position_put(text, room, waits ? " in %s" : "runs %s", ah_op_get((enum ah_opid)(op - 1))->name);
     else if (!waits)
-        place_put(text, room, "runs in C code");
-    place_put(text, room, " at %s", site);
+        position_put(text, room, "runs in C code");
+    position_put(text, room, " at %s", site);
     return text;
 }
 
-void ah_place_frames(lua_State *L, void (*line)(const char *text))
+void ah_position_frames(lua_State *L, void (*line)(const char *text))
 {
     char text[256];
     lua_Debug frame;

@@ -215,7 +215,7 @@ local modules = {
   {"keras", training}, {"tensorflow", training}, {"jax", "names here are PyTorch's: accelhost help from_pytorch"},
   {"deepspeed", 'as accelhost.Accelerator{sharding = "full"}: accelhost help sharding'},
   {"horovod", "as accelhost launch and accelhost.distributed"},
-  {"transformers", models}, {"peft", "accelhost.peft"}, {"diffusers", models}, {"trl", models}, {"bitsandbytes", models},
+  {"transformers", models}, {"peft", "as accelhost.peft"}, {"diffusers", models}, {"trl", models}, {"bitsandbytes", models},
   {"tokenizers", "as accelhost.text.AutoTokenizer and accelhost.text.Tokenizer"},
   {"datasets", "as data.load_dataset, with data.Table and data.RowStream"},
   {"safetensors", "as accelhost.save and accelhost.load"},

@@ -64,6 +64,12 @@ function attention.attend(q, k, v, o)
   if window and not visible.causal and keys > window then -- one query, which sees the last keys
     k, v = k:narrow(2, keys - window, window), v:narrow(2, keys - window, window)
   end
+  local heads, groups = q:size(1), k:size(1)
+  if q:size(2) == 1 and groups < heads then -- the heads of a group as its queries: k and v are not repeated
+    local batch = q:size(0)
+    local y, weights = attention.attend(q:reshape(batch, groups, heads / groups, -1), k, v, o)
+    return y:reshape(batch, heads, 1, -1), weights and weights:reshape(batch, heads, 1, -1)
+  end
   if o.weights or o.cap then return with_scores(q, k, v, o) end
   if window and visible.causal then
     if q.device == "cpu" then return in_window(q, k, v, window, o) end
@@ -71,7 +77,7 @@ function attention.attend(q, k, v, o)
       true)
   end
   return C.scaled_dot_product_attention(q, k, v, visible.mask, o.dropout, visible.causal or false, o.scale,
-    q:size(1) ~= k:size(1))
+    heads ~= groups)
 end
 
 --- Attention of packed texts, each in itself. Dropout draws the decisions of the padded batch.

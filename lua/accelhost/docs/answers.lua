@@ -156,7 +156,8 @@ local training = "as accelhost.Trainer, with the arguments of transformers, or a
 local tracking = "as log_with and accelhost.track, which write TensorBoard, JSON lines and CSV files; nothing is sent "
   .. "to a server"
 local searching = "as accelhost sweep, with its own samplers, pruners and reports"
-local models = "accelhost.models has BERT and GPT-2, accelhost.text tokenizers, accelhost.Trainer the Trainer"
+local models = "accelhost.models has BERT and decoders (GPT-2, Llama, ...), accelhost.text tokenizers, "
+  .. "accelhost.Trainer the Trainer"
 local transforms = "no compiler: ops are native code and start at once"
 local arrays = "as accelhost.tensor and t:tolist(); .npy and .npz files are read and written"
 local modules = {

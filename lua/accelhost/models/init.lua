@@ -1,4 +1,5 @@
---- accelhost.models: BERT and GPT-2 under the names, and with the weights, of the transformers library.
+--- accelhost.models: BERT and decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) under the
+--- names, and with the weights, of the transformers library.
 --
 --   local models = accelhost.models
 --   local config = models.GPT2Config{vocab_size = 11, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}

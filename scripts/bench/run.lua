@@ -269,6 +269,18 @@ for shape, counts in pairs {["1t"] = {1, 1}, ["2t"] = {1, 2}, ["2p"] = {2, 1}} d
   }
 end
 
+-- A decoder of SmolLM2-135M's shape: training steps; a prompt and the tokens after it.
+for _, what in ipairs {"train", "write"} do
+  local arguments = what .. " 5"
+  workloads["decoder_" .. what] = {
+    ours = ours("decoder.lua", arguments, 1, 1),
+    peer = options.against and run_by(options.against, "decoder.lua", arguments, 1, 1)
+      or transformers_python and torch("decoder.py", arguments, 1, 1, transformers_python) or nil,
+    peer_name = options.against and "the other build"
+      or transformers_version and "transformers " .. transformers_version .. ", PyTorch " .. torch_version,
+  }
+end
+
 -- Two processes against twice the rate of one that runs alone.
 local scaled = {}
 for net, steps in pairs {mnist_cnn = 10, mlp = 200, resnet18_28 = 2, bert_tiny = 10, char_gpt = 10} do
@@ -325,6 +337,9 @@ end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end
+row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
+row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
+row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end
 

@@ -1,0 +1,52 @@
+--- A decoder of the shape of SmolLM2-135M with random weights: a training step, the reading of a prompt, and written
+--- tokens. usage: decoder.lua train|write BLOCKS
+--
+-- peers/decoder.py documents the measurement and does the same.
+local accelhost = require "accelhost"
+local models = accelhost.models
+
+local TOKENS, NEW = 128, 32
+local what, blocks = arg[1], tonumber(arg[2])
+accelhost.manual_seed(1)
+local model = models.LlamaForCausalLM {
+  vocab_size = 49152, hidden_size = 576, intermediate_size = 1536, num_hidden_layers = 30, num_attention_heads = 9,
+  num_key_value_heads = 3, tie_word_embeddings = true, max_position_embeddings = 8192, rms_norm_eps = 1e-5,
+  rope_theta = 100000,
+}
+local ids = accelhost.randint(0, 49152, {1, TOKENS})
+
+local function median(times)
+  table.sort(times)
+  return times[math.floor(#times / 2) + 1]
+end
+
+local function train()
+  local forward, both = {}, {}
+  for block = 0, blocks do
+    local begin = os.clock()
+    local loss = model{input_ids = ids, labels = ids}.loss
+    local middle = os.clock()
+    loss:backward()
+    local finish = os.clock()
+    model:zero_grad()
+    if block > 0 then forward[block], both[block] = middle - begin, finish - begin end
+  end
+  print("forward_ms", 1e3 * median(forward))
+  print("step_ms", 1e3 * median(both))
+end
+
+local function write()
+  model:eval()
+  local reading, writing = {}, {}
+  for block = 0, blocks do
+    local begin, first = os.clock(), nil
+    model:generate(ids, {
+      max_new_tokens = NEW + 1, min_new_tokens = NEW + 1, on_token = function() first = first or os.clock() end,
+    })
+    if block > 0 then reading[block], writing[block] = first - begin, (os.clock() - first) / NEW end
+  end
+  print("prompt_ms", 1e3 * median(reading))
+  print("token_ms", 1e3 * median(writing))
+end
+
+if what == "train" then train() else write() end

@@ -348,6 +348,71 @@ describe("A decoder's configuration", function()
   end)
 end)
 
+-- config.json files of published models, without the entries that name files and versions, and the numbers of their
+-- parameters.
+local published = {
+  {"SmolLM2-135M", 134515008, {model_type = "llama", hidden_size = 576, intermediate_size = 1536, vocab_size = 49152,
+    num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 3, max_position_embeddings = 8192,
+    rms_norm_eps = 1e-5, rope_theta = 100000, rope_scaling = json.null, rope_interleaved = false, pretraining_tp = 1,
+    is_llama_config = true, tie_word_embeddings = true, attention_bias = false, mlp_bias = false,
+    initializer_range = 0.041666666666666664, torch_dtype = "bfloat16"}},
+  {"Llama-3.2-1B", 1235814400, {model_type = "llama", hidden_size = 2048, intermediate_size = 8192,
+    vocab_size = 128256, num_hidden_layers = 16, num_attention_heads = 32, num_key_value_heads = 8, head_dim = 64,
+    max_position_embeddings = 131072, rope_theta = 500000, tie_word_embeddings = true, eos_token_id = {128001, 128008},
+    rope_scaling = {factor = 32, high_freq_factor = 4, low_freq_factor = 1, original_max_position_embeddings = 8192,
+      rope_type = "llama3"}}},
+  {"Mistral-7B-v0.1", 7241732096, {model_type = "mistral", hidden_size = 4096, intermediate_size = 14336,
+    vocab_size = 32000, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    max_position_embeddings = 32768, rms_norm_eps = 1e-5, rope_theta = 10000, sliding_window = 4096}},
+  {"Qwen2.5-0.5B", 494032768, {model_type = "qwen2", hidden_size = 896, intermediate_size = 4864, vocab_size = 151936,
+    num_hidden_layers = 24, num_attention_heads = 14, num_key_value_heads = 2, max_position_embeddings = 32768,
+    max_window_layers = 24, rope_theta = 1000000, sliding_window = 32768, use_sliding_window = false, use_mrope = false,
+    tie_word_embeddings = true}},
+  {"Qwen3-0.6B", 596049920, {model_type = "qwen3", hidden_size = 1024, intermediate_size = 3072, vocab_size = 151936,
+    num_hidden_layers = 28, num_attention_heads = 16, num_key_value_heads = 8, head_dim = 128, max_window_layers = 28,
+    max_position_embeddings = 40960, rope_scaling = json.null, rope_theta = 1000000, sliding_window = json.null,
+    use_sliding_window = false, tie_word_embeddings = true, attention_bias = false}},
+  {"gemma-2-2b", 2614341888, {model_type = "gemma2", hidden_size = 2304, intermediate_size = 9216, vocab_size = 256000,
+    num_hidden_layers = 26, num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, sliding_window = 4096,
+    hidden_act = "gelu_pytorch_tanh", hidden_activation = "gelu_pytorch_tanh", query_pre_attn_scalar = 256,
+    attn_logit_softcapping = 50, final_logit_softcapping = 30, cache_implementation = "hybrid", rope_theta = 10000}},
+  {"gemma-3-1b-pt", 999885952, {model_type = "gemma3_text", hidden_size = 1152, intermediate_size = 6912,
+    vocab_size = 262144, num_hidden_layers = 26, num_attention_heads = 4, num_key_value_heads = 1, head_dim = 256,
+    sliding_window = 512, sliding_window_pattern = 6, max_position_embeddings = 32768, rope_theta = 1000000,
+    rope_local_base_freq = 10000, rope_scaling = json.null, final_logit_softcapping = json.null,
+    attn_logit_softcapping = json.null, query_pre_attn_scalar = 256, cache_implementation = "hybrid"}},
+  {"Phi-3-mini-4k-instruct", 3821079552, {model_type = "phi3", hidden_size = 3072, intermediate_size = 8192,
+    vocab_size = 32064, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32, resid_pdrop = 0,
+    embd_pdrop = 0, max_position_embeddings = 4096, original_max_position_embeddings = 4096, rope_scaling = json.null,
+    rope_theta = 10000, sliding_window = 2047, attention_bias = false, rms_norm_eps = 1e-5}},
+  {"pythia-70m", 70426624, {model_type = "gpt_neox", hidden_size = 512, intermediate_size = 2048, vocab_size = 50304,
+    num_hidden_layers = 6, num_attention_heads = 8, hidden_act = "gelu", max_position_embeddings = 2048,
+    layer_norm_eps = 1e-5, rotary_emb_base = 10000, rotary_pct = 0.25, use_parallel_residual = true,
+    tie_word_embeddings = false, eos_token_id = 0}},
+}
+
+describe("The configuration of a published model", function()
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+
+  for _, row in ipairs(published) do
+    it("makes a model with its number of parameters: " .. row[1], function()
+      files.write("config.json", json.encode(row[3]))
+      local config, before, count = models.AutoConfig.from_pretrained ".", accelhost.get_default_device(), 0
+      accelhost.set_default_device "meta"
+      local ok, message = pcall(function()
+        local model = models.AutoModelForCausalLM.from_config(config)
+        for _, parameter in ipairs(model:parameters()) do count = count + parameter:numel() end
+        model(accelhost.zeros({1, 16}, {dtype = "int64"}))
+      end)
+      accelhost.set_default_device(before)
+      assert(ok, message)
+      assert.equal(row[2], count)
+    end)
+  end
+end)
+
 describe("A window", function()
   it("of keys is computed as all keys with a mask are", function()
     accelhost.manual_seed(2)

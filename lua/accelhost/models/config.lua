@@ -25,6 +25,9 @@ PretrainedConfig.defaults = {}
 -- name -> true: numbers and flags of the defaults that may be null.
 PretrainedConfig.nullable = {}
 
+-- name -> true: counts of the defaults that may be 0.
+PretrainedConfig.may_be_zero = {}
+
 -- Fields that transformers refuses as whole numbers: 30 is written as 30.0.
 PretrainedConfig.floats = {}
 
@@ -89,7 +92,8 @@ local function check(self)
     if default == nil then default = common[name] end
     local is_checked = value ~= nil or not self.nullable[name]
     if is_checked and type(default) == "number" and not name:find "_token_id$" then
-      if type(value) ~= "number" or value < 0 or (default >= 1 and (value < 1 or value % 1 ~= 0)) then
+      local least = default >= 1 and not self.may_be_zero[name] and 1 or 0
+      if type(value) ~= "number" or value < least or (default >= 1 and value % 1 ~= 0) then
         fail("%s: %s: expected %s, got %s", self._name, name,
           default >= 1 and "a positive integer" or "a number of at least 0", describe(value))
       end

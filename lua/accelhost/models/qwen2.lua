@@ -21,6 +21,7 @@ Qwen2Config.defaults = {
   use_sliding_window = false, sliding_window = 4096, max_window_layers = 28, layer_types = null, attention_dropout = 0,
 }
 Qwen2Config.nullable = {sliding_window = true, num_key_value_heads = true}
+Qwen2Config.may_be_zero = {max_window_layers = true}
 Qwen2Config.default_layer_types = DecoderConfig.last_layers_slide
 
 --- Return the options of the layers.

@@ -21,6 +21,7 @@ Qwen3Config.defaults = {
   sliding_window = 4096, max_window_layers = 28, layer_types = null, attention_dropout = 0,
 }
 Qwen3Config.nullable = {sliding_window = true, num_key_value_heads = true}
+Qwen3Config.may_be_zero = {max_window_layers = true}
 Qwen3Config.default_layer_types = DecoderConfig.last_layers_slide
 
 --- Return the options of the layers.

@@ -233,6 +233,7 @@ function GenerationMixin:_is_past_stale(tokens) return false end -- luacheck: ig
 --- eos_token_id, pad_token_id (the first eos_token_id), num_return_sequences (1), use_cache (true) and on_token,
 --- called with each column of tokens [batch, 1]
 ---@return Tensor
+---@names generate
 function GenerationMixin:generate(input_ids, options)
   local batch, o = read(self, input_ids, options)
   set_limits(self, batch, o)

@@ -186,6 +186,34 @@ checks["returns the loss alone, with the same gradients"] = function(name)
   assert.equal(1, model {input_ids = prompt, logits_to_keep = 1}.logits:size(1))
 end
 
+checks["trains to the same bits in a captured step"] = function(name)
+  local function losses(compiled)
+    local accelerator = accelhost.Accelerator {cpu = true}
+    local model = load(name, "float32"):train()
+    local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3})
+    model, optimizer = accelerator:prepare(model, optimizer)
+    local function step(batch)
+      local loss = model {input_ids = batch, labels = batch}.loss
+      accelerator:backward(loss)
+      optimizer:step()
+      optimizer:zero_grad()
+      return loss
+    end
+    local call, found = compiled and accelerator:compile(step) or step, {}
+    for i = 1, 5 do found[i] = call(long_ids(12)):item() end
+    if compiled then assert.is_true(call.captured) end
+    return found
+  end
+  assert.same(losses(false), losses(true))
+end
+
+checks["has layers under transformers' names"] = function(name, numbers)
+  local family = numbers.class:gsub("ForCausalLM$", "")
+  local layer = family == "GPTNeoX" and "GPTNeoXLayer" or family .. "DecoderLayer"
+  local base = loaded[name][loaded[name].base_model_prefix]
+  assert.equal(layer, base.layers[1]._name)
+end
+
 checks["is counted on the device meta, without memory for its weights"] = function(name)
   local before, config = accelhost.get_default_device(), models.AutoConfig.from_pretrained(fixtures .. name)
   accelhost.set_default_device "meta"

@@ -36,20 +36,26 @@ local function build(self, config)
   self.layers = container.ModuleList {}
   self.kinds = {}
   for number = 1, config.num_hidden_layers do
-    self.layers:append(layers.Block(config, o, number))
+    self.layers:append(self.layer_class(config, o, number))
     self.kinds[layers.kind_of(config, o, number)] = true
   end
   self[self.norm_name] = o.norm(config.hidden_size)
+end
+
+-- Return a number rounded to a dtype, as factors of transformers are. It is kept: a captured step may not write
+-- tensors.
+local rounded = {}
+local function rounded_to(dtype, number)
+  local key = dtype .. number
+  rounded[key] = rounded[key] or C.tensor(number, {dtype = dtype, device = "cpu"}):item()
+  return rounded[key]
 end
 
 local function embed(self, given)
   local x = given.inputs_embeds
   if not x then
     x = self[self.embedding_name](given.input_ids)
-    if self.embedding_scale then
-      -- rounded to the dtype of the weights, as it is in transformers
-      x = x * C.tensor(self.embedding_scale, {dtype = x.dtype, device = x.device})
-    end
+    if self.embedding_scale then x = x * rounded_to(x.dtype, self.embedding_scale) end
   end
   return self.emb_dropout and self.emb_dropout(x) or x
 end
@@ -144,8 +150,9 @@ end
 --- Make the class of a family's model without a head.
 ---@param name string
 ---@param config_class PretrainedConfig
----@param o? {base_model_prefix: string?, token_embedding: string?, renamed: table<string, string>?} the field of
---- models with a head, the path of the embedding, and names in checkpoints -> the model's names
+---@param o? {base_model_prefix: string?, token_embedding: string?, renamed: table<string, string>?, layer: string?} the
+--- field of models with a head, the path of the embedding, names in checkpoints -> the model's names, and the class of
+--- the layers
 ---@return PreTrainedModel
 function decoder.model(name, config_class, o)
   o = o or {}
@@ -154,6 +161,7 @@ function decoder.model(name, config_class, o)
     token_embedding = o.token_embedding or "embed_tokens", renamed = o.renamed or {},
   })
   Model.build, Model.forward, Model.recomputes = build, forward, true
+  Model.layer_class = layers.Block:extend(o.layer or (name:gsub("Model$", "DecoderLayer")))
   return Model
 end
 

@@ -76,7 +76,7 @@ local gemma3 = {Gemma3TextConfig = Gemma3TextConfig}
 --   accelhost.models.Gemma3TextModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config Gemma3TextConfig|table
 ---@class Gemma3TextModel: PreTrainedModel
-gemma3.Gemma3TextModel = decoder.model("Gemma3TextModel", Gemma3TextConfig)
+gemma3.Gemma3TextModel = decoder.model("Gemma3TextModel", Gemma3TextConfig, {layer = "Gemma3DecoderLayer"})
 
 --- Gemma 3 that continues texts: LlamaForCausalLM's inputs and results.
 --

@@ -72,6 +72,7 @@ local gpt_neox = {GPTNeoXConfig = GPTNeoXConfig}
 ---@class GPTNeoXModel: PreTrainedModel
 gpt_neox.GPTNeoXModel = decoder.model("GPTNeoXModel", GPTNeoXConfig, {
   base_model_prefix = "gpt_neox", token_embedding = "embed_in", renamed = {["embed_out.weight"] = "lm_head.weight"},
+  layer = "GPTNeoXLayer",
 })
 
 --- GPT-NeoX that continues texts: LlamaForCausalLM's inputs and results.

@@ -2,6 +2,9 @@
 --- keys are rotated by angles that grow with the token's position.
 --
 -- Feature i of a head is paired with feature i + dims / 2. Features beyond `dims` are left as they are.
+--
+-- A rotation is composed of ops. Of the processor time of a model of SmolLM2-135M's shape on one thread it is 1.4 % of
+-- a training step, 2.8 % of a prompt of 128 tokens and 1.5 % of a token after it (2026-11).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -177,6 +180,16 @@ function rotary.new(what, p, head_dim, most)
   }
 end
 
+-- Return the frequencies as a tensor, and the factor. The last ones are kept: a captured step may not write tensors.
+local function frequencies_of(self, length, dtype, device)
+  local key = ("%s %s %s"):format(dtype, device, self.varies and length or "")
+  if self.key ~= key then
+    local list, scale = self.frequencies(length)
+    self.key, self.last, self.scale = key, C.tensor(list, {dtype = dtype, device = device}), scale
+  end
+  return self.last, self.scale
+end
+
 --- Return the cosines and sines [..., tokens, dims / 2] of positions: in float64 for models in float64, else in
 --- float32.
 ---@param self rotary.Rotary
@@ -187,9 +200,9 @@ end
 ---@return Tensor
 function rotary.angles(self, positions, length, dtype)
   if self.varies then length = length or positions:max():item() + 1 end
-  local list, scale = self.frequencies(length)
-  local made = {dtype = dtype == "float64" and dtype or "float32", device = positions.device}
-  local angles = positions:to(made.dtype):unsqueeze(-1) * C.tensor(list, made)
+  dtype = dtype == "float64" and dtype or "float32"
+  local frequencies, scale = frequencies_of(self, length, dtype, positions.device)
+  local angles = positions:to(dtype):unsqueeze(-1) * frequencies
   local cos, sin = angles:cos(), angles:sin()
   if scale ~= 1 then cos, sin = cos * scale, sin * scale end
   if cos:dim() == 3 then cos, sin = cos:unsqueeze(1), sin:unsqueeze(1) end

@@ -330,6 +330,20 @@ describe("A decoder's configuration", function()
     assert.equal(3, #models.Qwen2Config {num_hidden_layers = 2}:with {num_hidden_layers = 3}.layer_types)
   end)
 
+  it("keeps the base of rotary embeddings where a scaling is changed", function()
+    local scaling = {rope_type = "linear", factor = 2}
+    local p = models.LlamaConfig {rope_theta = 9}:with {rope_scaling = scaling}.rope_parameters
+    assert.same({rope_type = "linear", factor = 2, rope_theta = 9}, p)
+    p = models.GPTNeoXConfig {rotary_emb_base = 9}:with {rotary_pct = 0.5}.rope_parameters
+    assert.same({rope_type = "default", rope_theta = 9, partial_rotary_factor = 0.5}, p)
+    p = models.Gemma3TextConfig {rope_theta = 9}:with {rope_scaling = scaling, rope_local_base_freq = 8}.rope_parameters
+    assert.same({rope_type = "linear", factor = 2, rope_theta = 9}, p.full_attention)
+    assert.same({rope_type = "default", rope_theta = 8}, p.sliding_attention)
+    local model = models.MistralForCausalLM.from_pretrained(fixtures .. "mistral", {rope_theta = 7, sliding_window = 3})
+    assert.equal(7, model.config.rope_parameters.rope_theta)
+    assert.equal(2, model.config.rope_parameters.factor)
+  end)
+
   it("refuses heads and layers that do not fit", function()
     check.raises("LlamaConfig: num_attention_heads 4 is no multiple of num_key_value_heads 3", function()
       models.LlamaConfig {num_attention_heads = 4, num_key_value_heads = 3, hidden_size = 8}
@@ -376,6 +390,13 @@ describe("A decoder's configuration", function()
   end)
 end)
 
+-- The factors of 96 features.
+local function factors_of(first)
+  local list = {}
+  for i = 1, 48 do list[i] = first + i end
+  return list
+end
+
 -- config.json files of published models, without the entries that name files and versions, and the numbers of their
 -- parameters.
 local published = {
@@ -413,6 +434,11 @@ local published = {
     vocab_size = 32064, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32, resid_pdrop = 0,
     embd_pdrop = 0, max_position_embeddings = 4096, original_max_position_embeddings = 4096, rope_scaling = json.null,
     rope_theta = 10000, sliding_window = 2047, attention_bias = false, rms_norm_eps = 1e-5}},
+  {"Phi-3-mini-128k-instruct", 3821079552, {model_type = "phi3", hidden_size = 3072, intermediate_size = 8192,
+    vocab_size = 32064, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32,
+    max_position_embeddings = 131072, original_max_position_embeddings = 4096, rope_theta = 10000,
+    rope_scaling = {type = "su", short_factor = factors_of(1.05), long_factor = factors_of(1.3)},
+    sliding_window = 262144, auto_map = {AutoConfig = "configuration_phi3.Phi3Config"}}},
   {"pythia-70m", 70426624, {model_type = "gpt_neox", hidden_size = 512, intermediate_size = 2048, vocab_size = 50304,
     num_hidden_layers = 6, num_attention_heads = 8, hidden_act = "gelu", max_position_embeddings = 2048,
     layer_norm_eps = 1e-5, rotary_emb_base = 10000, rotary_pct = 0.25, use_parallel_residual = true,

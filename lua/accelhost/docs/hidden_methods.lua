@@ -7,7 +7,8 @@ for _, name in ipairs {
   "check_optimizer", "get_lr", "closed_form", "new_step", "zeros_like", "init", "forward", "extra_repr", "extend",
   "native", "shard", "current_lrs", "keep_fields", "rows", "define_fused", "steps",
   "take", "next_momentum", "normalise", "build", "init_weight", "initial_deviation", "tied_weights",
-  "complete", "complete_changes", "decoder_options",
+  "complete", "complete_changes", "decoder_options", "change_rope", "read_rope", "default_layer_types",
+  "all_slide_but_every", "last_layers_slide", "head_width",
 } do
   not_methods[name] = true
 end

@@ -27,6 +27,8 @@ local neutral = {
 ---@field rope_parameters table rope_type, rope_theta and the parameters of the scaling
 local DecoderConfig = PretrainedConfig:extend "DecoderConfig"
 DecoderConfig.older_names = {"rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype"}
+-- Name in older files -> the rotary parameter that it is.
+DecoderConfig.rope_names = {rope_theta = "rope_theta", partial_rotary_factor = "partial_rotary_factor"}
 DecoderConfig.floats = {
   "initializer_range", "rms_norm_eps", "layer_norm_eps", "final_logit_softcapping", "attn_logit_softcapping",
 }
@@ -135,6 +137,26 @@ local function follows(self, name)
   return true
 end
 
+--- Return the rotary parameters with changes of `with`: a scaling keeps rope_theta. nil: they do not change.
+---@param changes table
+---@return table?
+function DecoderConfig:change_rope(changes)
+  local given, p = changes.rope_scaling or changes.rope_parameters, nil
+  if type(given) == "table" then
+    p = arguments.copy(given)
+    for _, name in pairs(self.rope_names) do
+      if p[name] == nil then p[name] = self.rope_parameters[name] end
+    end
+  end
+  for older, name in pairs(self.rope_names) do
+    if changes[older] ~= nil then
+      p = p or arguments.copy(self.rope_parameters)
+      p[name] = changes[older]
+    end
+  end
+  return p
+end
+
 function DecoderConfig:complete_changes(changes)
   local all = arguments.copy(changes)
   for changed, names in pairs(followers) do
@@ -143,13 +165,10 @@ function DecoderConfig:complete_changes(changes)
       if all[name] == nil and is_derived then all[name] = null end
     end
   end
-  if changes.rope_parameters == nil and changes.rope_scaling == nil then
-    for _, name in ipairs {"rope_theta", "partial_rotary_factor"} do
-      if changes[name] ~= nil then
-        all.rope_parameters = all.rope_parameters or arguments.copy(self.rope_parameters)
-        all.rope_parameters[name] = changes[name]
-      end
-    end
+  local changed = self:change_rope(changes)
+  if changed then
+    for name in pairs(self.rope_names) do all[name] = nil end
+    all.rope_parameters, all.rope_scaling = changed, nil
   end
   return all
 end

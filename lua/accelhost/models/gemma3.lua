@@ -4,6 +4,7 @@ local C = require "accelhost._C"
 local DecoderConfig = require "accelhost.models.decoder_config"
 local decoder = require "accelhost.models.decoder"
 local layers = require "accelhost.models.decoder_layers"
+local arguments = require "accelhost.util.arguments"
 local rotary = require "accelhost.models.rotary"
 
 local null = C.json.null
@@ -29,11 +30,27 @@ Gemma3TextConfig.older_names = {
   "rope_theta", "rope_scaling", "torch_dtype", "rope_local_base_freq", "sliding_window_pattern",
 }
 
+Gemma3TextConfig.rope_names = {rope_theta = "rope_theta", rope_local_base_freq = "rope_theta"}
+
 --- Return layer_types: a window in all but every sixth layer.
 ---@param older table
 ---@return string[]
 function Gemma3TextConfig:default_layer_types(older)
   return self:all_slide_but_every(older.sliding_window_pattern or 6)
+end
+
+--- Return the rotary parameters with changes of `with`: a scaling and rope_theta are those of full attention.
+---@param changes table
+---@return table?
+function Gemma3TextConfig:change_rope(changes)
+  local given, theta, local_theta = changes.rope_scaling, changes.rope_theta, changes.rope_local_base_freq
+  if type(given) ~= "table" and theta == nil and local_theta == nil then return nil end
+  local p = self.rope_parameters
+  local full = arguments.copy(type(given) == "table" and given or p.full_attention)
+  local sliding = arguments.copy(p.sliding_attention)
+  full.rope_theta = theta or full.rope_theta or p.full_attention.rope_theta
+  sliding.rope_theta = local_theta or sliding.rope_theta
+  return {full_attention = full, sliding_attention = sliding}
 end
 
 --- Return the rotary parameters of both kinds of layers.

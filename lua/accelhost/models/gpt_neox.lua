@@ -28,6 +28,11 @@ GPTNeoXConfig.older_names = {
   "rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "rotary_pct", "rotary_emb_base",
 }
 
+GPTNeoXConfig.rope_names = {
+  rope_theta = "rope_theta", partial_rotary_factor = "partial_rotary_factor", rotary_pct = "partial_rotary_factor",
+  rotary_emb_base = "rope_theta",
+}
+
 --- Return the rotary parameters.
 ---@param given? table
 ---@param older table values of fields of older files

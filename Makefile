@@ -70,7 +70,7 @@ ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(w
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
 LEVEL_OFF := host/base/numeric/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
-        host/store/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
+        host/store/% host/regex/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/numeric/half.c host/comm/control/combine.c \
         host/tensor/rng.c host/tensor/transpose.c,$(SRC)))
@@ -100,6 +100,9 @@ PLOT := $(if $(CAIRO_LIBS),$(BUILD)/accelhost-plot.so)
 # Studies of sweeps are kept in SQLite's files.
 SQLITE_LIBS := $(shell pkg-config --exists sqlite3 2>/dev/null && pkg-config --libs sqlite3)
 STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
+# Regular expressions of tokenizers that host/text does not match itself are matched by PCRE2.
+PCRE2_LIBS := $(shell pkg-config --exists libpcre2-32 2>/dev/null && pkg-config --libs libpcre2-32)
+REGEX := $(if $(PCRE2_LIBS),$(BUILD)/accelhost-regex.so)
 # And lines at the prompt are edited.
 EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
 EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
@@ -137,11 +140,11 @@ all: program $(CUDA) ##+ build ./accelhost (plain make)
 
 # Everything but the device cuda.
 .PHONY: program
-program: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI)
+program: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(MPI)
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
-plugins: $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) $(CUDA)
+plugins: $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(MPI) $(CUDA)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua/lua_code.h
 	@mkdir -p $(@D)
@@ -168,6 +171,10 @@ $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/process/edito
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
+
+$(BUILD)/accelhost-regex.so: host/regex/plugin.c host/text/regex.h host/text/chars.h | deps-check
+	@mkdir -p $(@D)
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(PCRE2_LIBS)
 
 $(BUILD)/accelhost-mpi.so: $(wildcard host/mpi/*.[ch]) host/comm/net/mpi.h host/comm/net/transport.h \
 		host/comm/control/hosts.h | deps-check
@@ -348,7 +355,8 @@ uninstall: ## remove the files of install from PREFIX, below DESTDIR
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory ARCH=portable build-portable/accelhost build-portable/plugin-headers \
-		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) \
+		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(REGEX) \
+		$(EDIT) $(MPI) \
 		$(CUDA))
 	@scripts/package/build-deb.sh build-portable
 
@@ -389,7 +397,8 @@ check: ##+ compiler warnings, lint, dependency rule, style, the README's command
 	@! command -v clang >/dev/null || scripts/fuzz.sh 1000
 
 # Files that compiled with a warning, of all that BUILD has; another compiler's warnings stop no build.
-WARNINGS = $(wildcard $(addsuffix .warnings,$(OBJ) $(TEST_OBJ) $(PLUGINS) $(IMAGE) $(PLOT) $(STORE) $(EDIT) $(MPI) \
+WARNINGS = $(wildcard $(addsuffix .warnings,$(OBJ) $(TEST_OBJ) $(PLUGINS) $(IMAGE) $(PLOT) $(STORE) $(REGEX) \
+	$(EDIT) $(MPI) \
 	$(CUDA_OBJ) $(CUDA_IMAGES) $(SIM_OBJ) $(SIM_TEST_OBJ) $(foreach level,$(LEVELS),$(HOT:%.c=$(BUILD)/$(level)/%.o))))
 .PHONY: warnings
 warnings:

@@ -83,34 +83,78 @@ static int merge_all(const struct ah_model *model, struct ah_bpe_work *work)
     return 0;
 }
 
-/* The word's symbols, bytes or characters. A symbol that the vocabulary does not have becomes the unknown id, or is
- * left out. */
-static int begin_word(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length)
+static void bpe_push(struct ah_bpe_work *work, int32_t id, size_t begin, size_t end)
+{
+    work->symbol[work->symbols++] =
+        (struct ah_bpe_symbol){.id = id, .begin = (uint32_t)begin, .end = (uint32_t)end};
+}
+
+/* The symbols of a word of byte level. A byte that the vocabulary does not have becomes the unknown id, or is left
+ * out. */
+static void bpe_bytes(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length)
 {
     bool was_unknown = false;
-    work->symbols = 0;
-    AH_TRY(ah_grow(&work->symbol, length, &work->symbol_room, sizeof *work->symbol));
+    for (size_t i = 0; i < length; i++) {
+        int32_t id = model->byte_id[(unsigned char)word[i]];
+        bool unknown = id < 0;
+        if (unknown && was_unknown && model->fuse_unknown && work->symbols)
+            work->symbol[work->symbols - 1].end = (uint32_t)i + 1;
+        else if (!unknown || model->unknown >= 0)
+            bpe_push(work, unknown ? model->unknown : id, i, i + 1);
+        was_unknown = unknown;
+    }
+}
+
+/* Append the bytes of an unknown character as symbols, if the vocabulary has them all. */
+static bool bpe_fall_back(const struct ah_model *model, struct ah_bpe_work *work, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (model->fallback[(unsigned char)text[i]] < 0)
+            return false;
+    for (size_t i = 0; i < length; i++, work->bytes++)
+        bpe_push(work, model->fallback[(unsigned char)text[i]], work->bytes, work->bytes + 1);
+    return true;
+}
+
+/* Append the unknown characters that are held back, of `bytes` bytes. */
+static void bpe_push_unknown(const struct ah_model *model, struct ah_bpe_work *work, size_t *bytes)
+{
+    if (*bytes > 0)
+        bpe_push(work, model->unknown, work->bytes, work->bytes + *bytes);
+    work->bytes += *bytes;
+    *bytes = 0;
+}
+
+/* The symbols of a word of characters. As in the tokenizers package unknown characters are held back until the next one
+ * of the vocabulary, also past characters that become bytes, and each symbol begins where the one before ends. */
+static void bpe_characters(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length)
+{
+    size_t held = 0;
+    work->bytes = 0;
     for (size_t at = 0; at < length;) {
         size_t begin = at++;
-        int32_t id;
-        if (model->byte_level) {
-            id = model->byte_id[(unsigned char)word[begin]];
-        } else {
-            while (at < length && ((unsigned char)word[at] & 0xC0) == 0x80)
-                at++;
-            id = ah_vocabulary_id(&model->whole, word + begin, at - begin);
+        while (at < length && ((unsigned char)word[at] & 0xC0) == 0x80)
+            at++;
+        int32_t id = ah_vocabulary_id(&model->whole, word + begin, at - begin);
+        if (id >= 0) {
+            bpe_push_unknown(model, work, &held);
+            bpe_push(work, id, work->bytes, work->bytes + at - begin);
+            work->bytes += at - begin;
+        } else if (!(model->byte_fallback && bpe_fall_back(model, work, word + begin, at - begin)) &&
+                   model->unknown >= 0) {
+            if (!model->fuse_unknown)
+                bpe_push_unknown(model, work, &held);
+            held += at - begin;
         }
-        bool unknown = id < 0;
-        if (unknown && was_unknown && model->fuse_unknown && work->symbols) {
-            work->symbol[work->symbols - 1].end = (uint32_t)at;
-            continue;
-        }
-        was_unknown = unknown;
-        id = unknown ? model->unknown : id;
-        if (id >= 0)
-            work->symbol[work->symbols++] =
-                (struct ah_bpe_symbol){.id = id, .begin = (uint32_t)begin, .end = (uint32_t)at};
     }
+    bpe_push_unknown(model, work, &held);
+}
+
+static int begin_word(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length)
+{
+    work->symbols = 0;
+    AH_TRY(ah_grow(&work->symbol, length, &work->symbol_room, sizeof *work->symbol));
+    (model->byte_level ? bpe_bytes : bpe_characters)(model, work, word, length);
     for (size_t i = 0; i < work->symbols; i++) {
         work->symbol[i].left = (int32_t)i - 1;
         work->symbol[i].right = i + 1 < work->symbols ? (int32_t)i + 1 : -1;

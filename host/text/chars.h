@@ -40,4 +40,18 @@ static inline void ah_chars_swap(struct ah_chars *a, struct ah_chars *b)
 
 void ah_chars_close(struct ah_chars *chars);
 
+/* Characters [begin, end) of a text. */
+struct ah_span {
+    size_t begin, end;
+};
+
+struct ah_spans {
+    struct ah_span *at;
+    size_t count, room;
+};
+
+/* Append a span, unless it is empty. */
+int ah_spans_add(struct ah_spans *spans, size_t begin, size_t end);
+void ah_spans_close(struct ah_spans *spans);
+
 #endif

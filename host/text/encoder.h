@@ -23,7 +23,8 @@ struct ah_encoder_row {
 
 struct ah_encoder {
     struct ah_chars source, part, words_text, spare;
-    struct ah_spans words, spare_words;
+    struct ah_spans words;
+    struct ah_split_work split;
     struct ah_pieces pieces;
     struct ah_bpe_work bpe;
     char *bytes;     /* of a word */

@@ -103,16 +103,12 @@ static int load_merge(struct ah_model *model, const json_t *item, uint32_t rank)
 static int load_model_refuse(const json_t *value)
 {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix", NULL};
-    bool fallback;
     for (int i = 0; texts[i]; i++) {
         const char *text;
         AH_TRY(ah_load_text(value, "model", texts[i], &text));
         if (text && *text)
             return ah_fail(AH_ENOTIMPL, "model: BPE: %s is not supported", texts[i]);
     }
-    AH_TRY(ah_load_flag(value, "model", "byte_fallback", false, &fallback));
-    if (fallback)
-        return ah_fail(AH_ENOTIMPL, "model: BPE: byte_fallback is not supported");
     const json_t *dropout = json_object_get(value, "dropout");
     return dropout && !json_is_null(dropout) && json_number_value(dropout) != 0
                ? ah_fail(AH_ENOTIMPL, "model: BPE: dropout is not supported")
@@ -127,8 +123,10 @@ static int load_bpe(struct ah_model *model, const json_t *value)
     AH_TRY(load_model_refuse(value));
     AH_TRY(ah_load_flag(value, "model", "fuse_unk", false, &model->fuse_unknown));
     AH_TRY(ah_load_flag(value, "model", "ignore_merges", false, &model->ignore_merges));
+    AH_TRY(ah_load_flag(value, "model", "byte_fallback", false, &model->byte_fallback));
     AH_TRY(load_vocabulary(model, value));
     AH_TRY(load_unknown(model, value, NULL));
+    ah_load_fallback(model);
     if (!json_is_array(merges))
         return ah_fail(AH_EINVAL, "model: merges: expected a list");
     json_array_foreach(merges, rank, item)

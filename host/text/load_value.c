@@ -1,4 +1,5 @@
 /* Functions for all sections of a tokenizer.json: fields of one type, and parts by their type. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/status/status.h"
@@ -24,7 +25,7 @@ int ah_load_by_type(struct ah_tokenizer *tokenizer, const json_t *value, const c
                     const struct ah_load_type *types)
 {
     const char *type;
-    char known[256] = "";
+    char known[512] = "";
     size_t used = 0;
     if (!json_is_object(value))
         return ah_fail(AH_EINVAL, "%s: expected an object", what);
@@ -54,4 +55,13 @@ int ah_load_each(struct ah_tokenizer *tokenizer, const json_t *value, const char
     json_array_foreach(list, i, item)
         AH_TRY(ah_load_by_type(tokenizer, item, what, types));
     return 0;
+}
+
+void ah_load_fallback(struct ah_model *model)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        char text[8];
+        int length = snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+        model->fallback[byte] = ah_vocabulary_id(&model->whole, text, (size_t)length);
+    }
 }

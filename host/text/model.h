@@ -40,9 +40,12 @@ struct ah_model {
     int64_t most_characters;
     /* BPE */
     bool byte_level, fuse_unknown, ignore_merges;
-    int32_t byte_id[256];
+    int32_t byte_id[256]; /* of the characters of the byte level */
     struct ah_merge *merge;
     size_t merges, merge_slots;
+    /* the ids of the bytes of unknown characters, as "<0x0A>"; -1 where there is none */
+    bool byte_fallback;
+    int32_t fallback[256];
 };
 
 /* Memory of one thread for BPE. */
@@ -50,7 +53,7 @@ struct ah_bpe_work {
     struct ah_bpe_symbol *symbol;
     struct ah_bpe_candidate *heap;
     char *mapped;
-    size_t symbols, symbol_room, count, heap_room, mapped_room;
+    size_t symbols, symbol_room, bytes, count, heap_room, mapped_room;
 };
 
 /* Append the pieces of a word of `characters` characters; an unknown word is the unknown id. A word must be UTF-8 and

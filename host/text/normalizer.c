@@ -1,6 +1,8 @@
 /* Each step writes the new text into the spare one and changes places with it. */
 #include "text/normalizer.h"
 
+#include <string.h>
+
 #include "base/status/status.h"
 #include "text/unicode.h"
 
@@ -147,7 +149,7 @@ static int normalizer_compose(struct ah_chars *text, struct ah_chars *spare, uin
     return 0;
 }
 
-static void normalizer_strip(struct ah_chars *text, int flag)
+static void normalizer_filter(struct ah_chars *text, int flag)
 {
     size_t kept = 0;
     for (size_t i = 0; i < text->count; i++) {
@@ -200,36 +202,132 @@ static int normalizer_bert(const struct ah_normalizer *step, struct ah_chars *te
         AH_TRY(normalizer_clean(step, text, spare));
     if (step->strip_accents) {
         AH_TRY(normalizer_decompose(text, spare, CANONICAL));
-        normalizer_strip(text, AH_UNICODE_NONSPACING);
+        normalizer_filter(text, AH_UNICODE_NONSPACING);
     }
     return step->lowercase ? normalizer_lowercase(text, spare) : 0;
 }
 
-int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare)
+static void normalizer_trim(const struct ah_normalizer *step, struct ah_chars *text)
 {
-    for (int i = 0; i < steps; i++) {
-        switch (step[i].kind) {
-        case AH_NORMALIZE_BERT:
-            AH_TRY(normalizer_bert(&step[i], text, spare));
+    size_t begin = 0, end = text->count;
+    while (step->left && begin < end && ah_unicode_is(text->at[begin].c, AH_UNICODE_SPACE))
+        begin++;
+    while (step->right && end > begin && ah_unicode_is(text->at[end - 1].c, AH_UNICODE_SPACE))
+        end--;
+    if (begin > 0)
+        memmove(text->at, text->at + begin, (end - begin) * sizeof *text->at);
+    text->count = end - begin;
+}
+
+static bool nmt_removes(uint32_t c)
+{
+    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+}
+
+static bool nmt_blanks(uint32_t c)
+{
+    return c == '\t' || c == '\n' || c == '\f' || c == '\r' || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+           c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+}
+
+static void normalizer_nmt(struct ah_chars *text)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < text->count; i++) {
+        struct ah_char at = text->at[i];
+        if (nmt_removes(at.c))
+            continue;
+        at.c = nmt_blanks(at.c) ? ' ' : at.c;
+        text->at[kept++] = at;
+    }
+    text->count = kept;
+}
+
+static int normalizer_prepend(const struct ah_chars *content, struct ah_chars *text, struct ah_chars *spare)
+{
+    if (text->count == 0)
+        return 0;
+    spare->count = 0;
+    AH_TRY(ah_chars_reserve(spare, content->count + text->count));
+    for (size_t i = 0; i < content->count; i++)
+        ah_chars_push(spare, content->at[i].c, &text->at[0]);
+    memcpy(spare->at + spare->count, text->at, text->count * sizeof *text->at);
+    spare->count += text->count;
+    ah_chars_swap(text, spare);
+    return 0;
+}
+
+/* One character for each of one kind. */
+static bool normalizer_replace_char(const struct ah_normalizer *step, struct ah_chars *text)
+{
+    if (step->pattern.kind != AH_PATTERN_TEXT || step->pattern.text.count != 1 || step->content.count != 1)
+        return false;
+    uint32_t old = step->pattern.text.at[0].c, new = step->content.at[0].c;
+    for (size_t i = 0; i < text->count; i++)
+        text->at[i].c = text->at[i].c == old ? new : text->at[i].c;
+    return true;
+}
+
+/* New characters have the place of the last one that they replace. */
+static int normalizer_put(const struct ah_normalizer *step, const struct ah_spans *matches, struct ah_chars *text,
+                          struct ah_chars *spare)
+{
+    size_t taken = 0, count = step->content.count;
+    spare->count = 0;
+    AH_TRY(ah_chars_reserve(spare, text->count + matches->count * count));
+    for (size_t i = 0; i <= matches->count; i++) {
+        size_t begin = i < matches->count ? matches->at[i].begin : text->count;
+        memcpy(spare->at + spare->count, text->at + taken, (begin - taken) * sizeof *text->at);
+        spare->count += begin - taken;
+        if (i == matches->count)
             break;
-        case AH_NORMALIZE_LOWERCASE:
-            AH_TRY(normalizer_lowercase(text, spare));
-            break;
-        case AH_NORMALIZE_NFD:
-            AH_TRY(normalizer_decompose(text, spare, CANONICAL));
-            break;
-        case AH_NORMALIZE_NFC:
-            AH_TRY(normalizer_compose(text, spare, CANONICAL));
-            break;
-        case AH_NORMALIZE_NFKD:
-            AH_TRY(normalizer_decompose(text, spare, COMPATIBLE));
-            break;
-        case AH_NORMALIZE_NFKC:
-            AH_TRY(normalizer_compose(text, spare, COMPATIBLE));
-            break;
-        case AH_NORMALIZE_STRIP_ACCENTS:
-            normalizer_strip(text, AH_UNICODE_MARK);
-        }
+        taken = matches->at[i].end;
+        for (size_t k = 0; k < count; k++)
+            ah_chars_push(spare, step->content.at[k].c, &text->at[taken - 1]);
+    }
+    ah_chars_swap(text, spare);
+    return 0;
+}
+
+static int normalizer_replace(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
+{
+    struct ah_spans matches = {0};
+    if (normalizer_replace_char(step, text))
+        return 0;
+    int status = ah_pattern_matches(&step->pattern, text->at, (struct ah_span){0, text->count}, &matches);
+    if (status == 0 && matches.count > 0)
+        status = normalizer_put(step, &matches, text, spare);
+    ah_spans_close(&matches);
+    return status;
+}
+
+static int normalizer_apply(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
+{
+    switch (step->kind) {
+    case AH_NORMALIZE_BERT: return normalizer_bert(step, text, spare);
+    case AH_NORMALIZE_LOWERCASE: return normalizer_lowercase(text, spare);
+    case AH_NORMALIZE_NFD: return normalizer_decompose(text, spare, CANONICAL);
+    case AH_NORMALIZE_NFC: return normalizer_compose(text, spare, CANONICAL);
+    case AH_NORMALIZE_NFKD: return normalizer_decompose(text, spare, COMPATIBLE);
+    case AH_NORMALIZE_NFKC: return normalizer_compose(text, spare, COMPATIBLE);
+    case AH_NORMALIZE_STRIP_ACCENTS: normalizer_filter(text, AH_UNICODE_MARK); return 0;
+    case AH_NORMALIZE_STRIP: normalizer_trim(step, text); return 0;
+    case AH_NORMALIZE_NMT: normalizer_nmt(text); return 0;
+    case AH_NORMALIZE_PREPEND: return normalizer_prepend(&step->content, text, spare);
+    case AH_NORMALIZE_REPLACE: return normalizer_replace(step, text, spare);
     }
     return 0;
+}
+
+int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare)
+{
+    for (int i = 0; i < steps; i++)
+        AH_TRY(normalizer_apply(&step[i], text, spare));
+    return 0;
+}
+
+void ah_normalizer_close(struct ah_normalizer *step)
+{
+    ah_pattern_close(&step->pattern);
+    ah_chars_close(&step->content);
 }

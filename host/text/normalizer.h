@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "text/chars.h"
+#include "text/pattern.h"
 
 enum ah_normalizer_kind {
     AH_NORMALIZE_BERT,
@@ -14,15 +14,24 @@ enum ah_normalizer_kind {
     AH_NORMALIZE_NFKD,
     AH_NORMALIZE_NFKC,
     AH_NORMALIZE_STRIP_ACCENTS,
+    AH_NORMALIZE_STRIP,    /* space at the ends */
+    AH_NORMALIZE_NMT,      /* control characters go, space of several kinds becomes a blank */
+    AH_NORMALIZE_PREPEND,  /* `content` before a text that is not empty */
+    AH_NORMALIZE_REPLACE,  /* `content` for each match of a pattern */
 };
 
 struct ah_normalizer {
     enum ah_normalizer_kind kind;
     bool clean_text, ideographs, strip_accents, lowercase; /* of BERT's */
+    bool left, right;                                      /* of STRIP */
+    struct ah_pattern pattern;
+    struct ah_chars content;
 };
 
 /* Rewrite `text` by the steps in order; `spare` is workspace. The source range of a character is that of the characters
  * that it was made from; of joined characters, of the first. */
 int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare);
+
+void ah_normalizer_close(struct ah_normalizer *step);
 
 #endif

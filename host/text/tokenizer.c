@@ -19,7 +19,7 @@ static void encoder_close(struct ah_encoder *encoder)
     ah_chars_close(&encoder->words_text);
     ah_chars_close(&encoder->spare);
     ah_spans_close(&encoder->words);
-    ah_spans_close(&encoder->spare_words);
+    ah_split_work_close(&encoder->split);
     ah_bpe_close(&encoder->bpe);
     free(encoder->pieces.at);
     free(encoder->bytes);
@@ -78,8 +78,10 @@ static int write_word(struct ah_encoder *encoder, struct ah_span word, size_t *b
 
 static int ask_model(const struct ah_model *model, struct ah_encoder *encoder, size_t bytes, size_t characters)
 {
-    return model->kind == AH_MODEL_BPE ? ah_bpe(model, &encoder->bpe, encoder->bytes, bytes, &encoder->pieces)
-                                       : ah_wordpiece(model, encoder->bytes, bytes, characters, &encoder->pieces);
+    switch (model->kind) {
+    case AH_MODEL_BPE: return ah_bpe(model, &encoder->bpe, encoder->bytes, bytes, &encoder->pieces);
+    default: return ah_wordpiece(model, encoder->bytes, bytes, characters, &encoder->pieces);
+    }
 }
 
 /* The word's pieces into encoder->pieces, remembered or from the model. */
@@ -127,8 +129,7 @@ static int encode_part(const struct ah_tokenizer *tokenizer, struct ah_encoder *
     AH_TRY(ah_chars_reserve(own, count));
     memcpy(own->at, text->at + span.begin, count * sizeof *own->at);
     own->count = count;
-    AH_TRY(ah_split(tokenizer->splitter, tokenizer->splitters, own, &encoder->words, &encoder->spare,
-                    &encoder->spare_words));
+    AH_TRY(ah_split(tokenizer->splitter, tokenizer->splitters, own, &encoder->words, &encoder->split));
     for (size_t i = 0; i < encoder->words.count; i++, ++*word) {
         struct ah_span place = encoder->words.at[i];
         const struct ah_char *at = own->at + place.begin;
@@ -220,7 +221,8 @@ void ah_tokenizer_trim(const struct ah_tokenizer *tokenizer, struct ah_encoding 
             count_blanks(tokenizer, at);
         int32_t leading = at->leading, trailing = at->trailing;
         if (leading > 0) {
-            leading -= tokenizer->trims_prefix && (i == 0 || at->from == 0);
+            /* One alone at the beginning was inserted. */
+            leading -= tokenizer->trims_prefix && leading == 1 && (i == 0 || at->from == 0);
             at->from = at->from + leading < at->to ? at->from + leading : at->to;
         }
         if (trailing > 0 && at->to >= trailing)
@@ -261,7 +263,12 @@ void ah_tokenizer_close(struct ah_tokenizer *tokenizer)
     free(tokenizer->is_special);
     free(tokenizer->single.item);
     free(tokenizer->pair.item);
-    free(tokenizer->decoder_prefix);
+    for (int i = 0; i < tokenizer->normalizers; i++)
+        ah_normalizer_close(&tokenizer->normalizer[i]);
+    for (int i = 0; i < tokenizer->splitters; i++)
+        ah_splitter_close(&tokenizer->splitter[i]);
+    for (int i = 0; i < tokenizer->decoders; i++)
+        ah_decoder_close(&tokenizer->decoder[i]);
     pthread_mutex_destroy(&tokenizer->lock);
     free(tokenizer);
 }

@@ -8,14 +8,13 @@
 #include <pthread.h>
 
 #include "text/added.h"
+#include "text/decoder.h"
 #include "text/encoding.h"
 #include "text/model.h"
 #include "text/normalizer.h"
 #include "text/splitter.h"
 
 #define AH_TOKENIZER_STEPS 16
-
-enum ah_decoder { AH_DECODE_BLANKS, AH_DECODE_WORDPIECE, AH_DECODE_BYTES };
 
 struct ah_encoder;
 
@@ -30,9 +29,8 @@ struct ah_tokenizer {
     size_t specials;
     struct ah_template single, pair;
     bool trim_offsets, trims_prefix;
-    enum ah_decoder decoder;
-    char *decoder_prefix;
-    bool decoder_cleans;
+    struct ah_decoder decoder[AH_TOKENIZER_STEPS];
+    int decoders; /* 0: tokens with blanks between them */
     pthread_mutex_t lock;
     struct ah_encoder *idle;
 };

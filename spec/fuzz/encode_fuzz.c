@@ -1,10 +1,13 @@
 /* Fuzz target: texts and pairs through tokenizers of every step, cut in every way. Four bytes select the cut, the
  * others are texts with a byte 255 between them. For all texts their tokens are in them, no row has more tokens
  * than it may, all tokens of a text are in its rows, ids have texts, or there is an error text.
- * sources: host/text/added.c host/text/batch.c host/text/bpe.c host/text/chars.c host/text/decode.c
- * sources: host/text/encoding.c host/text/load.c host/text/load_model.c host/text/load_tokens.c host/text/load_value.c
- * sources: host/text/model.c host/text/normalizer.c host/text/splitter.c host/text/tokenizer.c host/text/unicode.c
- * sources: host/text/generated/unicode_tables.c host/text/vocabulary.c host/text/wordpiece.c host/base/memory/array.c
+ * sources: host/text/added.c host/text/batch.c host/text/bpe.c host/text/chars.c
+ * sources: host/text/decode.c host/text/decoder.c host/text/encoding.c host/text/load.c host/text/load_decoder.c
+ * sources: host/text/load_model.c host/text/load_normalizer.c host/text/load_splitter.c host/text/load_tokens.c
+ * sources: host/text/load_value.c host/text/model.c host/text/normalizer.c
+ * sources: host/text/pattern.c host/text/regex.c host/text/splitter.c host/text/tokenizer.c
+ * sources: host/text/unicode.c host/text/generated/unicode_tables.c host/text/vocabulary.c
+ * sources: host/text/wordpiece.c host/base/memory/array.c host/base/process/plugin.c host/base/process/program.c
  * sources: host/base/status/status.c */
 #include <stdint.h>
 #include <stdlib.h>
@@ -41,6 +44,14 @@ static const char *const fixed[] = {
     "\"\\u0120a\": 5, \"\\u00c3\": 6}, \"merges\": [\"a b\", \"ab ab\", \"\\u0120 a\"]}, \"decoder\": "
     STEP("ByteLevel") ", \"pre_tokenizer\": " STEP("ByteLevel") ", \"post_processor\": {\"type\": \"ByteLevel\", "
     "\"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}}",
+    "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"unk_token\": \"u\", \"fuse_unk\": true, \"vocab\": "
+    "{\"u\": 0, \"a\": 1, \"b\": 2, \"ab\": 3, \"_\": 4, \"_a\": 5, \"<0xC3>\": 6, \"<0xA9>\": 7}, \"merges\": "
+    "[\"a b\", \"_ a\"]}, \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" STEP("Nmt") ", "
+    STEP("Strip") ", {\"type\": \"Prepend\", \"prepend\": \"ab\"}, {\"type\": \"Replace\", \"pattern\": "
+    "{\"Regex\": \" {2,}\"}, \"content\": \"xy\"}]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": ["
+    "{\"type\": \"Punctuation\", \"behavior\": \"MergedWithNext\"}, {\"type\": \"Digits\"}, {\"type\": "
+    "\"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}]}, \"decoder\": {\"type\": \"Sequence\", "
+    "\"decoders\": [" STEP("ByteFallback") ", " STEP("Fuse") ", " STEP("Metaspace") "]}}",
 };
 
 /* Characters of a text, as places count them. */
@@ -90,7 +101,7 @@ static void run(struct ah_tokenizer *tokenizer, const struct ah_batch *batch)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    static struct ah_tokenizer *known[3];
+    static struct ah_tokenizer *known[sizeof fixed / sizeof *fixed];
     struct ah_source source[8] = {{"", 0}};
     size_t texts = 0;
     if (count < 4 || count > 400)
@@ -106,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     }
     batch.count = bytes[0] & 8 ? texts / 2 : texts;
     batch.second = bytes[0] & 8 ? source + texts / 2 : NULL;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         if (!known[i] && ah_tokenizer_read(&known[i], fixed[i], strlen(fixed[i])) < 0)
             abort();
         run(known[i], &batch);

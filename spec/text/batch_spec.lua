@@ -241,8 +241,8 @@ describe("AutoTokenizer", function()
     refused("has no tokenizer.json, no vocab.txt", function() text.AutoTokenizer.from_pretrained(folder) end)
     write("tokenizer.json", '{"model": ')
     refused("tokenizer.json': line 1: no JSON", function() text.AutoTokenizer.from_pretrained(folder) end)
-    write("tokenizer.json", '{"model": {"type": "Unigram"}}')
-    refused("model: 'Unigram' is not supported", function() text.AutoTokenizer.from_pretrained(folder) end)
+    write("tokenizer.json", '{"model": {"type": "WordLevel"}}')
+    refused("model: 'WordLevel' is not supported", function() text.AutoTokenizer.from_pretrained(folder) end)
     os.remove(folder .. "/tokenizer.json")
     write("vocab.txt", "sea\n")
     refused("vocab.txt' has no '[PAD]'", function() text.AutoTokenizer.from_pretrained(folder) end)
@@ -263,12 +263,19 @@ describe("a tokenizer.json", function()
   end
 
   it("is refused by the name of the unsupported part", function()
-    refused("normalizer: 'Replace' is not supported (known: BertNormalizer,", with("normalizer", {type = "Replace"}))
-    refused("pre_tokenizer: 'Metaspace' is not supported", with("pre_tokenizer", {type = "Metaspace"}))
+    refused("normalizer: 'ByteLevel' is not supported (known: BertNormalizer,",
+      with("normalizer", {type = "ByteLevel"}))
+    refused("pre_tokenizer: 'FixedLength' is not supported", with("pre_tokenizer", {type = "FixedLength"}))
     refused("post_processor: 'Other' is not supported", with("post_processor", {type = "Other"}))
     refused("decoder: 'CTC' is not supported", with("decoder", {type = "CTC"}))
-    refused("byte_fallback is not supported", with("model", {type = "BPE", vocab = vocabulary,
-      merges = json.array{}, byte_fallback = true}))
+    refused("dropout is not supported", with("model", {type = "BPE", vocab = vocabulary, merges = json.array{},
+      dropout = 0.1}))
+    refused("behavior: 'Other' is not supported", with("pre_tokenizer", {type = "Punctuation", behavior = "Other"}))
+    local function pattern(expression)
+      return {type = "Split", pattern = {Regex = expression}, behavior = "Isolated"}
+    end
+    refused("pattern '[[a]]': '[[' is not supported", with("pre_tokenizer", pattern "[[a]]"))
+    refused("pattern '\\h': '\\h' is not supported", with("pre_tokenizer", pattern "\\h"))
     refused("end_of_word_suffix is not supported", with("model", {type = "BPE", vocab = vocabulary,
       merges = json.array{}, end_of_word_suffix = "</w>"}))
   end)
@@ -285,6 +292,10 @@ describe("a tokenizer.json", function()
       single = {{SpecialToken = {id = "X", type_id = 0}}}, pair = json.array{}}))
     refused("expected each text once", with("post_processor", {type = "TemplateProcessing",
       single = {{Sequence = {id = "A", type_id = 0}}, {Sequence = {id = "A", type_id = 0}}}, pair = json.array{}}))
+    refused("replacement: expected one character", with("pre_tokenizer", {type = "Metaspace", replacement = "ab"}))
+    refused("pattern: expected a String or a Regex", with("normalizer", {type = "Replace", content = "a"}))
+    refused("content: expected a text", with("normalizer", {type = "Replace", pattern = {String = "a"}}))
+    refused("decoder: start: expected a whole number", with("decoder", {type = "Strip", content = " ", start = -1}))
     refused("Tokenizer: added_tokens: expected an id and a content", with("added_tokens", {{content = "x"}}))
   end)
 end)

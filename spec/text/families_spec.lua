@@ -1,0 +1,39 @@
+-- Tokenizers of the families of today's models against Hugging Face's tokenizers: small vocabularies and hard texts.
+local accelhost = require "accelhost"
+local read = require("spec.support.files").read
+
+local json = accelhost.json
+local fixture = json.decode(read "spec/fixtures/tokenizer_families.json")
+
+local function tokenizer_of(kind)
+  local sections = {model = fixture.models[kind.model + 1]}
+  for name, section in pairs(kind.sections) do sections[name] = section end
+  return accelhost.text.Tokenizer(json.encode(sections))
+end
+
+local function flat(list)
+  local out = {}
+  for _, item in ipairs(list) do
+    for _, value in ipairs(item) do out[#out + 1] = value end
+  end
+  return out
+end
+
+local options = {return_tensors = false, return_offsets_mapping = true}
+
+describe("a tokenizer of the family", function()
+  for _, kind in ipairs(fixture.kinds) do
+    it(("'%s' returns the ids, offsets and texts of the tokenizers package"):format(kind.name), function()
+      local tokenizer = tokenizer_of(kind)
+      for _, row in ipairs(kind.texts) do
+        local batch = tokenizer(row.text, options)
+        local fine, message = pcall(function()
+          assert.same(row.ids, batch.input_ids)
+          assert.same(row.ends, flat(batch.offset_mapping))
+          assert.equal(row.decoded, tokenizer:decode(batch.input_ids))
+        end)
+        assert(fine, ("text %q: %s"):format(row.text, tostring(message)))
+      end
+    end)
+  end
+end)

@@ -27,6 +27,7 @@ struct ah_encoder {
     struct ah_split_work split;
     struct ah_pieces pieces;
     struct ah_bpe_work bpe;
+    struct ah_unigram_work unigram;
     char *bytes;     /* of a word */
     uint32_t *owner; /* the character that each of them belongs to, from the word's first */
     size_t bytes_room, owner_room;

@@ -10,6 +10,7 @@
 int ah_load_normalizer(struct ah_tokenizer *tokenizer, const json_t *value);
 int ah_load_splitter(struct ah_tokenizer *tokenizer, const json_t *value);
 int ah_load_model(struct ah_model *model, const json_t *value);
+int ah_load_unigram(struct ah_model *model, const json_t *value);
 /* The ids of <0x00> to <0xFF>, of a model with byte_fallback. */
 void ah_load_fallback(struct ah_model *model);
 /* After the model, which has the ids of special tokens. */

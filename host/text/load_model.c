@@ -1,4 +1,4 @@
-/* The model's section of a tokenizer.json: WordPiece and BPE. */
+/* The model's section of a tokenizer.json: WordPiece, BPE, and Unigram by its own file. */
 #include <string.h>
 
 #include "base/status/status.h"
@@ -147,12 +147,13 @@ int ah_load_model(struct ah_model *model, const json_t *value)
     AH_TRY(ah_load_text(value, "model", "type", &type));
     /* Old files have no type. */
     if (!type)
-        type = json_object_get(value, "merges") ? "BPE" : "WordPiece";
-    if (strcmp(type, "BPE") != 0 && strcmp(type, "WordPiece") != 0)
-        return ah_fail(AH_ENOTIMPL, "model: '%.60s' is not supported (known: WordPiece, BPE)", type);
-    if (type[0] == 'B')
+        type = json_object_get(value, "merges") ? "BPE" : json_object_get(value, "unk_id") ? "Unigram" : "WordPiece";
+    if (strcmp(type, "BPE") == 0)
         return load_bpe(model, value);
+    bool unigram = strcmp(type, "Unigram") == 0;
+    if (!unigram && strcmp(type, "WordPiece") != 0)
+        return ah_fail(AH_ENOTIMPL, "model: '%.60s' is not supported (known: WordPiece, BPE, Unigram)", type);
     if (model->byte_level)
-        return ah_fail(AH_ENOTIMPL, "model: WordPiece of byte level is not supported");
-    return load_wordpiece(model, value);
+        return ah_fail(AH_ENOTIMPL, "model: %s of byte level is not supported", type);
+    return unigram ? ah_load_unigram(model, value) : load_wordpiece(model, value);
 }

@@ -88,12 +88,24 @@ static int load_replace(struct ah_tokenizer *tokenizer, const json_t *value)
     return ah_load_pattern(value, what_normalizer, &step->pattern);
 }
 
+static int load_charsmap(struct ah_tokenizer *tokenizer, const json_t *value)
+{
+    struct ah_normalizer *step = NULL;
+    const char *text;
+    AH_TRY(new_normalizer(tokenizer, AH_NORMALIZE_CHARSMAP, &step));
+    AH_TRY(ah_load_text(value, what_normalizer, "precompiled_charsmap", &text));
+    if (!text)
+        return ah_fail(AH_EINVAL, "%s: precompiled_charsmap: expected a text", what_normalizer);
+    int status = ah_charsmap_read(&step->charsmap, text);
+    return status < 0 ? ah_fail_prefix(status, "%s: precompiled_charsmap", what_normalizer) : 0;
+}
+
 static int normalizer_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
 
 static const struct ah_load_type normalizers[] = {
     {"BertNormalizer", bert_normalizer}, {"Lowercase", load_lowercase}, {"NFC", normal_form}, {"NFD", normal_form},
     {"NFKC", normal_form}, {"NFKD", normal_form}, {"StripAccents", strip_accents}, {"Strip", load_strip},
-    {"Nmt", load_nmt}, {"Prepend", load_prepend}, {"Replace", load_replace},
+    {"Nmt", load_nmt}, {"Prepend", load_prepend}, {"Replace", load_replace}, {"Precompiled", load_charsmap},
     {"Sequence", normalizer_sequence}, {NULL, NULL},
 };
 

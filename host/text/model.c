@@ -66,5 +66,6 @@ void ah_model_close(struct ah_model *model)
     ah_vocabulary_close(&model->inner);
     free(model->prefix);
     free(model->merge);
+    free(model->score);
     *model = (struct ah_model){0};
 }

@@ -28,7 +28,7 @@ struct ah_merge {
     int32_t id;
 };
 
-enum ah_model_kind { AH_MODEL_WORDPIECE, AH_MODEL_BPE };
+enum ah_model_kind { AH_MODEL_WORDPIECE, AH_MODEL_BPE, AH_MODEL_UNIGRAM };
 
 struct ah_model {
     enum ah_model_kind kind;
@@ -43,7 +43,10 @@ struct ah_model {
     int32_t byte_id[256]; /* of the characters of the byte level */
     struct ah_merge *merge;
     size_t merges, merge_slots;
-    /* the ids of the bytes of unknown characters, as "<0x0A>"; -1 where there is none */
+    /* Unigram */
+    double *score; /* by id */
+    double lowest;
+    /* BPE and Unigram: the ids of the bytes of unknown characters, as "<0x0A>"; -1 where there is none */
     bool byte_fallback;
     int32_t fallback[256];
 };
@@ -56,6 +59,13 @@ struct ah_bpe_work {
     size_t symbols, symbol_room, bytes, count, heap_room, mapped_room;
 };
 
+/* Memory of one thread for Unigram. */
+struct ah_unigram_work {
+    struct ah_unigram_node *node;
+    size_t room;
+    struct ah_pieces parts;
+};
+
 /* Append the pieces of a word of `characters` characters; an unknown word is the unknown id. A word must be UTF-8 and
  * not empty. */
 int ah_wordpiece(const struct ah_model *model, const char *word, size_t length, size_t characters,
@@ -63,6 +73,9 @@ int ah_wordpiece(const struct ah_model *model, const char *word, size_t length, 
 int ah_bpe(const struct ah_model *model, struct ah_bpe_work *work, const char *word, size_t length,
            struct ah_pieces *out);
 void ah_bpe_close(struct ah_bpe_work *work);
+int ah_unigram(const struct ah_model *model, struct ah_unigram_work *work, const char *word, size_t length,
+               struct ah_pieces *out);
+void ah_unigram_close(struct ah_unigram_work *work);
 
 /* Let two ids be joined to `id`; the lower the rank, the earlier. A pair that is there already gets the new rank. */
 int ah_model_add_merge(struct ah_model *model, int32_t left, int32_t right, uint32_t rank, int32_t id);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status/status.h"
+#include "text/places.h"
 #include "text/unicode.h"
 
 /* Marks a character of the decomposition of the one before it, while marks are sorted. */
@@ -62,20 +63,6 @@ static int order_marks(struct ah_chars *text)
     return 0;
 }
 
-/* The package assigns source positions at the end: each character that was not inserted gets the next one; one that was
- * joined from several consumes as many and keeps the first. `from` is that number. */
-static void hand_out_places(struct ah_chars *text, const struct ah_chars *source)
-{
-    size_t next = 0;
-    for (size_t i = 0; i < text->count; i++) {
-        struct ah_char *at = &text->at[i];
-        size_t takes = (size_t)at->from, place = takes ? next : next - 1;
-        next += takes;
-        at->from = next ? source->at[place].from : 0;
-        at->to = next ? source->at[place].to : 0;
-    }
-}
-
 /* The first characters that have parts. */
 enum { CANONICAL = 0xC0, COMPATIBLE = 0xA0 };
 
@@ -116,7 +103,7 @@ static int normalizer_decompose(struct ah_chars *text, struct ah_chars *spare, u
     if (has_no_parts(text, first))
         return 0;
     AH_TRY(take_apart(text, spare, first));
-    hand_out_places(text, spare);
+    ah_places_assign(text, spare);
     return 0;
 }
 
@@ -145,7 +132,7 @@ static int normalizer_compose(struct ah_chars *text, struct ah_chars *spare, uin
         text->at[kept++] = at;
     }
     text->count = kept;
-    hand_out_places(text, spare);
+    ah_places_assign(text, spare);
     return 0;
 }
 
@@ -315,6 +302,7 @@ static int normalizer_apply(const struct ah_normalizer *step, struct ah_chars *t
     case AH_NORMALIZE_NMT: normalizer_nmt(text); return 0;
     case AH_NORMALIZE_PREPEND: return normalizer_prepend(&step->content, text, spare);
     case AH_NORMALIZE_REPLACE: return normalizer_replace(step, text, spare);
+    case AH_NORMALIZE_CHARSMAP: return ah_charsmap_apply(&step->charsmap, text, spare);
     }
     return 0;
 }
@@ -330,4 +318,5 @@ void ah_normalizer_close(struct ah_normalizer *step)
 {
     ah_pattern_close(&step->pattern);
     ah_chars_close(&step->content);
+    ah_charsmap_close(&step->charsmap);
 }

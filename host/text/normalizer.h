@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "text/charsmap.h"
 #include "text/pattern.h"
 
 enum ah_normalizer_kind {
@@ -18,6 +19,7 @@ enum ah_normalizer_kind {
     AH_NORMALIZE_NMT,      /* control characters go, space of several kinds becomes a blank */
     AH_NORMALIZE_PREPEND,  /* `content` before a text that is not empty */
     AH_NORMALIZE_REPLACE,  /* `content` for each match of a pattern */
+    AH_NORMALIZE_CHARSMAP, /* SentencePiece's table */
 };
 
 struct ah_normalizer {
@@ -26,6 +28,7 @@ struct ah_normalizer {
     bool left, right;                                      /* of STRIP */
     struct ah_pattern pattern;
     struct ah_chars content;
+    struct ah_charsmap charsmap;
 };
 
 /* Rewrite `text` by the steps in order; `spare` is workspace. The source range of a character is that of the characters

@@ -21,6 +21,7 @@ static void encoder_close(struct ah_encoder *encoder)
     ah_spans_close(&encoder->words);
     ah_split_work_close(&encoder->split);
     ah_bpe_close(&encoder->bpe);
+    ah_unigram_close(&encoder->unigram);
     free(encoder->pieces.at);
     free(encoder->bytes);
     free(encoder->owner);
@@ -80,6 +81,7 @@ static int ask_model(const struct ah_model *model, struct ah_encoder *encoder, s
 {
     switch (model->kind) {
     case AH_MODEL_BPE: return ah_bpe(model, &encoder->bpe, encoder->bytes, bytes, &encoder->pieces);
+    case AH_MODEL_UNIGRAM: return ah_unigram(model, &encoder->unigram, encoder->bytes, bytes, &encoder->pieces);
     default: return ah_wordpiece(model, encoder->bytes, bytes, characters, &encoder->pieces);
     }
 }

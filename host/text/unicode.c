@@ -186,6 +186,21 @@ int ah_unicode_class(uint32_t c)
     return class_of[c];
 }
 
+enum ah_unicode_join ah_unicode_join_of(uint32_t c)
+{
+    size_t low = 0, high = ah_unicode_joins_count / 2;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (ah_unicode_joins[2 * middle] <= c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || c > (ah_unicode_joins[2 * low - 1] & 0xFFFFFF))
+        return AH_JOIN_NONE;
+    return (enum ah_unicode_join)(ah_unicode_joins[2 * low - 1] >> 24);
+}
+
 uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken)
 {
     unsigned char lead = text[0];

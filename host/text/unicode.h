@@ -53,6 +53,11 @@ uint32_t ah_unicode_compose(uint32_t a, uint32_t b);
 /* The canonical combining class. */
 int ah_unicode_class(uint32_t c);
 
+/* Role of a character in graphemes, without the rules of Hangul, flags and emoji, which make graphemes of 6 bytes and
+ * more; controls of 4 bytes count as others for the same reason. */
+enum ah_unicode_join { AH_JOIN_NONE, AH_JOIN_EXTEND, AH_JOIN_CONTROL, AH_JOIN_PREPEND };
+enum ah_unicode_join ah_unicode_join_of(uint32_t c);
+
 /* Decode the character at `text`, of which `count` > 0 bytes are left; `*taken` is its length. Invalid UTF-8 is decoded
  * as U+FFFD for each longest valid prefix of a character, as by Python's errors="replace". */
 uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken);

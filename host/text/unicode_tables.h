@@ -26,4 +26,8 @@ extern const size_t ah_unicode_classes_count;
 extern const uint32_t ah_unicode_compatible[];
 extern const size_t ah_unicode_compatible_count;
 
+/* First, and last with the kind (enum ah_unicode_join) in bits 24 and 25: ranges of characters, rising. */
+extern const uint32_t ah_unicode_joins[];
+extern const size_t ah_unicode_joins_count;
+
 #endif

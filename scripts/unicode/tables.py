@@ -7,7 +7,9 @@ forms of Python's unicodedata.
 Each rule of that package brings tables of its own version of Unicode (punctuation of 8, letters of 16), so every
 character is shown to every rule. Made with tokenizers 0.23.3 and Unicode 14.
 """
+import struct
 import unicodedata
+
 from tokenizers import normalizers, pre_tokenizers
 
 ALL = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -101,6 +103,33 @@ def classes(normal):
     return runs(known)
 
 
+def dropping(first):
+    """A table of SentencePiece that replaces all texts that begin with one of these bytes by nothing: a trie of units
+    that are an offset in bits 10 and up, a leaf in bit 8 and a byte, then the values, then the texts."""
+    units = [256 << 10] + 2047 * [0]
+    for byte in first:
+        units[256 ^ byte] = (256 ^ 1024) << 10 | 1 << 8 | byte
+    return normalizers.Precompiled(struct.pack("<I2048I", 4 * len(units), *units) + b"\0")
+
+
+def joins():
+    """Ranges of characters that extend a grapheme (1), break it at both sides (2), or join the next one (3): first, and
+    last with the kind above it. A grapheme is replaced as a whole if it has less than 6 bytes."""
+    letter, others = dropping(b"a"), dropping(set(range(1, 0xF5)) - {0x61, 0xCC})
+    out = []
+    for c in ALL:
+        kind = 1 if letter.normalize_str("a" + chr(c)) == "" else 3 if others.normalize_str(chr(c) + "a") == "" else 0
+        if kind == 0 and c < 0x10000 and others.normalize_str(chr(c) + "\u0301") != "":
+            kind = 2
+        if c == 0x61:
+            kind = 0
+        if kind and out and out[-1][1:] == [c - 1, kind]:
+            out[-1][1] = c
+        elif kind:
+            out.append([c, c, kind])
+    return [number for first, last, kind in out for number in (first, last | kind << 24)]
+
+
 def array(name, kind, numbers):
     print(f"\nconst {kind} {name}[] = {{")
     line = "   "
@@ -123,6 +152,7 @@ def main():
     array("ah_unicode_canonical", "uint32_t", canonical(normal))
     array("ah_unicode_classes", "uint32_t", classes(normal))
     array("ah_unicode_compatible", "uint32_t", compatible(normal))
+    array("ah_unicode_joins", "uint32_t", joins())
 
 
 main()

@@ -296,6 +296,12 @@ describe("a tokenizer.json", function()
     refused("pattern: expected a String or a Regex", with("normalizer", {type = "Replace", content = "a"}))
     refused("content: expected a text", with("normalizer", {type = "Replace", pattern = {String = "a"}}))
     refused("decoder: start: expected a whole number", with("decoder", {type = "Strip", content = " ", start = -1}))
+    refused("precompiled_charsmap: character 1 is not base64", with("normalizer", {type = "Precompiled",
+      precompiled_charsmap = "A!"}))
+    refused("precompiled_charsmap: a trie of 4294967295 bytes in 4 bytes", with("normalizer", {type = "Precompiled",
+      precompiled_charsmap = "/////w=="}))
+    refused("vocab: item 1: expected a text and a score", with("model", {type = "Unigram", vocab = {{"a", 0}, {"b"}}}))
+    refused("unk_id: expected the place of a text", with("model", {type = "Unigram", vocab = {{"a", 0}}, unk_id = 1}))
     refused("Tokenizer: added_tokens: expected an id and a content", with("added_tokens", {{content = "x"}}))
   end)
 end)

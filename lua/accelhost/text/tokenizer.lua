@@ -22,11 +22,11 @@ local settings = {
 }
 
 --- A tokenizer that a description in the format of tokenizer.json makes: normalizers BertNormalizer, Lowercase, NFC,
---- NFD, NFKC, NFKD, StripAccents, Strip, Nmt, Prepend, Replace; pre-tokenizers BertPreTokenizer, Whitespace,
---- WhitespaceSplit, ByteLevel, Metaspace, Split, Digits, Punctuation; models WordPiece and BPE; added tokens;
---- post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel; decoders WordPiece, ByteLevel,
---- Metaspace, Replace, ByteFallback, Fuse, Strip; Sequence of each. Anything else is refused by its name. The sections
---- truncation and padding are kept and not applied, as in transformers: the call sets truncation and padding.
+--- NFD, NFKC, NFKD, StripAccents, Strip, Nmt, Prepend, Replace, Precompiled; pre-tokenizers BertPreTokenizer,
+--- Whitespace, WhitespaceSplit, ByteLevel, Metaspace, Split, Digits, Punctuation; models WordPiece, BPE, Unigram; added
+--- tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel; decoders WordPiece,
+--- ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip; Sequence of each. Anything else is refused by its name. The
+--- sections truncation and padding are kept and not applied, as in transformers: the call sets truncation and padding.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
 --   local model = {type = "WordPiece", vocab = vocabulary}

@@ -151,6 +151,16 @@ local function describe(folder, config, map)
   return gpt2(folder .. "/vocab.json", vocabulary, merges, config, names), names, "vocab.json"
 end
 
+-- Chat templates as a string, or by name, which the file has as a list of {name, template}.
+local function named_templates(templates)
+  if type(templates) ~= "table" or type(templates[1]) ~= "table" then return templates end
+  local named = {}
+  for _, item in ipairs(templates) do
+    if type(item.name) == "string" and type(item.template) == "string" then named[item.name] = item.template end
+  end
+  return named
+end
+
 --- The tokenizer of a folder.
 ---@param folder string
 ---@param own table options that win over the folder's
@@ -165,6 +175,7 @@ function files.load(folder, own)
   settings.truncation_side = own.truncation_side or config.truncation_side
   settings.clean_up_tokenization_spaces = config.clean_up_tokenization_spaces
   settings.model_input_names = input_names(config, json)
+  settings.chat_template = contents(folder .. "/chat_template.jinja") or named_templates(config.chat_template)
   for name, value in pairs(settings) do
     if value == C.json.null then settings[name] = nil end
   end
@@ -196,6 +207,15 @@ function files.save(tokenizer, folder)
     model_max_length = tokenizer.model_max_length <= 1e20 and tokenizer.model_max_length or 1e30,
   }
   for _, role in ipairs(tokenizers.roles) do map[role], config[role] = tokenizer[role], tokenizer[role] end
+  local template = tokenizer.chat_template
+  if type(template) == "string" then
+    write(folder .. "/chat_template.jinja", template)
+  elseif template then
+    config.chat_template = {}
+    for _, name in ipairs(arguments.sorted_keys(template)) do
+      table.insert(config.chat_template, {name = name, template = template[name]})
+    end
+  end
   write(folder .. "/tokenizer.json", tokenizer._json)
   write(folder .. "/tokenizer_config.json", C.json.encode(config, 2))
   write(folder .. "/special_tokens_map.json", next(map) and C.json.encode(map, 2) or "{}")

@@ -7,6 +7,7 @@ local later = require "accelhost.util.later"
 local warn = require "accelhost.util.warn"
 
 local padder = later "accelhost.text.padding"
+local chat = later "accelhost.text.chat"
 local fail, describe = arguments.fail, arguments.describe
 local module = {}
 
@@ -18,15 +19,15 @@ module.roles = roles
 local settings = {
   {"model_max_length: number", math.huge}, {"padding_side: 'right'|'left'", "right"},
   {"truncation_side: 'right'|'left'", "right"}, {"pad_token_type_id: size", 0}, {"model_input_names: list"},
-  {"clean_up_tokenization_spaces: flag", false},
+  {"clean_up_tokenization_spaces: flag", false}, {"chat_template: string|table"},
 }
 
 --- A tokenizer that a description in the format of tokenizer.json makes: normalizers BertNormalizer, Lowercase, NFC,
 --- NFD, NFKC, NFKD, StripAccents, Strip, Nmt, Prepend, Replace, Precompiled; pre-tokenizers BertPreTokenizer,
 --- Whitespace, WhitespaceSplit, ByteLevel, Metaspace, Split, Digits, Punctuation; models WordPiece, BPE, Unigram; added
 --- tokens; post-processors TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel; decoders WordPiece,
---- ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip; Sequence of each. Anything else is refused by its name. The
---- sections truncation and padding are kept and not applied, as in transformers: the call sets truncation and padding.
+--- ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip; Sequence of each. Anything else is refused by its name.
+--- The sections truncation and padding are kept and not applied, as in transformers: the call sets both.
 --
 --   local vocabulary = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2, ["##er"] = 3}
 --   local model = {type = "WordPiece", vocab = vocabulary}
@@ -38,11 +39,12 @@ local settings = {
 ---@field padding_side string "right" or "left"
 ---@field truncation_side string "right" or "left"
 ---@field model_input_names string[] the fields that a call returns
+---@field chat_template? string|table a Jinja template, or several by name; see apply_chat_template
 ---@field pad_token? string and pad_token_id; so too bos_, eos_, unk_, sep_, cls_ and mask_token
 local Tokenizer = class.sized "Tokenizer"
 module.Tokenizer = Tokenizer
 
-local absent = {"pad_token_type_id"}
+local absent = {"pad_token_type_id", "chat_template"}
 for _, role in ipairs(roles) do
   absent[#absent + 1] = role
   absent[#absent + 1] = role .. "_id"
@@ -59,7 +61,7 @@ local read_settings = arguments.signature("Tokenizer", settings)
 --- Make a tokenizer from a tokenizer.json and the settings of tokenizer_config.json.
 ---@param description string|table the text of a tokenizer.json, or the table that it encodes
 ---@param config? table model_max_length, padding_side, truncation_side, pad_token_type_id, model_input_names,
---- clean_up_tokenization_spaces, and special tokens by role: pad_token = "[PAD]"
+--- clean_up_tokenization_spaces, chat_template, and special tokens by role: pad_token = "[PAD]"
 function Tokenizer:init(description, config)
   local given, texts = {}, {}
   if type(description) ~= "string" and not arguments.is_options(description) then
@@ -72,7 +74,7 @@ function Tokenizer:init(description, config)
   reopen(self, type(description) == "string" and description or C.json.encode(description))
   local names
   self.model_max_length, self.padding_side, self.truncation_side, self.pad_token_type_id, names,
-    self.clean_up_tokenization_spaces = read_settings(given)
+    self.clean_up_tokenization_spaces, self.chat_template = read_settings(given)
   self.model_input_names = names or {"input_ids", "token_type_ids", "attention_mask"}
   for name, text in pairs(texts) do self[name] = arguments.check("Tokenizer", name, "string", text) end
 end
@@ -461,6 +463,56 @@ function Tokenizer:add_special_tokens(special_tokens_dict)
   local count = add(self, tokens, true)
   for role, token in pairs(special_tokens_dict) do self[role] = token end
   return count
+end
+
+local read_chat = arguments.signature("apply_chat_template", {
+  "conversation: list", {"chat_template: string"}, {"tools: list"}, {"documents: list"},
+  {"add_generation_prompt: flag", false}, {"continue_final_message: flag", false}, {"tokenize: flag", true},
+  {"padding: flag|'longest'|'max_length'|'do_not_pad'", false}, {"truncation: flag", false}, {"max_length: size"},
+  {"return_tensors: 'pt'|false", "pt"}, {"chat_template_kwargs: table"},
+})
+
+--- A conversation, or several, as the text of the model's chat template, and that as ids: a BatchEncoding as of a call,
+--- without further special tokens, as the template has them.
+--
+--   local tokenizer = accelhost.text.Tokenizer({model = {type = "WordPiece", vocab = {["[UNK]"] = 0}}}, {
+--     chat_template = "{% for message in messages %}<{{ message.role }}>{{ message.content | trim }}\n{% endfor %}"})
+--   local messages = {{role = "user", content = "Which sea? "}, {role = "assistant", content = "The deep one."}}
+--   print(tokenizer:apply_chat_template(messages, {tokenize = false}))  --> <user>Which sea?
+--   -->     <assistant>The deep one.
+---@param conversation table[] messages {role = ..., content = ...}, or a list of conversations
+---@param chat_template? string a Jinja template instead of the tokenizer's
+---@param tools? table[] descriptions of functions, for templates that show them
+---@param documents? table[]
+---@param add_generation_prompt? boolean end with the beginning of an answer (default false)
+---@param continue_final_message? boolean end with the last message's text (default false)
+---@param tokenize? boolean false: return the text, or the texts
+---@param padding? boolean|string as of a call, with truncation, max_length and return_tensors
+---@param truncation? boolean
+---@param max_length? integer
+---@param return_tensors? string|false
+---@param chat_template_kwargs? table further values by name, as enable_thinking = false
+---@return BatchEncoding|string|string[]
+function Tokenizer:apply_chat_template(...)
+  local conversation, template, tools, documents, prompt, continues, tokenize, padding, truncation, max_length, tensors,
+    more = read_chat(...)
+  if prompt and continues then
+    fail "apply_chat_template: add_generation_prompt and continue_final_message exclude each other"
+  end
+  local options = {
+    chat_template = template, tools = tools, documents = documents, add_generation_prompt = prompt, roles = roles,
+    continue_final_message = continues, chat_template_kwargs = more,
+  }
+  local several = type(conversation[1]) == "table" and type(conversation[1][1]) == "table"
+  local texts = {}
+  for i, messages in ipairs(several and conversation or {conversation}) do
+    texts[i] = chat.render(self, messages, options, C.json.null)
+  end
+  if not tokenize then return several and texts or texts[1] end
+  return self(several and texts or texts[1], {
+    add_special_tokens = false, padding = padding, truncation = truncation or nil, max_length = max_length,
+    return_tensors = tensors,
+  })
 end
 
 --- Write tokenizer.json, tokenizer_config.json and special_tokens_map.json, which from_pretrained and transformers

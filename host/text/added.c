@@ -69,6 +69,9 @@ static const struct ah_added *added_match(const struct ah_added_list *list, cons
         return NULL;
     for (size_t k = 0; at + k < text->count && low < high; k++) {
         c = text->at[at + k].c;
+        /* Neither range has to be halved where the text leaves the tokens' common beginning. */
+        if (tokens[high - 1].count <= k || c > tokens[high - 1].c[k] || (tokens[low].count > k && c < tokens[low].c[k]))
+            break;
         if (tokens[low].count <= k || tokens[low].c[k] != c)
             low = added_bound(list, low, high, k, c);
         if (low < high && (tokens[high - 1].count <= k || tokens[high - 1].c[k] != c))

@@ -84,6 +84,16 @@ describe("Added tokens", function()
     assert.same(wanted, ids(tokenizer, table.concat(text)))
   end)
 
+  it("cost a few comparisons where a text begins like 100,000 of them, and goes on otherwise", function()
+    local contents = {}
+    for i = 1, 100000 do contents[i] = ("<|extra_%06d|>"):format(i) end
+    local tokenizer = tokenizer_of(contents)
+    local began = os.clock()
+    assert.same({0, 777}, ids(tokenizer, ("<"):rep(300000) .. contents[777]))
+    -- 0.02 s; 34 halvings at each place need 0.5 s.
+    assert.is_true(os.clock() - began < 0.3)
+  end)
+
   it("have at most 1024 characters", function()
     local longest = ("x"):rep(1024)
     assert.same({1}, ids(tokenizer_of {longest}, longest))

@@ -210,14 +210,17 @@ end
 -- One thread on both sides; the data are in the folder of the specs' data.
 local data_dir = os.getenv "ACCELHOST_DATA" or "data"
 local tokenizings = {bert_sst2 = "minilm sst2", bert_shakespeare = "minilm tinyshakespeare",
-  gpt2_sst2 = "tokenizers/gpt2 sst2", gpt2_shakespeare = "tokenizers/gpt2 tinyshakespeare"}
+  gpt2_sst2 = "tokenizers/gpt2 sst2", gpt2_shakespeare = "tokenizers/gpt2 tinyshakespeare",
+  llama3_sst2 = "llama3 sst2", llama3_shakespeare = "llama3 tinyshakespeare", unigram_sst2 = "unigram sst2",
+  unigram_shakespeare = "unigram tinyshakespeare"}
+local tokenizer_folder = {llama3 = "tokenizers/gpt2", unigram = "minilm"}
 local fast_python, fast_version
 if with_torch then fast_python, fast_version = find_python "tokenizers" end
 for name, arguments in pairs(tokenizings) do
   local tokenizer, text = arguments:match "^(%S+) (%S+)$"
   arguments = data_dir .. " " .. arguments
   workloads["tokenize_" .. name] = {
-    needs = {data_dir .. "/" .. tokenizer, data_dir .. "/" .. text},
+    needs = {data_dir .. "/" .. (tokenizer_folder[tokenizer] or tokenizer), data_dir .. "/" .. text},
     ours = ours("tokenizing.lua", arguments, 1, 1),
     peer = options.against and run_by(options.against, "tokenizing.lua", arguments, 1, 1)
       or fast_python and ("RAYON_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false %s %s/peers/tokenizing.py %s"):format(

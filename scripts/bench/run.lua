@@ -132,6 +132,20 @@ local function training(name, net, steps, processes, threads, blocks)
     workloads[name].peer_name, workloads[name .. "_loader"].peer_name = name_of_other, name_of_other
   end
 end
+-- Compiled steps, against PyTorch's and (`own`) against the same step as it is, on one thread.
+local compiled = {tiny = 5000, mlp = 500, lstm = 20, char_gpt = 4}
+for net, steps in pairs(compiled) do
+  local plain = ("%s %d 7"):format(net, steps)
+  local own = ours("train.lua", plain .. " compiled", 1, 1)
+  workloads["compiled_" .. net] = {
+    ours = own,
+    peer = options.against and run_by(options.against, "train.lua", plain .. " compiled", 1, 1)
+      or torch("train.py", plain, 1, 1),
+    peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+  }
+  workloads["compiled_" .. net .. "_own"] = {ours = own, peer = ours("train.lua", plain, 1, 1),
+    peer_name = "the step as it is"}
+end
 training("mnist_cnn_1t", "mnist_cnn", 10, 1, 1)
 training("mnist_cnn_2t", "mnist_cnn", 10, 1, 2)
 training("mnist_cnn_2p", "mnist_cnn", 10, 2, 1)
@@ -312,6 +326,9 @@ for _, net in ipairs {"mnist_cnn", "mlp"} do
   end
 end
 for _, net in ipairs(resnets) do row(net, net, "items_per_s", "images/s") end
+for _, net in ipairs {"tiny", "mlp", "lstm", "char_gpt"} do
+  for _, name in ipairs {"compiled_" .. net, "compiled_" .. net .. "_own"} do row(name, name, "step_ms", "ms", true) end
+end
 row("startup_first_step", "mnist_cnn_2t", "first_step_s", "s", true)
 row("startup_first_step_2p", "mnist_cnn_2p", "first_step_s", "s", true)
 row("rss_mnist", "mnist_cnn_1t", "peak_mb", "MB", true)

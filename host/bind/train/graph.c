@@ -12,8 +12,8 @@
  *                   copied, and return true; false, having changed nothing, unless they are tensors like the inputs:
  *                   dtype, shape, device, contiguous, no gradient
  * graph:own(tensors)  have the next replays read the inputs in their own memory
- * gradients(parameters, before)  the place of the first parameter that has a gradient where `before` has false, or has
- *                   none where it has true; nil if there is none */
+ * gradients(parameters, wanted)  the place of the first parameter whose gradient is not wanted[i]: that tensor, none
+ *                   where it is false, any where it is true; nil if there is none */
 #include "autograd/graph/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
@@ -165,9 +165,11 @@ static int graph_gradients(lua_State *L)
     for (int i = 1; i <= count; i++) {
         lua_rawgeti(L, 1, i);
         lua_rawgeti(L, 2, i);
-        bool has = ah_to_tensor(L, -2) && ah_grad(ah_to_tensor(L, -2)), had = lua_toboolean(L, -1);
+        const struct ah_tensor *param = ah_to_tensor(L, -2), *wanted = ah_to_tensor(L, -1);
+        const struct ah_tensor *grad = param ? ah_grad(param) : NULL;
+        bool same = wanted ? grad == wanted : (grad != NULL) == (bool)lua_toboolean(L, -1);
         lua_pop(L, 2);
-        if (has != had)
+        if (!same)
             return lua_pushinteger(L, i), 1;
     }
     return 0;

@@ -98,7 +98,35 @@ local char_gpt = {
   loss = bert_tiny.loss,
 }
 
+-- A perceptron whose step is all overhead.
+local tiny = {
+  batch_size = 16,
+  make = function() return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)) end,
+  batch = function() return accelhost.randn {16, 16}, accelhost.randn {16, 1} end,
+  loss = function(model, input, labels) return F.mse_loss(model(input), labels) end,
+}
+
+local Lstm = nn.Module:extend "Lstm"
+function Lstm:init()
+  self.embedding, self.lstm = nn.Embedding(65, 64), nn.LSTM(64, 128, {batch_first = true})
+  self.head = nn.Linear(128, 65)
+end
+
+function Lstm:forward(ids)
+  return self.head((self.lstm(self.embedding(ids)))):flatten(0, 1)
+end
+
+-- A language model of characters on 16 blocks of 32.
+local lstm = {
+  batch_size = 16,
+  make = Lstm,
+  batch = function() return accelhost.randint(0, 65, {16, 32}), accelhost.randint(0, 65, {16 * 32}) end,
+  loss = function(model, ids, labels) return F.cross_entropy(model(ids), labels) end,
+}
+
 return {
+  tiny = tiny,
+  lstm = lstm,
   mnist_cnn = classifier(BasicNet, 64, 1, 28, "float32", F.nll_loss),
   mlp = classifier(Mlp, 64, 1, 28, "float32", F.nll_loss),
   resnet18_28 = classifier(resnet18(1, "float32"), 16, 1, 28, "float32", F.cross_entropy),

@@ -1,9 +1,10 @@
 --- The training rows: a net of nets.lua, AdamW.
 --
--- usage: accelhost [launch --num_processes N] train.lua NET STEPS BLOCKS [loader]
+-- usage: accelhost [launch --num_processes N] train.lua NET STEPS BLOCKS [loader | compiled]
 --
 -- STEPS a block, after a warm-up of 10 steps (2 for resnet18). Batches are ready ones, or with `loader` those of a
--- shuffling DataLoader over 60,000 images of bytes. Rank 0 prints "name value" lines; times are medians over blocks.
+-- shuffling DataLoader over 60,000 images of bytes. With `compiled` the step is one of accelerator:compile. Rank 0
+-- prints "name value" lines; times are medians over blocks.
 local accelhost = require "accelhost"
 local now = require("accelhost._C").system.now
 local optim, data = accelhost.optim, accelhost.data
@@ -55,12 +56,14 @@ else
   end
 end
 
-local function step()
-  local loss = workload.loss(model, next_batch())
+local function train(input, labels)
+  local loss = workload.loss(model, input, labels)
   optimizer:zero_grad()
   accelerator:backward(loss)
   optimizer:step()
 end
+if arg[4] == "compiled" then train = accelerator:compile(train) end
+local function step() train(next_batch()) end
 
 step()
 local first = now() - (tonumber(os.getenv("BENCH_START")) or 0 / 0)

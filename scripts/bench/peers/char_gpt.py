@@ -132,4 +132,5 @@ def main():
         train(sys.argv[2], int(sys.argv[3]))
 
 
-main()
+if __name__ == "__main__":
+    main()

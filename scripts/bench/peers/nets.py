@@ -3,6 +3,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from char_gpt import Gpt
+
 
 class BasicNet(nn.Module):
     def __init__(self):
@@ -63,7 +65,32 @@ def images(count, channels, size, dtype=torch.float32):
     return lambda: (torch.randn(count, channels, size, size, dtype=dtype), torch.randint(0, 10, (count,)))
 
 
+class Lstm(nn.Module):
+    """A language model of characters."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.lstm = nn.Embedding(65, 64), nn.LSTM(64, 128, batch_first=True)
+        self.head = nn.Linear(128, 65)
+
+    def forward(self, ids):
+        return self.head(self.lstm(self.embedding(ids))[0]).flatten(0, 1)
+
+
+def char_gpt_batch():
+    ids = torch.randint(0, 65, (16, 128))
+    return ids, ids
+
+
+def char_gpt_loss(logits, labels):
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
 NETS = {
+    "tiny": (lambda: nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)), 16,
+             lambda: (torch.randn(16, 16), torch.randn(16, 1)), F.mse_loss),
+    "lstm": (Lstm, 16, lambda: (torch.randint(0, 65, (16, 32)), torch.randint(0, 65, (16 * 32,))), F.cross_entropy),
+    "char_gpt": (lambda: Gpt(65), 16, char_gpt_batch, char_gpt_loss),
     "mnist_cnn": (BasicNet, 64, images(64, 1, 28), F.nll_loss),
     "mlp": (Mlp, 64, images(64, 1, 28), F.nll_loss),
     "resnet18_28": (lambda: resnet18(1, torch.float32), 16, images(16, 1, 28), F.cross_entropy),

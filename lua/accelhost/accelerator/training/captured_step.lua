@@ -9,13 +9,13 @@ local signature = require "accelhost.accelerator.training.step_signature"
 local fail = arguments.fail
 
 ---@class CapturedStep
+---@field _accelerator Accelerator
 ---@field _graph userdata
 ---@field _inputs table the graph's own arguments (step_signature.lua)
 ---@field _flat boolean are they tensors, without tables?
 ---@field _parameters table[] whose gradients the step may make
 ---@field _before boolean[] had they gradients at its beginning?
 ---@field _after table the gradients of its end; false: none
----@field _steady boolean does a replay leave the parameters without gradients, as they are at its beginning?
 ---@field _recorded table the host's part (util/host_updates.lua)
 ---@field _outputs table[] the tensors among its results
 ---@field _values table its results
@@ -106,6 +106,7 @@ end
 ---@param given table the arguments (step_signature.of)
 function CapturedStep:init(accelerator, fn, given)
   accelerator._loss_scaler:end_window()
+  self._accelerator = accelerator
   self._graph = C.graph.new(accelerator.device)
   self._parameters = parameters_of(accelerator)
   self._inputs = signature.inputs(given)
@@ -118,10 +119,6 @@ function CapturedStep:init(accelerator, fn, given)
   self._graph:inputs(self._inputs.tensors)
   self._precision = C.precision.state()
   self._after = gradients_of(self._parameters)
-  self._steady = accelerator.num_processes == 1
-  for i = 1, #self._parameters do
-    self._steady = self._steady and not self._before[i] and not self._after[i]
-  end
 end
 
 --- Pass the tensors of a call to the next replay, if the arguments are tensors like those of the capture.
@@ -151,16 +148,18 @@ function CapturedStep:changed_gradient()
   return C.graph.gradients(self._parameters, self._before)
 end
 
---- Raise unless gradients and switches are those of the capture.
-function CapturedStep:check()
-  -- A graph begins with gradients, or without: its works add to them, or do not.
+--- Raise unless gradients are there as at the capture: a graph's works add to them, or do not.
+function CapturedStep:check_gradients()
   local place = self:changed_gradient()
   if place then
     fail("compile: a parameter of shape %s had %s gradient when the step was captured and has %s now; call zero_grad "
       .. "within the step, or between any two calls", arguments.shape_text(self._parameters[place]),
       self._before[place] and "a" or "no", self._before[place] and "none" or "one")
   end
-  -- Products and convolutions were chosen at the capture.
+end
+
+-- Products and convolutions were chosen at the capture.
+local function check_precision(self)
   if C.precision.state() ~= self._precision then
     fail("compile: accelhost.backends or set_float32_matmul_precision were changed since the step was captured; set "
       .. "them back, or call reset() to capture again")
@@ -178,6 +177,8 @@ end
 --- Run the captured work again, with the host's numbers of this step.
 ---@return any # the results of the step
 function CapturedStep:replay()
+  check_precision(self)
+  self._accelerator._loss_scaler:end_window()
   revise(self)
   return self:run()
 end
@@ -187,7 +188,7 @@ end
 function CapturedStep:run()
   self._graph:replay(self._outputs)
   host_updates.mark_replayed(self._recorded)
-  if not self._steady then set_gradients(self._parameters, self._after) end
+  if C.graph.gradients(self._parameters, self._after) then set_gradients(self._parameters, self._after) end
   return self:values()
 end
 

@@ -74,9 +74,7 @@ local function call_other(self, ...)
   local graph = graph_for(self, given)
   if graph then
     self._last = graph
-    graph:check()
     graph:fill(given)
-    self._accelerator._loss_scaler:end_window()
     return graph:replay()
   end
   if #self._graphs < MOST_GRAPHS then
@@ -93,9 +91,8 @@ local function call_only(self, ...)
   local graph, given = self._graphs[1], signature.of(self._accelerator.device, ...)
   local difference, remedy = graph:difference(given)
   if difference then fail("compile: %s%s", difference, remedy) end
-  graph:check()
+  graph:check_gradients()
   graph:fill(given)
-  self._accelerator._loss_scaler:end_window()
   return graph:replay()
 end
 
@@ -108,7 +105,6 @@ function CompiledStep:__call(...)
     if not self._several then return call_only(self, ...) end
     local graph = self._last or self._graphs[1]
     if graph:changed_gradient() or not graph:fill_flat(...) then return call_other(self, ...) end
-    graph:check()
     return graph:replay()
   end
   self._calls = self._calls + 1

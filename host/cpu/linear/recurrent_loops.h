@@ -1,5 +1,6 @@
 /* Recurrent layers for one element type: REAL, SUFFIX(name), GEMM, SIGMOID and TANH are set by for_reals.h. A step
- * works on the first `count` rows of the running states; its own rows begin at `row` in the arrays of all steps. */
+ * works on the first `count` rows of the running states; its own rows begin at `row` in the arrays of all steps. The
+ * arrays do not overlap, and each item depends on those of its place alone, so loops over a row are vectorised. */
 
 /* The inputs and outputs of one direction of a layer; row-major. */
 struct SUFFIX(layer) {
@@ -13,6 +14,7 @@ struct SUFFIX(layer) {
 static void SUFFIX(lstm_row)(int64_t width, const REAL *gates, const REAL *share, REAL *hidden, REAL *cell,
                              REAL *active, REAL *inner)
 {
+#pragma omp simd
     for (int64_t k = 0; k < width; k++) {
         REAL i = SIGMOID(gates[k] + share[k]), f = SIGMOID(gates[width + k] + share[width + k]);
         REAL g = TANH(gates[2 * width + k] + share[2 * width + k]);
@@ -27,6 +29,7 @@ static void SUFFIX(lstm_row)(int64_t width, const REAL *gates, const REAL *share
 static void SUFFIX(gru_row)(int64_t width, const REAL *gates, const REAL *share, REAL *hidden, REAL *active,
                             REAL *inner)
 {
+#pragma omp simd
     for (int64_t k = 0; k < width; k++) {
         REAL r = SIGMOID(gates[k] + share[k]), z = SIGMOID(gates[width + k] + share[width + k]);
         inner[k] = share[2 * width + k];
@@ -39,6 +42,7 @@ static void SUFFIX(gru_row)(int64_t width, const REAL *gates, const REAL *share,
 static void SUFFIX(plain_row)(int64_t width, bool relu, const REAL *gates, const REAL *share, REAL *hidden,
                               REAL *active)
 {
+#pragma omp simd
     for (int64_t k = 0; k < width; k++) {
         REAL x = gates[k] + share[k];
         active[k] = hidden[k] = relu ? (x > 0 ? x : x != x ? x : 0) : TANH(x);
@@ -81,6 +85,7 @@ struct SUFFIX(adjoint) {
 static void SUFFIX(lstm_adjoint)(int64_t width, const REAL *active, const REAL *inner, const REAL *cell, REAL *dh,
                                  REAL *dc, REAL *dg)
 {
+#pragma omp simd
     for (int64_t k = 0; k < width; k++) {
         REAL i = active[k], f = active[width + k], g = active[2 * width + k], o = active[3 * width + k];
         REAL t = TANH(inner[k]), d = dc[k] + dh[k] * o * (1 - t * t);
@@ -96,6 +101,7 @@ static void SUFFIX(lstm_adjoint)(int64_t width, const REAL *active, const REAL *
 static void SUFFIX(gru_adjoint)(int64_t width, const REAL *active, const REAL *inner, const REAL *before, REAL *dh,
                                 REAL *dg, REAL *ds)
 {
+#pragma omp simd
     for (int64_t k = 0; k < width; k++) {
         REAL r = active[k], z = active[width + k], n = active[2 * width + k];
         REAL dn = dh[k] * (1 - z) * (1 - n * n);

@@ -15,7 +15,7 @@ local rows = {
   {"torch", "device", "as a string: \"cpu\""},
   {"torch", "get_default_device set_default_device", "as the option device of every constructor"},
   {"torch", "compile", "no compiler: ops are native code and start at once; accelerator:compile(step) captures a step "
-    .. "as one CUDA graph"},
+    .. "as one graph"},
   {"torch", "vmap fork", "Python's tracing and futures; ops here are native and start at once"},
   {"torch", "inference_mode is_inference is_inference_mode_enabled", "as accelhost.no_grad"},
   {"torch.autograd", "inference_mode", "as accelhost.no_grad"},

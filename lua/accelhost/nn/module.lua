@@ -392,7 +392,7 @@ function Module:to_empty(...)
 end
 
 --- Raise an error: not here. `compile`: there is no compiler, ops are native code already (`accelerator:compile(step)`
---- captures a training step as one CUDA graph). `share_memory`: ranks share gradients through the accelerator, and the
+--- captures a training step as one graph). `share_memory`: ranks share gradients through the accelerator, and the
 --- memory of a module belongs to its process. `register_backward_hook`: use `register_full_backward_hook`.
 ---@names compile share_memory register_backward_hook
 for name, reason in pairs {

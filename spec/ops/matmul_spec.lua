@@ -120,6 +120,30 @@ describe("matmul", function()
   end)
 end)
 
+describe("the dot product of long vectors", function()
+  it("has the same bits on any number of threads, whatever the strides", function()
+    local threads = accelhost.get_num_threads()
+    for _, dtype in ipairs {"float32", "float64"} do
+      local tolerance = dtype == "float32" and 1e-4 or 1e-11
+      for _, count in ipairs {1, 63, 4096, 40000, 1100003} do
+        local a, b = accelhost.randn({count}, {dtype = dtype}), accelhost.randn({count}, {dtype = dtype})
+        local wide = accelhost.stack({a, b}, 1)
+        local expected = (a:double() * b:double()):sum():item()
+        local size = (a:double() * b:double()):abs():sum():item()
+        local first
+        for _, t in ipairs {1, 2, 3} do
+          accelhost.set_num_threads(t)
+          first = first or a:dot(b)
+          assert.is_true(first:equal(a:dot(b)))
+          assert.is_true(math.abs(wide:select(1, 0):dot(b):item() - expected) <= tolerance * size)
+        end
+        assert.is_true(math.abs(first:item() - expected) <= tolerance * size)
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+end)
+
 describe("addmm", function()
   it("drops the input for beta 0, whatever it holds", function()
     local nan = accelhost.full({2, 2}, 0 / 0)

@@ -12,6 +12,7 @@
 #include <cblas.h>
 
 #include "base/numeric/dtype.h"
+#include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "base/status/status.h"
@@ -84,25 +85,51 @@ static bool is_deep(const struct product *p)
     return (p->ta || p->tb) && p->k >= 4 * least && p->k >= p->m && p->k >= p->n && product_work(p) >= 1e6;
 }
 
-/* A product of two vectors: BLAS would pack them first. Sums of a block are in float, the sum of blocks in double. */
-static double dot_f32(int64_t k, const float *a, int64_t a_step, const float *b, int64_t b_step)
-{
-    enum { BLOCK = 4096, LANES = 64 };
-    double total = 0;
-    for (int64_t begin = 0; begin < k; begin += BLOCK) {
-        int64_t end = k - begin < BLOCK ? k : begin + BLOCK, i = begin;
-        float lane[LANES] = {0}, sum = 0;
-        for (; a_step == 1 && b_step == 1 && i + LANES <= end; i += LANES)
-            for (int j = 0; j < LANES; j++)
-                lane[j] += a[i + j] * b[i + j];
-        for (; i < end; i++)
-            sum += a[i * a_step] * b[i * b_step];
-        for (int j = 0; j < LANES; j++)
-            sum += lane[j];
-        total += (double)sum;
+/* Products of two vectors, which BLAS would pack first: sums of a block in the type of the vectors, their sum in
+ * double. */
+struct dot {
+    const void *a, *b;
+    int64_t k, a_step, b_step, first; /* first: block of sum[0] */
+    double sum[256];
+};
+
+enum { DOT_BLOCK = 4096 };
+
+#define DOT(suffix, real)                                                                                      \
+    static void dot_blocks_##suffix(void *context, int64_t begin, int64_t end)                                 \
+    {                                                                                                          \
+        enum { LANES = 256 / (int)sizeof(real) };                                                              \
+        struct dot *d = context;                                                                               \
+        int64_t a_step = d->a_step, b_step = d->b_step;                                                        \
+        for (int64_t block = begin; block < end; block++) {                                                    \
+            int64_t i = (d->first + block) * DOT_BLOCK, stop = d->k - i < DOT_BLOCK ? d->k : i + DOT_BLOCK;    \
+            const real *a = d->a, *b = d->b;                                                                   \
+            real lane[LANES] = {0}, sum = 0;                                                                   \
+            for (; a_step == 1 && b_step == 1 && i + LANES <= stop; i += LANES)                                \
+                for (int j = 0; j < LANES; j++)                                                                \
+                    lane[j] += a[i + j] * b[i + j];                                                            \
+            for (; i < stop; i++)                                                                              \
+                sum += a[i * a_step] * b[i * b_step];                                                          \
+            for (int j = 0; j < LANES; j++)                                                                    \
+                sum += lane[j];                                                                                \
+            d->sum[block] = (double)sum;                                                                       \
+        }                                                                                                      \
+    }                                                                                                          \
+    static double dot_##suffix(int64_t k, const real *a, int64_t a_step, const real *b, int64_t b_step)        \
+    {                                                                                                          \
+        struct dot d = {.a = a, .b = b, .k = k, .a_step = a_step, .b_step = b_step};                           \
+        int64_t blocks = (k + DOT_BLOCK - 1) / DOT_BLOCK, most = (int64_t)(sizeof d.sum / sizeof *d.sum);      \
+        double total = 0;                                                                                      \
+        for (; d.first < blocks; d.first += most) {                                                            \
+            int64_t count = blocks - d.first < most ? blocks - d.first : most;                                 \
+            ah_parallel_for(count, ah_grain(DOT_BLOCK, AH_SHARE_LIGHT), dot_blocks_##suffix, &d);              \
+            for (int64_t i = 0; i < count; i++)                                                                \
+                total += d.sum[i];                                                                             \
+        }                                                                                                      \
+        return total;                                                                                          \
     }
-    return total;
-}
+DOT(f32, float)
+DOT(f64, double)
 
 /* Piece `index` of a divided product. */
 static struct product division_piece(const struct division *d, int index)
@@ -270,6 +297,12 @@ int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
         return 0;
     if (k == 0) {
         scale_f64(m, n, beta, c, ldc);
+        return 0;
+    }
+    if (m == 1 && n == 1) {
+        ah_trace_kernel("own dot float64");
+        double product = alpha * dot_f64(k, a, ta ? lda : 1, b, tb ? 1 : ldb);
+        *c = beta == 0 ? product : product + beta * *c;
         return 0;
     }
     struct product p = {AH_F64, ta, tb, m, n, k, alpha, beta, a, b, NULL, c, lda, ldb, ldc};

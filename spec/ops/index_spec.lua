@@ -10,6 +10,36 @@ end
 
 local dtypes = {"uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 
+describe("places of a mask", function()
+  it("are found and filled at its ends, where it is true everywhere or nowhere", function()
+    for _, shape in ipairs {{7}, {3, 5}, {2, 3, 4}} do
+      local x = accelhost.arange(accelhost.zeros(shape):numel()):view(shape)
+      for _, chosen in ipairs {x:ge(0), x:lt(0), x:eq(0), x:eq(x:numel() - 1), x:remainder(2):eq(1)} do
+        local list = {}
+        for _, value in ipairs(x:reshape(-1):tolist()) do
+          if chosen:reshape(-1)[value]:item() then list[#list + 1] = value end
+        end
+        assert.same(list, x:masked_select(chosen):tolist())
+        assert.same(list, x:reshape(-1)[chosen:reshape(-1)]:tolist())
+        local places = chosen:nonzero()
+        assert.same({#list, #shape}, places:shape())
+        for i, value in ipairs(list) do
+          local at = 0
+          for d = 1, #shape do at = at * shape[d] + places[i - 1][d - 1]:item() end
+          assert.equal(value, at)
+        end
+        local filled = (-x):masked_scatter(chosen, accelhost.arange(100, 130))
+        for i, value in ipairs(list) do assert.equal(99 + i, filled:reshape(-1)[value]:item()) end
+        assert.is_true(filled:eq(-x):logical_or(chosen):all():item())
+        local leaf = x:double():requires_grad_()
+        leaf:masked_select(chosen):sum():backward()
+        assert.is_true(leaf.grad:equal(chosen:double()))
+      end
+    end
+    assert.same({1, 0}, accelhost.tensor(3):nonzero():shape())
+  end)
+end)
+
 describe("an index op", function()
   op_fixture.define(require("spec.support.fixtures").load "index", it)
 end)

@@ -47,10 +47,11 @@ int ah_cpu_index_positions(struct ah_call *c)
     int status = ah_call_output(c, 0, &count, 1, AH_I64);
     if (status == 0) {
         const uint8_t *mask = ah_tensor_data(list);
-        int64_t *to = ah_tensor_data(c->out[0]);
-        for (int64_t i = 0; i < list->numel; i++)
-            if (mask[i])
-                *to++ = i;
+        int64_t *to = ah_tensor_data(c->out[0]), *end = to + count;
+        for (int64_t i = 0; to < end; i++) { /* a branch on the mask is mispredicted at every other element */
+            *to = i;
+            to += mask[i] != 0;
+        }
     }
     ah_tensor_release(list);
     return status;
@@ -72,9 +73,11 @@ int ah_cpu_masked_select(struct ah_call *c)
     do {                                           \
         const type *from = ah_tensor_data(source); \
         type *to = ah_tensor_data(c->out[0]);      \
-        for (int64_t i = 0; i < mask->numel; i++)  \
-            if (keep[i])                           \
-                *to++ = from[i];                   \
+        type *end = to + count;                    \
+        for (int64_t i = 0; to < end; i++) {       \
+            *to = from[i];                         \
+            to += keep[i] != 0;                    \
+        }                                          \
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(x->dtype), SELECT)
 #undef SELECT
@@ -84,18 +87,20 @@ out:
     return status;
 }
 
-/* Entries of `source` in order into the true places of `mask`. */
-static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask,
-                         const struct ah_tensor *source)
+/* Write the first `count` entries of `source` in order to the true places of `mask`, of which there are as many. */
+static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask, const struct ah_tensor *source,
+                         int64_t count)
 {
     const uint8_t *keep = ah_tensor_data(mask);
 #define PLACE(type)                                \
     do {                                           \
         type *to = ah_tensor_data(dst);            \
         const type *from = ah_tensor_data(source); \
-        for (int64_t i = 0; i < mask->numel; i++)  \
-            if (keep[i])                           \
-                to[i] = *from++;                   \
+        const type *end = from + count;            \
+        for (int64_t i = 0; from < end; i++) {     \
+            to[i] = keep[i] ? *from : to[i];       \
+            from += keep[i] != 0;                  \
+        }                                          \
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(dst->dtype), PLACE)
 #undef PLACE
@@ -109,7 +114,7 @@ int ah_cpu_masked_select_backward(struct ah_call *c)
     AH_TRYGO(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
     AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
-    place_masked(out, mask, grad);
+    place_masked(out, mask, grad, grad->numel);
 out:
     ah_tensor_release(mask);
     ah_tensor_release(grad);
@@ -132,7 +137,7 @@ int ah_cpu_masked_scatter(struct ah_call *c)
         goto out;
     }
     AH_TRYGO(ah_target_open(c, true, &target), out);
-    place_masked(target.work, mask, source);
+    place_masked(target.work, mask, source, wanted);
     status = ah_target_close(&target, 0);
 out:
     ah_tensor_release(mask);
@@ -148,17 +153,15 @@ int ah_cpu_nonzero(struct ah_call *c)
     int status = ah_call_output(c, 0, size, 2, AH_I64);
     if (status == 0) {
         const uint8_t *keep = ah_tensor_data(mask);
-        int64_t *to = ah_tensor_data(c->out[0]);
+        int64_t *to = ah_tensor_data(c->out[0]), *end = to + size[0] * size[1];
         int64_t row[AH_MAX_DIMS] = {0}, inner = x->ndim > 0 ? x->size[x->ndim - 1] : 1;
         int lead = x->ndim > 0 ? x->ndim - 1 : 0;
-        for (int64_t first = 0; first < mask->numel; first += inner) {
-            for (int64_t i = 0; i < inner; i++) {
-                if (!keep[first + i])
-                    continue;
+        for (int64_t first = 0; to < end; first += inner) {
+            for (int64_t i = 0; i < inner && to < end; i++) {
                 for (int d = 0; d < lead; d++)
-                    *to++ = row[d];
-                if (x->ndim > 0)
-                    *to++ = i;
+                    to[d] = row[d];
+                to[lead] = i;
+                to += (keep[first + i] != 0) * x->ndim;
             }
             for (int d = lead - 1; d >= 0 && ++row[d] == x->size[d]; d--)
                 row[d] = 0;

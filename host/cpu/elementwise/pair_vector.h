@@ -71,17 +71,21 @@ static inline double ah_exp_for_power(double x)
 /* |x|^y is exp(y log |x|), in double; negative x have powers of whole numbers, which keep the sign of odd ones. */
 static inline float ah_powf(float x, float y)
 {
-    double size = fabs((double)x), whole = rint((double)y), half = whole * 0.5;
-    double logarithm = ah_log_for_power(size > 0 && size < 1e39 ? size : 1);
-    logarithm = size > 0 ? size < 1e39 ? logarithm : __builtin_inf() : -__builtin_inf();
-    double e = logarithm != 0 ? (double)y * logarithm : 0;
+    const float infinity = __builtin_inff(), nan = __builtin_nanf("");
+    float size = fabsf(x), whole = rintf(y), half = whole * 0.5f;
+    int plain = (size > 0) & (size < infinity), is_whole = whole == y, odd = is_whole & (rintf(half) != half);
+    double e = (double)y * ah_log_for_power((double)(plain ? size : 1.0f));
     e = e < -700 ? -700 : e > 700 ? 700 : e;
-    double value = ah_exp_for_power(e);
-    int is_whole = whole == (double)y, odd = is_whole & (rint(half) != half), negative = ah_float_bits(x) >> 31;
-    value = negative & odd ? -value : value;
-    value = (negative & !is_whole & (size > 0) & (size < 1e39)) ? __builtin_nan("") : value;
-    value = x != x || y != y ? __builtin_nan("") : value;
-    return x == 1 || y == 0 ? 1 : (float)value;
+    float value = (float)ah_exp_for_power(e);
+    float end = (size > 0) == (y > 0) ? infinity : 0.0f;
+    value = size > 0 ? value : end;
+    value = size < infinity ? value : end;
+    value = size == 1 ? 1.0f : value; /* also to the power of infinity */
+    uint32_t negative = ah_float_bits(x) >> 31;
+    value = ah_bits_float(ah_float_bits(value) | (negative & (uint32_t)odd) << 31);
+    value = (x < 0) & (x > -infinity) & !is_whole ? nan : value;
+    value = (x != x) | (y != y) ? nan : value;
+    return (x == 1) | (y == 0) ? 1.0f : value;
 }
 
 #endif

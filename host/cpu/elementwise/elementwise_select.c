@@ -7,6 +7,7 @@
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/special.h"
 #include "cpu/elementwise/special_vector.h"
+#include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
 #include "tensor/rng.h"
 
@@ -283,7 +284,7 @@ int ah_cpu_zero_(struct ah_call *c)
 {
     struct ah_tensor *out = c->out[0];
     if (ah_tensor_is_contiguous(out)) {
-        memset(ah_tensor_data(out), 0, ah_tensor_bytes(out));
+        ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
         return 0;
     }
     struct ah_tensor *zero;

@@ -25,7 +25,10 @@ local read_ndtr = arguments.signature("ndtr", {"input: tensor"})
 ---@param input userdata
 ---@return userdata
 function special.ndtr(...)
-  return C.erfc(read_ndtr(...) * -math.sqrt(0.5)) * 0.5
+  local scaled = read_ndtr(...) * -math.sqrt(0.5)
+  local result = C.erfc(scaled)
+  scaled:free()
+  return result:mul_(0.5)
 end
 
 local read_ndtri = arguments.signature("ndtri", {"input: tensor"})

@@ -43,7 +43,10 @@ local read_soft = signature("soft_margin_loss", {"input: tensor", "target: tenso
 --   F.soft_margin_loss(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.6931)
 function F.soft_margin_loss(...)
   local input, target, how = read_soft(...)
-  return reduce(C.softplus(-target * input, 1, 40), how)
+  local product = target * input
+  local loss = reduce(C.softplus(product, -1, 40), how)
+  product:free()
+  return -loss
 end
 
 local read_cosine = signature("cosine_embedding_loss",

@@ -134,10 +134,9 @@ int ah_cpu_topk(struct ah_call *c)
 }
 
 /* Does a sorted entry begin a new value? No nan equals another. */
-static bool is_new(const struct ah_sort_entry *entry, int64_t i, enum ah_dtype dtype)
+static inline bool is_new(const struct ah_sort_entry *entry, int64_t i, bool floats, uint64_t nan)
 {
-    uint64_t nan = dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
-    return i == 0 || entry[i].key != entry[i - 1].key || (ah_dtype_is_float(dtype) && entry[i].key == nan);
+    return i == 0 || entry[i].key != entry[i - 1].key || (floats && entry[i].key == nan);
 }
 
 int ah_cpu_unique(struct ah_call *c)
@@ -155,8 +154,10 @@ int ah_cpu_unique(struct ah_call *c)
     }
     ah_sort_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
     ah_sort_entries(entry, entry + n, n);
+    bool floats = ah_dtype_is_float(x->dtype);
+    uint64_t nan = x->dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
     for (int64_t i = 0; i < n; i++)
-        found += is_new(entry, i, x->dtype);
+        found += is_new(entry, i, floats, nan);
     AH_TRYGO(ah_call_output(c, 0, &found, 1, x->dtype), out);
     if (arg->return_inverse.flag)
         AH_TRYGO(ah_call_output(c, next++, x->size, x->ndim, AH_I64), out);
@@ -168,7 +169,7 @@ int ah_cpu_unique(struct ah_call *c)
     size_t item = ah_dtype_size(x->dtype);
     int64_t group = -1;
     for (int64_t i = 0; i < n; i++) {
-        if (is_new(entry, i, x->dtype)) {
+        if (is_new(entry, i, floats, nan)) {
             group++;
             memcpy((char *)ah_tensor_data(c->out[0]) + (size_t)group * item,
                    (const char *)ah_tensor_data(x) + (size_t)entry[i].at * item, item);

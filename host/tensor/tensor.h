@@ -20,6 +20,7 @@ enum { AH_MAX_DIMS = 8 };
 
 struct ah_storage {
     atomic_int refs;
+    uint32_t counted; /* for the binding: number of the collection of garbage before which it counted the bytes; or 0 */
     struct ah_device *device;
     /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
      * every other door calls ah_tensor_row_major first. A marked storage has no views. */

@@ -240,6 +240,12 @@ describe("memory", function()
     end
     collectgarbage()
     local freed = collects(function() accelhost.zeros(256, 1024):free() end)
+    local seen = collects(function()
+      local x = accelhost.zeros(256, 1024)
+      local view = x:view(-1)
+      x:free()
+      view:free()
+    end)
     local leaf = accelhost.zeros({256 * 1024}, {requires_grad = true})
     local held = collects(function()
       local twice = leaf * 2
@@ -247,7 +253,7 @@ describe("memory", function()
       twice:free()
     end)
     collectgarbage "restart"
-    assert.same({false, true}, {freed, held})
+    assert.same({false, false, true}, {freed, seen, held})
   end)
 end)
 

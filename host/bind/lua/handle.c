@@ -24,7 +24,7 @@ static struct {
     int64_t spent, since;
     int collects; /* since `since` */
     bool stress;
-} account = {.scale = 1};
+} account = {.scale = 1, .collection = 1};
 
 /* The account of a device that reports its free memory: its live bytes are no measure for the garbage that it can
  * hold. */
@@ -91,7 +91,7 @@ static void handle_collect(lua_State *L)
     lua_gc(L, LUA_GCCOLLECT, 0);
     int64_t end = thread_ns();
     account.debt = 0;
-    account.collection++;
+    account.collection += account.collection == UINT32_MAX ? 2 : 1;
     for (int i = 0; i < device_count; i++)
         device_accounts[i].debt = device_accounts[i].limit = 0;
     account.spent += end - begin;
@@ -208,11 +208,11 @@ static void handle_push(lua_State *L, struct ah_tensor *tensor, bool fresh)
     struct ah_handle *handle = lua_newuserdata(L, sizeof *handle);
     handle->tensor = tensor;
     handle->counted = 0;
-    handle->collection = account.collection;
     handle->on_device = false;
     if (fresh || atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
         struct device_account *of = find_device(tensor->storage->device);
         handle->counted = tensor->storage->nbytes;
+        tensor->storage->counted = account.collection;
         handle->on_device = of != NULL;
         account.live += of ? 0 : handle->counted;
         *(of ? &of->debt : &account.debt) += handle->counted;
@@ -301,17 +301,14 @@ static int handle_gc(lua_State *L)
     return 0;
 }
 
-/* Subtract from the debt the bytes that are released with the handle, unless a graph or a view holds them. */
-static void handle_settle(const struct ah_handle *handle)
+/* Subtract the bytes of a storage from the debt, where its last holder was freed since they were counted. */
+static void handle_settle(const struct ah_storage *storage)
 {
-    const struct ah_tensor *tensor = handle->tensor;
-    if (!tensor || !handle->counted || handle->collection != account.collection ||
-        tensor->refs > 1 ||
-        atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) > 1)
+    if (storage->counted != account.collection || atomic_load_explicit(&storage->refs, memory_order_relaxed) > 1)
         return;
-    struct device_account *of = handle->on_device ? find_device(tensor->storage->device) : NULL;
+    struct device_account *of = find_device(storage->device);
     size_t *debt = of ? &of->debt : &account.debt;
-    *debt -= *debt < handle->counted ? *debt : handle->counted;
+    *debt -= *debt < storage->nbytes ? *debt : storage->nbytes;
 }
 
 static int handle_free(lua_State *L)
@@ -319,8 +316,12 @@ static int handle_free(lua_State *L)
     if (!is_handle(L, 1))
         return ah_raise_text(L, "free: expected a tensor, got %s", ah_value_text(L, 1));
     struct ah_handle *handle = lua_touserdata(L, 1);
-    handle_settle(handle);
+    if (!handle->tensor)
+        return 0;
+    struct ah_storage *storage = ah_storage_retain(handle->tensor->storage);
     handle_drop(L, handle);
+    handle_settle(storage);
+    ah_storage_release(storage);
     return 0;
 }
 

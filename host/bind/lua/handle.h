@@ -11,7 +11,6 @@
 struct ah_handle {
     struct ah_tensor *tensor; /* NULL after free() */
     size_t counted;           /* bytes of this handle in the account */
-    uint32_t collection;      /* number of the collection before which they were counted */
     bool on_device;           /* in a device's account */
 };
 

@@ -5,6 +5,13 @@
 
 #include "autograd/graph/graph.h"
 
+void ah_arena_empty(struct ah_arena *arena)
+{
+    if (arena->memory)
+        arena->device->type->release(arena->device, arena->memory, arena->bytes);
+    arena->memory = NULL;
+}
+
 void ah_arena_release(struct ah_arena *arena)
 {
     if (!arena || atomic_fetch_sub(&arena->refs, 1) != 1)
@@ -16,8 +23,9 @@ void ah_arena_release(struct ah_arena *arena)
             ah_group_free(arena->group, arena->memory, arena->bytes);
         ah_group_close(arena->group);
     } else {
-        arena->device->type->release(arena->device, arena->memory, arena->bytes);
+        ah_arena_empty(arena);
     }
+    ah_arena_release(arena->beside);
     free(arena);
 }
 
@@ -61,6 +69,39 @@ int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, 
     return status;
 }
 
+static int fetch_storage(struct ah_storage *storage)
+{
+    struct ah_arena *arena = storage->owner;
+    return arena->fetch(arena, storage);
+}
+
+int ah_arena_absent(struct ah_arena **out, size_t bytes, struct ah_device *device)
+{
+    struct ah_arena *arena = calloc(1, sizeof *arena);
+    if (!arena)
+        return ah_fail(AH_ENOMEM, "an arena of %zu bytes: out of memory", bytes);
+    *arena = (struct ah_arena){.bytes = bytes, .device = device};
+    atomic_init(&arena->refs, 1);
+    *out = arena;
+    return 0;
+}
+
+void ah_arena_set_fetch(struct ah_arena *arena, int (*fetch)(struct ah_arena *arena, struct ah_storage *storage),
+                        void *context)
+{
+    arena->fetch = fetch;
+    arena->context = context;
+    ah_storage_fetch = fetch_storage;
+}
+
+int ah_arena_fill(struct ah_arena *arena)
+{
+    void *memory;
+    AH_TRY(ah_device_allocate(arena->device, arena->bytes, &memory));
+    arena->memory = memory;
+    return 0;
+}
+
 static int ranks_here(struct ah_group *group)
 {
     int count = 0, host = ah_group_host(group, ah_group_rank(group));
@@ -95,8 +136,9 @@ static void release_member(struct ah_storage *storage)
 int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offset, const int64_t *size, int ndim,
                     enum ah_dtype dtype)
 {
-    AH_TRY(ah_tensor_from_memory(out, arena->memory + offset, size, ndim, dtype, arena->device, release_member,
-                                 arena));
+    char *memory = arena->memory ? arena->memory + offset : NULL;
+    AH_TRY(ah_tensor_from_memory(out, memory, size, ndim, dtype, arena->device, release_member, arena));
+    (*out)->storage->absent = !memory;
     ah_arena_retain(arena);
     return 0;
 }
@@ -105,6 +147,7 @@ static int copy_dense(void *to, struct ah_device *device, struct ah_tensor *tens
 {
     struct ah_tensor *dense = NULL;
     AH_GRAD_SCOPE(false);
+    AH_TRY(ah_tensor_row_major(tensor));
     AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
     int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes);
     ah_tensor_release(dense);

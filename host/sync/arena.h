@@ -16,10 +16,22 @@ struct ah_arena {
     struct ah_group *group; /* NULL: the device's own memory */
     bool common;            /* the same memory on every rank of the group that is on this host */
     bool contended;         /* and there are several */
+    /* Of memory that is absent at times: provide that of a storage; NULL: it is present. `beside` lives as long. */
+    int (*fetch)(struct ah_arena *arena, struct ah_storage *storage);
+    void *context;
+    int bucket;
+    struct ah_arena *beside;
 };
 
 /* `group` NULL, or one whose memory the device can use (the CPU's). */
 int ah_arena_new(struct ah_arena **out, size_t bytes, struct ah_device *device, struct ah_group *group);
+/* One without memory (NULL) until ah_arena_fill, whose memory is undefined, and after ah_arena_empty. */
+int ah_arena_absent(struct ah_arena **out, size_t bytes, struct ah_device *device);
+/* Storages of the arena that are marked absent get their data by `fetch`. */
+void ah_arena_set_fetch(struct ah_arena *arena, int (*fetch)(struct ah_arena *arena, struct ah_storage *storage),
+                        void *context);
+int ah_arena_fill(struct ah_arena *arena);
+void ah_arena_empty(struct ah_arena *arena);
 /* One for all ranks. A collective; AH_ENOTIMPL where the group has no such memory. */
 int ah_arena_common(struct ah_arena **out, size_t bytes, struct ah_group *group, const char *where);
 void ah_arena_release(struct ah_arena *arena); /* NULL is ignored */

@@ -18,7 +18,13 @@ enum { NOTE_UNUSED = 1, MOST_UNDER_WAY = 2 };
 static int average_clear(struct ah_reducer *r, int index)
 {
     const struct ah_slot *slot = &r->layout.slot[index];
-    return r->grads->device->type->fill(r->grads->device, r->grads->memory + slot->offset, 0, slot->bytes);
+    char *memory = r->grads ? r->grads->memory + slot->offset : NULL;
+    if (r->split_grads) {
+        AH_TRY(ah_split_fetch(r->split_grads, slot->bucket));
+        size_t before = r->layout.bucket[slot->bucket].offset;
+        memory = ah_split_whole(r->split_grads, slot->bucket)->memory + (slot->offset - before);
+    }
+    return r->device->type->fill(r->device, memory, 0, slot->bytes);
 }
 
 /* Begin. */
@@ -104,17 +110,28 @@ int ah_reducer_begin(struct ah_reducer *r, double weight, const char *where)
 
 /* While backward runs. */
 
+/* The memory of a bucket for a call, and that of its slice; see ah_reducer_reachable. */
+static char *bucket_memory(struct ah_reducer *r, int b, char **slice)
+{
+    size_t offset = r->layout.bucket[b].offset;
+    struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
+    bool split = r->split_grads && r->device_comm;
+    char *memory = split            ? ah_split_whole(r->split_grads, b)->memory
+                   : r->split_grads ? r->staged->memory + offset
+                                    : ah_reducer_reachable(r, r->grads, offset);
+    *slice = split ? ah_split_slice(r->split_grads, b) : memory + (own.offset - offset);
+    return memory;
+}
+
 static struct ah_collective bucket_call(struct ah_reducer *r, int b)
 {
     const struct ah_bucket *bucket = &r->layout.bucket[b];
     int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
-    char *memory = ah_reducer_reachable(r, r->grads, bucket->offset);
-    struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
+    char *slice, *memory = bucket_memory(r, b, &slice);
     struct ah_collective call =
-        ah_reducer_slices(r)
-            ? ah_collective_reduce_scatter(memory + own.offset - bucket->offset, memory,
-                                           count / ah_group_size(r->group), bucket->dtype, AH_REDUCE_MEAN)
-            : ah_collective_all_reduce(memory, count, bucket->dtype, AH_REDUCE_MEAN);
+        ah_reducer_slices(r) ? ah_collective_reduce_scatter(slice, memory, count / ah_group_size(r->group),
+                                                            bucket->dtype, AH_REDUCE_MEAN)
+                             : ah_collective_all_reduce(memory, count, bucket->dtype, AH_REDUCE_MEAN);
     call.device = r->device_comm;
     call.weight = r->weight;
     call.ahead = true;
@@ -123,13 +140,40 @@ static struct ah_collective bucket_call(struct ah_reducer *r, int b)
     return call;
 }
 
+/* A bucket of a device whose communicator does not reach the others is reduced in the group's memory. */
+static int average_stage(struct ah_reducer *r, int b)
+{
+    const struct ah_bucket *place = &r->layout.bucket[b];
+    if (!r->split_grads)
+        return ah_reducer_stage(r, r->grads, place->offset, place->bytes);
+    AH_TRY(ah_split_fetch(r->split_grads, b));
+    if (r->device_comm)
+        return 0;
+    char *whole = ah_split_whole(r->split_grads, b)->memory;
+    AH_TRY(ah_device_copy(r->staged->memory + place->offset, &ah_cpu, whole, r->device, place->bytes));
+    return ah_split_drop(r->split_grads, b);
+}
+
+static int average_unstage(struct ah_reducer *r, int b)
+{
+    const struct ah_bucket *place = &r->layout.bucket[b];
+    struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
+    if (!r->split_grads)
+        return ah_reducer_unstage(r, r->grads, place->offset, place->bytes);
+    if (r->device_comm)
+        return 0;
+    return ah_device_copy(ah_split_slice(r->split_grads, b), r->device, r->staged->memory + own.offset, &ah_cpu,
+                          own.bytes);
+}
+
 static int average_post(struct ah_reducer *r, int b, bool unused)
 {
+    r->bucket[b].posted_ns = ah_now_ns();
+    AH_TRY(average_stage(r, b));
     struct ah_collective call = bucket_call(r, b);
     call.note = unused ? NOTE_UNUSED : 0;
-    r->bucket[b].posted_ns = ah_now_ns();
-    AH_TRY(ah_reducer_stage(r, r->grads, r->layout.bucket[b].offset, r->layout.bucket[b].bytes));
-    return ah_group_start(r->group, call, &r->bucket[b].work);
+    AH_TRY(ah_group_start(r->group, call, &r->bucket[b].work));
+    return r->split_params ? ah_split_settle(r->split_params, b) : 0; /* backward has used them */
 }
 
 /* Record a bucket in a profile, on a separate lane: it is under way while nodes run. */
@@ -153,10 +197,10 @@ static int collect_next(struct ah_reducer *r)
     uint32_t note = 0;
     bucket->work = NULL;
     AH_TRY(ah_work_wait_note(work, &note));
-    AH_TRY(ah_reducer_unstage(r, r->grads, r->layout.bucket[b].offset, r->layout.bucket[b].bytes));
+    AH_TRY(average_unstage(r, b));
     if (!bucket->reduced_ns) {
         bucket->reduced_ns = ah_now_ns();
-        ah_shard_drop_rest(r, b);
+        AH_TRY(ah_shard_drop_rest(r, b));
     }
     if (ah_tracing)
         trace_bucket(r, b);
@@ -166,11 +210,28 @@ static int collect_next(struct ah_reducer *r)
     return 0;
 }
 
-/* Of sharded gradients few whole buckets are to be there at once, so a rank that is ahead waits for the others. */
+/* The device's later work waits for the next bucket that is reduced, the host does not; false where it has to. */
+static int order_next(struct ah_reducer *r, bool *ordered)
+{
+    int b = r->order[r->reduced];
+    AH_TRY(ah_work_order(r->bucket[b].work, ordered));
+    if (!*ordered)
+        return 0;
+    r->bucket[b].reduced_ns = ah_now_ns();
+    r->reduced++;
+    return ah_shard_drop_rest(r, b);
+}
+
+/* Of sharded gradients few whole buckets are to be there at once: a rank, or its device, that is ahead waits for the
+ * others. */
 static int hold_back(struct ah_reducer *r)
 {
-    while (ah_reducer_slices(r) && r->launched - r->reduced > MOST_UNDER_WAY)
-        AH_TRY(collect_next(r));
+    while (ah_reducer_slices(r) && r->launched - r->reduced > MOST_UNDER_WAY) {
+        bool ordered;
+        AH_TRY(order_next(r, &ordered));
+        if (!ordered)
+            AH_TRY(collect_next(r));
+    }
     return 0;
 }
 
@@ -253,7 +314,7 @@ static void reducer_progress(struct ah_reducer *r)
         if (!done)
             return;
         bucket->reduced_ns = ah_now_ns();
-        ah_shard_drop_rest(r, r->order[r->reduced]);
+        average_remember(r, ah_shard_drop_rest(r, r->order[r->reduced]));
         r->reduced++;
     }
 }
@@ -355,6 +416,8 @@ static int finish_group(struct ah_reducer *r)
     if (r->notes & NOTE_UNUSED || r->hook.launch)
         AH_TRY(shard_use(r));
     ah_shard_are_means(r);
+    if (r->split_params)
+        AH_TRY(ah_split_settle_all(r->split_params));
     return r->ordered ? 0 : agree_on_order(r);
 }
 
@@ -377,7 +440,7 @@ static int average_divide(struct ah_reducer *r, const struct ah_bucket *bucket)
 static int finish_alone(struct ah_reducer *r)
 {
     for (int b = 0; b < r->layout.bucket_count && r->weight != 1 && r->weight != 0; b++) {
-        if (r->grads->device == &ah_cpu)
+        if (r->device == &ah_cpu)
             AH_TRY(ah_group_run(r->group, bucket_call(r, b)));
         else
             AH_TRY(average_divide(r, &r->layout.bucket[b]));

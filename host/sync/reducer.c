@@ -6,6 +6,7 @@
 
 #include "autograd/graph/graph.h"
 #include "sync/agree.h"
+#include "sync/shard.h"
 #include "sync/state.h"
 #include "tensor/capture.h"
 
@@ -49,52 +50,104 @@ static int make_lists(struct ah_reducer *r)
     r->bucket = calloc(n, sizeof *r->bucket);
     r->order = calloc(n, sizeof *r->order);
     r->arrival = calloc(n, sizeof *r->arrival);
-    if (!r->parameter || !r->has_grad || !r->bucket || !r->order || !r->arrival)
+    r->bucket_unit = calloc(n, sizeof *r->bucket_unit);
+    if (!r->parameter || !r->has_grad || !r->bucket || !r->order || !r->arrival || !r->bucket_unit)
         return ah_fail(AH_ENOMEM, "prepare: out of memory");
     for (int b = 0; b < r->layout.bucket_count; b++)
         r->order[b] = b;
     return 0;
 }
 
+static int make_parameters(struct ah_reducer *r, bool split, bool shared)
+{
+    if (r->sharding == AH_SHARD_FULL && split)
+        return ah_split_new(&r->split_params, r, false);
+    if (r->sharding == AH_SHARD_FULL && r->device == &ah_cpu) {
+        AH_TRY(ah_common_new(&r->common, r->group, r->layout.bytes, r->where));
+        r->params = ah_arena_retain(ah_common_arena(r->common));
+        return 0;
+    }
+    struct ah_group *group = shared && r->sharding != AH_SHARD_NONE ? r->group : NULL;
+    AH_TRY(ah_arena_new(&r->params, r->layout.bytes, r->device, group));
+    return split ? ah_shard_expect(r) : 0;
+}
+
 static int make_arenas(struct ah_reducer *r, struct ah_tensor **params)
 {
     int count = r->layout.count;
-    struct ah_device *device = count ? params[0]->storage->device : &ah_cpu;
-    bool shared = device == &ah_cpu && ah_group_size(r->group) > 1, sharded = r->sharding != AH_SHARD_NONE;
-    if (sharded && device != &ah_cpu)
-        return ah_fail(AH_ENOTIMPL, "prepare: parameters are on %s: states are sharded on the CPU only", device->name);
-    if (r->sharding == AH_SHARD_FULL) {
-        AH_TRY(ah_common_new(&r->common, r->group, r->layout.bytes, r->where));
-        r->params = ah_arena_retain(ah_common_arena(r->common));
-    } else {
-        AH_TRY(ah_arena_new(&r->params, r->layout.bytes, device, shared && sharded ? r->group : NULL));
-    }
-    AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, device, shared ? r->group : NULL));
+    bool several = ah_group_size(r->group) > 1, shared = r->device == &ah_cpu && several;
+    bool split = r->device != &ah_cpu && several && r->sharding != AH_SHARD_NONE;
+    AH_TRY(make_parameters(r, split, shared));
+    if (split && r->sharding >= AH_SHARD_GRADIENTS)
+        AH_TRY(ah_split_new(&r->split_grads, r, true));
+    else
+        AH_TRY(ah_arena_new(&r->grads, r->layout.bytes, r->device, shared ? r->group : NULL));
     for (int i = 0; i < count; i++) {
+        int b = r->layout.slot[i].bucket;
+        struct ah_arena *arena = r->split_grads ? ah_split_whole(r->split_grads, b) : r->grads;
+        size_t before = r->split_grads ? r->layout.bucket[b].offset : 0;
         r->parameter[i].tensor = ah_tensor_retain(params[i]);
-        AH_TRY(ah_arena_tensor(&r->parameter[i].grad, r->grads, r->layout.slot[i].offset, params[i]->size,
+        AH_TRY(ah_arena_tensor(&r->parameter[i].grad, arena, r->layout.slot[i].offset - before, params[i]->size,
                                params[i]->ndim, params[i]->dtype));
     }
     return 0;
 }
 
 /* Rank 0's values to all. */
-static int reducer_spread(struct ah_reducer *r)
+static struct ah_collective spread_call(struct ah_reducer *r, char *memory, size_t bytes)
 {
-    AH_TRY(ah_reducer_find_way(r));
-    AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
-    struct ah_collective call =
-        ah_collective_broadcast(ah_reducer_reachable(r, r->params, 0), (int64_t)r->params->bytes, AH_U8, 0);
+    struct ah_collective call = ah_collective_broadcast(memory, (int64_t)bytes, AH_U8, 0);
     call.purpose = AH_FOR_PREPARE;
     call.where = r->where;
     call.device = r->device_comm;
+    return call;
+}
+
+static int spread_arena(struct ah_reducer *r)
+{
+    AH_TRY(ah_reducer_stage(r, r->params, 0, r->params->bytes));
+    struct ah_collective call = spread_call(r, ah_reducer_reachable(r, r->params, 0), r->params->bytes);
     AH_TRY(r->common ? ah_common_fill(r->common, r->where) : ah_group_run(r->group, call));
-    AH_TRY(ah_reducer_unstage(r, r->params, 0, r->params->bytes));
+    return ah_reducer_unstage(r, r->params, 0, r->params->bytes);
+}
+
+static int spread_bucket(struct ah_reducer *r, int b)
+{
+    struct ah_arena *whole = ah_split_whole(r->split_params, b);
+    size_t offset = r->layout.bucket[b].offset;
+    if (r->device_comm)
+        return ah_group_run(r->group, spread_call(r, whole->memory, whole->bytes));
+    char *staged = r->staged->memory + offset;
+    AH_TRY(ah_device_copy(staged, &ah_cpu, whole->memory, r->device, whole->bytes));
+    AH_TRY(ah_group_run(r->group, spread_call(r, staged, whole->bytes)));
+    return ah_device_copy(whole->memory, r->device, staged, &ah_cpu, whole->bytes);
+}
+
+static int reducer_spread(struct ah_reducer *r)
+{
+    if (!r->split_params)
+        AH_TRY(spread_arena(r));
     AH_TRY(ah_buffers_send(r->buffers, 0, AH_FOR_PREPARE, r->where));
     return ah_buffers_receive(r->buffers);
 }
 
-static int move_in(struct ah_reducer *r, bool apart)
+/* Move one bucket after the other to the ranks' slices, so that at most one is there twice. */
+static int move_in_slices(struct ah_reducer *r)
+{
+    for (int b = 0; b < r->layout.bucket_count; b++) {
+        struct ah_arena *whole = ah_split_whole(r->split_params, b);
+        AH_TRY(ah_split_allocate(r->split_params, b));
+        for (int i = 0; i < r->layout.count; i++)
+            if (r->layout.slot[i].bucket == b)
+                AH_TRY(ah_arena_adopt(whole, r->layout.slot[i].offset - r->layout.bucket[b].offset,
+                                      r->parameter[i].tensor));
+        AH_TRY(spread_bucket(r, b));
+        AH_TRY(ah_split_settle(r->split_params, b));
+    }
+    return 0;
+}
+
+static int move_in_arena(struct ah_reducer *r)
 {
     bool brings = !r->common || ah_common_brings(r->common);
     for (int i = 0; i < r->layout.count; i++) {
@@ -104,7 +157,16 @@ static int move_in(struct ah_reducer *r, bool apart)
         else
             ah_arena_place(r->params, offset, r->parameter[i].tensor);
     }
-    if (ah_group_communicates(r->group) && !apart)
+    return 0;
+}
+
+static int move_in(struct ah_reducer *r, bool apart)
+{
+    bool spreads = ah_group_communicates(r->group) && !apart;
+    if (spreads)
+        AH_TRY(ah_reducer_find_way(r));
+    AH_TRY(r->split_params ? move_in_slices(r) : move_in_arena(r));
+    if (spreads)
         AH_TRY(reducer_spread(r));
     for (int i = 0; i < r->layout.count; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
@@ -117,11 +179,14 @@ static int reducer_make(struct ah_reducer *r, struct ah_tensor **params, int cou
                         int buffer_count, const struct ah_reducer_options *options)
 {
     r->sharding = options->sharding;
+    r->device = count ? params[0]->storage->device : &ah_cpu;
     AH_TRY(ah_layout_init(&r->layout, params, count,
                           (struct ah_layout_options){.bucket_bytes = options->bucket_bytes,
                                                      .unit = options->unit,
                                                      .parts = r->sharding ? ah_group_size(r->group) : 1}));
     AH_TRY(make_lists(r));
+    for (int i = 0; options->unit && i < count; i++)
+        r->bucket_unit[r->layout.slot[i].bucket] = options->unit[i];
     if (ah_group_size(r->group) > 1 && !options->apart) {
         AH_TRY(ah_agree(r->group, "parameters", r->where, params, count));
         AH_TRY(ah_agree(r->group, "buffers", r->where, buffers, buffer_count));
@@ -158,6 +223,9 @@ void ah_reducer_free(struct ah_reducer *r)
     for (int b = 0; b < r->layout.bucket_count && r->bucket; b++)
         if (r->bucket[b].work)
             ah_reducer_abandon(r, b);
+    for (int i = 0; r->split_grads && r->has_grad && i < r->layout.count; i++)
+        if (r->has_grad[i])
+            ah_split_fetch(r->split_grads, r->layout.slot[i].bucket); /* without memory reading it will fail */
     for (int i = 0; i < r->layout.count && r->parameter; i++) {
         struct ah_sync_parameter *p = &r->parameter[i];
         /* Another reducer may own the parameter now. */
@@ -167,6 +235,9 @@ void ah_reducer_free(struct ah_reducer *r)
         ah_tensor_release(p->grad);
     }
     ah_buffers_free(r->buffers);
+    ah_shard_forget(r);
+    ah_split_free(r->split_params);
+    ah_split_free(r->split_grads);
     ah_arena_release(r->params);
     ah_common_free(r->common);
     ah_arena_release(r->grads);
@@ -178,6 +249,7 @@ void ah_reducer_free(struct ah_reducer *r)
     free(r->bucket);
     free(r->order);
     free(r->arrival);
+    free(r->bucket_unit);
     free(r);
 }
 
@@ -230,6 +302,8 @@ int ah_reducer_bucket_of(const struct ah_reducer *r, int index)
 
 int ah_reducer_bucket(struct ah_tensor **out, struct ah_reducer *r, int launched)
 {
+    if (r->split_grads)
+        return ah_fail(AH_ENOTIMPL, "a communication hook needs whole gradients, which are sharded");
     const struct ah_bucket *bucket = &r->layout.bucket[r->order[launched]];
     int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
     return ah_arena_tensor(out, r->grads, bucket->offset, &count, 1, bucket->dtype);

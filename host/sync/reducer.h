@@ -28,7 +28,7 @@ enum ah_sharding { AH_SHARD_NONE, AH_SHARD_OPTIMIZER, AH_SHARD_GRADIENTS, AH_SHA
 struct ah_reducer_options {
     int64_t bucket_bytes; /* > 0: the limit of every bucket */
     bool apart;           /* every rank keeps its own values, which are not compared: no collective */
-    enum ah_sharding sharding; /* other than NONE on the CPU only */
+    enum ah_sharding sharding;
     const int *unit;      /* by registration: a bucket holds parameters of one unit; NULL: all are of one */
     const char *where;    /* the script's line, copied */
 };

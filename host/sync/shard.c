@@ -34,7 +34,14 @@ int ah_shard_piece(struct ah_tensor **out, struct ah_reducer *r, int index, bool
     enum ah_dtype dtype = r->parameter[index].grad->dtype;
     struct ah_run own = ah_shard_of_param(r, index, ah_group_rank(r->group));
     size_t offset = r->layout.slot[index].offset + (size_t)own.first * ah_dtype_size(dtype);
-    return ah_arena_tensor(out, of_gradient ? r->grads : r->params, offset, &own.count, 1, dtype);
+    struct ah_split *split = of_gradient ? r->split_grads : r->split_params;
+    if (!split)
+        return ah_arena_tensor(out, of_gradient ? r->grads : r->params, offset, &own.count, 1, dtype);
+    int b = r->layout.slot[index].bucket;
+    struct ah_arena *slices = ah_split_slices(split);
+    size_t at = own.count ? offset - ah_shard_of_bucket(r, b, ah_group_rank(r->group)).offset : 0;
+    at += (size_t)(ah_split_slice(split, b) - slices->memory);
+    return ah_arena_tensor(out, slices, at, &own.count, 1, dtype);
 }
 
 /* Steps. */
@@ -46,9 +53,106 @@ static struct ah_collective for_step(struct ah_reducer *r, struct ah_collective 
     return call;
 }
 
+/* Parameters on their way to a device. Their storages are marked absent until the device's later work is ordered after
+ * the gather of their bucket. */
+
+static void shard_show(struct ah_reducer *r, int b, bool absent)
+{
+    for (int i = 0; i < r->layout.count; i++) {
+        struct ah_storage *storage = r->parameter[i].tensor->storage;
+        if (r->layout.slot[i].bucket == b && storage->owner == r->params)
+            storage->absent = absent;
+    }
+}
+
+/* End the gather of a bucket. */
+static int shard_arrive(struct ah_reducer *r, int b)
+{
+    struct ah_work *work = r->gather[b];
+    bool ordered;
+    if (!work)
+        return 0;
+    r->gather[b] = NULL;
+    shard_show(r, b, false);
+    AH_TRY(ah_work_order(work, &ordered));
+    if (!ordered)
+        return ah_work_wait(work);
+    ah_arena_abandon(r->params, work);
+    return 0;
+}
+
+static int shard_fetch(struct ah_arena *arena, struct ah_storage *storage)
+{
+    struct ah_reducer *r = arena->context;
+    size_t offset = (size_t)((char *)storage->data - arena->memory);
+    int b = 0;
+    while (r && b + 1 < r->layout.bucket_count && r->layout.bucket[b + 1].offset <= offset)
+        b++;
+    storage->absent = false;
+    return r ? shard_arrive(r, b) : 0;
+}
+
+int ah_shard_expect(struct ah_reducer *r)
+{
+    r->gather = calloc((size_t)r->layout.bucket_count + 1, sizeof(struct ah_work *));
+    if (!r->gather)
+        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    ah_arena_set_fetch(r->params, shard_fetch, r);
+    return 0;
+}
+
+static int shard_arrive_all(struct ah_reducer *r)
+{
+    for (int b = 0; r->gather && b < r->layout.bucket_count; b++)
+        AH_TRY(shard_arrive(r, b));
+    return 0;
+}
+
+void ah_shard_forget(struct ah_reducer *r)
+{
+    for (int b = 0; r->gather && b < r->layout.bucket_count; b++) {
+        bool ordered;
+        if (!r->gather[b])
+            continue;
+        ah_work_order(r->gather[b], &ordered);
+        shard_show(r, b, false);
+        ah_arena_abandon(r->params, r->gather[b]);
+    }
+    if (r->gather)
+        r->params->context = NULL;
+    free(r->gather);
+    r->gather = NULL;
+}
+
+/* Steps, continued. */
+
+int ah_shard_settle(struct ah_reducer *r)
+{
+    return r->split_grads && ah_shard_find_sum(r) < 0 ? ah_split_settle_all(r->split_grads) : 0;
+}
+
+int ah_shard_release(struct ah_reducer *r, int unit)
+{
+    for (int b = 0; r->split_params && b < r->layout.bucket_count; b++)
+        if (unit < 0 || r->bucket_unit[b] == unit)
+            AH_TRY(ah_split_settle(r->split_params, b));
+    return 0;
+}
+
+int ah_shard_make_whole(struct ah_reducer *r, const char *where)
+{
+    ah_reducer_at(r, where);
+    for (int b = 0; r->split_params && b < r->layout.bucket_count; b++)
+        AH_TRY(ah_split_fetch(r->split_params, b));
+    return shard_arrive_all(r);
+}
+
 int ah_shard_hold(struct ah_reducer *r, const char *where)
 {
     ah_reducer_at(r, where);
+    AH_TRY(ah_shard_settle(r));
+    AH_TRY(ah_shard_release(r, -1));
+    AH_TRY(shard_arrive_all(r));
     return r->common ? ah_group_run(r->group, for_step(r, ah_collective_barrier())) : 0;
 }
 
@@ -75,10 +179,45 @@ static int shard_gather(struct ah_reducer *r)
     return status;
 }
 
+/* The same on a device, in the order in which forward uses them: the device's later work waits for a bucket when it
+ * uses one of its parameters. */
+static int gather_on_device(struct ah_reducer *r)
+{
+    for (int b = r->layout.bucket_count - 1; b >= 0; b--) {
+        const struct ah_bucket *place = &r->layout.bucket[b];
+        struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
+        AH_TRY(ah_reducer_stage(r, r->params, own.offset, own.bytes));
+        struct ah_collective call = ah_collective_all_gather(
+            ah_reducer_reachable(r, r->params, place->offset), ah_reducer_reachable(r, r->params, own.offset),
+            (int64_t)(own.bytes / ah_dtype_size(place->dtype)), place->dtype);
+        call.device = r->device_comm;
+        call.ahead = true;
+        if (!r->device_comm) {
+            AH_TRY(ah_group_run(r->group, for_step(r, call)));
+            AH_TRY(ah_reducer_unstage(r, r->params, place->offset, place->bytes));
+            continue;
+        }
+        AH_TRY(ah_group_start(r->group, for_step(r, call), &r->gather[b]));
+        shard_show(r, b, true);
+    }
+    /* The next bucket of gradients is copied to the same memory. */
+    return r->device_comm ? 0 : ah_group_run(r->group, for_step(r, ah_collective_barrier()));
+}
+
+static int spread_on_device(struct ah_reducer *r)
+{
+    AH_TRY(ah_reducer_find_way(r));
+    if (r->split_params)
+        return ah_split_rewind(r->split_params);
+    return gather_on_device(r);
+}
+
 int ah_shard_spread(struct ah_reducer *r, const char *where)
 {
     ah_reducer_at(r, where);
-    if (r->common)
+    if (r->device != &ah_cpu && ah_group_size(r->group) > 1)
+        AH_TRY(spread_on_device(r));
+    else if (r->common)
         AH_TRY(ah_common_exchange(r->common, &r->layout, r->where));
     else if (ah_group_size(r->group) > 1)
         AH_TRY(shard_gather(r));
@@ -89,23 +228,29 @@ int ah_shard_spread(struct ah_reducer *r, const char *where)
 
 /* Gradients. */
 
-void ah_shard_drop_rest(struct ah_reducer *r, int b)
+int ah_shard_drop_rest(struct ah_reducer *r, int b)
 {
     if (!ah_reducer_slices(r))
-        return;
+        return 0;
+    if (r->split_grads)
+        return ah_split_drop(r->split_grads, b);
     const struct ah_bucket *bucket = &r->layout.bucket[b];
     struct ah_span own = ah_shard_of_bucket(r, b, ah_group_rank(r->group));
     char *memory = r->grads->memory;
     ah_group_discard(r->group, memory + bucket->offset, own.offset - bucket->offset);
     ah_group_discard(r->group, memory + own.offset + own.bytes,
                      bucket->offset + bucket->bytes - own.offset - own.bytes);
+    return 0;
 }
 
 static int share_multiply(struct ah_reducer *r, int index, enum ah_opid op)
 {
     struct ah_tensor *piece, *same = NULL;
     AH_GRAD_SCOPE(false);
-    AH_TRY(ah_shard_piece(&piece, r, index, true));
+    if (r->parameter[index].grad->storage->absent || !r->split_grads)
+        AH_TRY(ah_shard_piece(&piece, r, index, true));
+    else
+        piece = ah_tensor_retain(r->parameter[index].grad); /* the whole one counts, and is zero elsewhere */
     const struct ah_value args[] = {AH_T(piece), AH_N(ah_group_size(r->group))};
     int outputs, status = ah_op_call(op, args, 2, true, &same, &outputs);
     ah_tensor_release(same);

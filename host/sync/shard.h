@@ -22,7 +22,14 @@ struct ah_run ah_shard_of_param(const struct ah_reducer *reducer, int index, int
 /* This rank's piece of a parameter, or of its gradient's slot: [count], on the same memory. */
 int ah_shard_piece(struct ah_tensor **out, struct ah_reducer *reducer, int index, bool of_gradient);
 
-/* Before an optimizer step: wait until no rank reads parameters that are stored once for all ranks. A collective. */
+/* On a device: have the pieces of gradients that are means hold what was written to the whole ones; release the whole
+ * parameters of a unit (-1: of all); make all parameters whole, a collective. Else nothing. */
+int ah_shard_settle(struct ah_reducer *reducer);
+int ah_shard_release(struct ah_reducer *reducer, int unit);
+int ah_shard_make_whole(struct ah_reducer *reducer, const char *where);
+
+/* Before an optimizer step: wait until no rank reads parameters that are stored once for all ranks; on a device settle
+ * and release what is whole. A collective. */
 int ah_shard_hold(struct ah_reducer *reducer, const char *where);
 /* Every rank has stepped its pieces: all get all of them. A collective, and a write in place to every parameter. */
 int ah_shard_spread(struct ah_reducer *reducer, const char *where);
@@ -42,6 +49,9 @@ int ah_shard_find_sum(const struct ah_reducer *reducer);
 
 /* For average.c. Free the memory of a bucket whose gradients are reduced, but for the own slice; nothing unless
  * gradients are sharded. */
-void ah_shard_drop_rest(struct ah_reducer *reducer, int bucket);
+int ah_shard_drop_rest(struct ah_reducer *reducer, int bucket);
+/* For reducer.c. Parameters of a device are gathered by steps, from now on and no longer. */
+int ah_shard_expect(struct ah_reducer *reducer);
+void ah_shard_forget(struct ah_reducer *reducer);
 
 #endif

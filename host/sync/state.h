@@ -11,6 +11,7 @@
 #include "sync/common.h"
 #include "sync/layout.h"
 #include "sync/reducer.h"
+#include "sync/split.h"
 
 struct ah_sync_parameter {
     struct ah_tensor *tensor, *grad; /* grad aliases the slot */
@@ -28,7 +29,11 @@ struct ah_reducer {
     struct ah_group *group;
     struct ah_layout layout;
     enum ah_sharding sharding;
-    struct ah_arena *params, *grads;
+    struct ah_device *device;
+    struct ah_arena *params, *grads; /* NULL where a device has its slices of them only: */
+    struct ah_split *split_params, *split_grads;
+    struct ah_work **gather; /* by bucket: parameters of a device that are on their way to this rank */
+    int *bucket_unit;        /* by bucket */
     struct ah_common *common; /* parameters stored once per host; NULL: each rank has its own */
     /* The transfer of a device's gradients: by its communicator (`device_comm`), or by a copy in the group's memory
      * (`staged`). */

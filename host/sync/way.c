@@ -5,7 +5,7 @@
 
 int ah_reducer_find_way(struct ah_reducer *r)
 {
-    struct ah_device *device = r->grads->device;
+    struct ah_device *device = r->device;
     bool reached;
     if (r->way_known || device == &ah_cpu || !ah_group_communicates(r->group))
         return 0;
@@ -43,6 +43,7 @@ int ah_reducer_unstage(struct ah_reducer *r, struct ah_arena *arena, size_t offs
 
 void ah_reducer_abandon(struct ah_reducer *r, int b)
 {
-    ah_arena_abandon(r->device_comm ? r->grads : r->staged ? r->staged : r->grads, r->bucket[b].work);
+    struct ah_arena *own = r->split_grads ? ah_split_whole(r->split_grads, b) : r->grads;
+    ah_arena_abandon(r->staged && !r->device_comm ? r->staged : own, r->bucket[b].work);
     r->bucket[b].work = NULL;
 }

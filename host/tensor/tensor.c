@@ -345,8 +345,12 @@ static int tensor_reorder(struct ah_tensor *tensor, int64_t rows, int64_t column
     return status;
 }
 
+int (*ah_storage_fetch)(struct ah_storage *storage);
+
 int ah_tensor_row_major(struct ah_tensor *tensor)
 {
+    if (tensor->storage->absent)
+        AH_TRY(ah_storage_fetch(tensor->storage));
     if (!tensor->storage->channels_last)
         return 0;
     AH_TRY(tensor_reorder(tensor, tensor->size[2] * tensor->size[3], tensor->size[1]));

@@ -25,6 +25,7 @@ struct ah_storage {
     /* True: `data` holds a 4-d tensor (N, C, H, W) in the order N, H, W, C. Only ops flagged for it ever see this;
      * every other door calls ah_tensor_row_major first. A marked storage has no views. */
     bool channels_last;
+    bool absent;    /* ah_storage_fetch is to be called before `data` is read or written */
     bool contended; /* other processes share the memory: no process may change it depending on its values */
     uint32_t version; /* raised by every in-place write; shared by all views, as in PyTorch */
     void *data; /* an address of the device's: the host reads and writes it only on the CPU */
@@ -115,7 +116,11 @@ static inline void *ah_tensor_data(const struct ah_tensor *tensor)
 bool ah_tensor_is_contiguous(const struct ah_tensor *tensor); /* row-major without gaps (marked storages: yes) */
 bool ah_same_shape(const struct ah_tensor *a, const struct ah_tensor *b);
 
-/* If the storage is marked channels-last, rewrite it to row-major in place and drop the mark; else nothing. */
+/* Provide the data of an absent storage; set by the folder that marks storages so (sync/split.h). */
+extern int (*ah_storage_fetch)(struct ah_storage *storage);
+
+/* If the storage is absent, fetch it; if it is marked channels-last, rewrite it to row-major in place and drop the
+ * mark; else nothing. */
 int ah_tensor_row_major(struct ah_tensor *tensor);
 
 /* Mark the storage of a contiguous 4-d tensor, which nothing else refers to, channels-last: its elements move, or, with

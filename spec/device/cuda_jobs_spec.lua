@@ -11,7 +11,8 @@ local lfs = require "lfs"
 local cases = {
   accelerator = true, again = false, collectives = false, comm_hooks = false, ddp = true, ddp_pytorch = false,
   dist_collectives = false, many_buckets = false, metrics = false, optimizers = false, plain = true,
-  precision = false, recompute = false, reducer = false, several = false, sync = false, sync_batch_norm = false,
+  precision = false, recompute = false, reducer = false, several = false, sharding = false, sync = false,
+  sync_batch_norm = false,
   token_file = false, training = false, uneven = true, unprepared = false, utilities = true, windows = true,
 }
 -- Those that do not, and why.
@@ -26,10 +27,9 @@ local others = {
   recovered = "killed ranks are replaced on the CPU only, and prepare reports it",
   resumed = "resumes from checkpoints in a folder that its spec passes",
   share = "needs launch --share, with which its spec runs it",
-  sharding = "states are sharded on the CPU only, and prepare reports it",
-  sharding_fail = "states are sharded on the CPU only, and prepare reports it",
-  sharding_losses = "states are sharded on the CPU only, and prepare reports it",
-  sharding_resume = "states are sharded on the CPU only, and prepare reports it",
+  sharding_fail = "cuda_sharding_spec runs it",
+  sharding_losses = "cuda_sharding_spec runs it",
+  sharding_resume = "cuda_sharding_spec runs it",
   stream_shares = "its loaders have workers, which make their batches on the CPU, not on the default device",
   stuck = "of the host's loops and locks",
   virtual = "virtual_shards compute on the CPU and refuse other devices",

@@ -72,7 +72,7 @@ describe("collectives on CUDA devices", function()
 
   if not real then
     case("are queued before the peer's host has posted them", 2, function()
-      local result = launch("ahead", {sim.library})
+      local result = launch("device_ahead", {sim.library})
       assert.equal("", result.stderr)
       assert.same({[0] = "6\nok\n", "ok\n"}, run.by_rank(result.stdout), result.output)
     end)
@@ -228,10 +228,10 @@ describe("a collective on devices that does not end", function()
 end)
 
 describe("a bucket that was queued before the peer's host has posted it", function()
-  local where = "spec/distributed/cases/ahead.lua:32"
+  local where = "spec/distributed/cases/device_ahead.lua:32"
 
   simulated("is compared with the peer's at the end of backward", function()
-    local result = launch("ahead", {sim.library, "differ"})
+    local result = launch("device_ahead", {sim.library, "differ"})
     for rank, text in pairs(run.by_rank(result.stdout)) do
       has(text, "differs: rank 0 all_reduce_async(mean) float32 (4096,) on a device in backward at " .. where)
       has(text, "rank 1 all_reduce_async(mean) float32 (1024,) on a device in backward at " .. where, rank)
@@ -240,7 +240,7 @@ describe("a bucket that was queued before the peer's host has posted it", functi
   end)
 
   simulated("names the rank that is stopped, when its time is over", function()
-    local result = launch("ahead", {sim.library, "stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    local result = launch("device_ahead", {sim.library, "stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
     assert.equal(4, result.code)
     assert.matches("all_reduce_async #%d+ at " .. where .. ": timed out after 1 s: rank 1 was last seen", result.stdout)
     has(result.stdout, "it is stopped by a signal")

@@ -10,7 +10,7 @@ local asked = os.getenv "ACCELHOST_TEST_DEVICE" == "cuda"
 --- Are the devices cards?
 cards.real = asked and os.getenv "ACCELHOST_CUDA" ~= "sim"
 --- The number of devices for a case.
-cards.here = cards.real and C.device.device_count "cuda" or sim.there and 3 or 0
+cards.here = cards.real and C.device.device_count "cuda" or sim.there and 4 or 0
 --- Is this a run for the sake of these devices, which may run for long?
 cards.thorough = asked
 

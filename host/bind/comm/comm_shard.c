@@ -3,6 +3,8 @@
  * piece(parameter)        this rank's shard of it (sync/shard.h) and of its gradient, both [n]; parameters from 1
  * shard(parameter, rank)  the first of its elements that is a rank's (from 0), and their number
  * hold() spread()         before and after a step over the pieces
+ * settle() release(unit) make_whole()   on devices: pieces of gradients hold what was written to the whole ones; whole
+ *                         parameters of a unit, or all, are released; all are made whole, a collective
  * weigh() unweigh() are_means() find_sum()   of sharded gradients; find_sum returns nil or a parameter */
 #include "bind/comm/comm.h"
 #include "sync/shard.h"
@@ -49,6 +51,25 @@ static int reducer_spread(lua_State *L)
     return 0;
 }
 
+static int reducer_settle(lua_State *L)
+{
+    ah_check(L, ah_shard_settle(ah_check_reducer(L)));
+    return 0;
+}
+
+static int reducer_release(lua_State *L)
+{
+    int unit = lua_isnoneornil(L, 2) ? -1 : ah_check_whole(L, 2, "unit");
+    ah_check(L, ah_shard_release(ah_check_reducer(L), unit));
+    return 0;
+}
+
+static int reducer_make_whole(lua_State *L)
+{
+    ah_check(L, ah_shard_make_whole(ah_check_reducer(L), ah_call_site(L)));
+    return 0;
+}
+
 static int reducer_weigh(lua_State *L)
 {
     ah_check(L, ah_shard_weigh(ah_check_reducer(L)));
@@ -78,6 +99,7 @@ static int reducer_find_sum(lua_State *L)
 
 const luaL_Reg ah_comm_shards[] = {
     {"piece", reducer_piece}, {"shard", reducer_shard}, {"hold", reducer_hold}, {"spread", reducer_spread},
+    {"settle", reducer_settle}, {"release", reducer_release}, {"make_whole", reducer_make_whole},
     {"weigh", reducer_weigh}, {"unweigh", reducer_unweigh}, {"are_means", reducer_are_means},
     {"find_sum", reducer_find_sum}, {NULL, NULL},
 };

@@ -28,7 +28,7 @@ static const char *const reduce_name[AH_REDUCE_OPS] = {"sum", "mean", "max", "mi
                                                       "and", "or", "xor"};
 
 static const char *const purposes[AH_PURPOSES] = {"", " in gather", " in backward", " in prepare", " in optimizer:step",
-                                            " to set up the collectives of a device"};
+                                            " to set up the collectives of a device", " of sharded parameters"};
 
 /* Making one. */
 

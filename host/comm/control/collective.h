@@ -48,6 +48,7 @@ enum ah_purpose {
     AH_FOR_PREPARE,
     AH_FOR_STEP,
     AH_FOR_DEVICE_COMM,
+    AH_FOR_PARAMETERS,
     AH_PURPOSES
 };
 

@@ -88,6 +88,7 @@ struct ah_backend {
     bool carry_waits;   /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
     int (*finish)(struct ah_work *work);
     void (*drop)(struct ah_work *work, bool complete);
+    int (*order)(struct ah_work *work); /* order later work of the device after this one, which it has; may be NULL */
     /* Is the call through, when all ranks have done their part of it, so that its memory is its rank's again? NULL: it
      * is. */
     bool (*settled)(const struct ah_group *group, uint32_t sequence);

@@ -398,6 +398,15 @@ int ah_work_wait(struct ah_work *work)
     return ah_work_wait_note(work, &(uint32_t){0});
 }
 
+int ah_work_order(struct ah_work *work, bool *ordered)
+{
+    *ordered = (work->ahead || work->carried) && work->mover->order && work->epoch == work->group->epoch;
+    if (!*ordered)
+        return 0;
+    AH_TRY(check_health(work->group, &work->call));
+    return ah_group_poison(work->group, work->mover->order(work));
+}
+
 static int group_await(struct ah_work *work)
 {
     struct ah_group *group = work->group;

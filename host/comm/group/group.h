@@ -85,6 +85,9 @@ int ah_group_run(struct ah_group *group, struct ah_collective call);
 int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_work **out);
 int ah_work_test(struct ah_work *work, bool *done);
 int ah_work_wait(struct ah_work *work);
+/* Order all later work of the device after a work there, without waiting for the peers' hosts; *ordered false where
+ * that requires a wait. Wait for the work, or abandon it, afterwards. */
+int ah_work_order(struct ah_work *work, bool *ordered);
 int ah_work_wait_note(struct ah_work *work, uint32_t *note);
 /* Abandon a work whose result is not needed. This rank still does its part of it in later calls; the buffer of an
  * all_reduce must stay in place if it is in the group's memory, others may be freed. */

@@ -266,6 +266,11 @@ static int wait_for_end(struct nccl_work *own)
                          own->cuda->device->name);
 }
 
+static int comm_order(struct ah_work *work)
+{
+    return wait_for_end((struct nccl_work *)work);
+}
+
 static int comm_finish(struct ah_work *work)
 {
     struct nccl_work *own = (struct nccl_work *)work;
@@ -296,6 +301,7 @@ const struct ah_device_comm_type ah_nccl_comm_type = {
               .carry = comm_carry,
               .carries_ahead = true,
               .finish = comm_finish,
+              .order = comm_order,
               .drop = comm_drop},
     .takes = comm_takes,
     .available = comm_available,

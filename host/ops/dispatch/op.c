@@ -226,6 +226,8 @@ static int settle_tensor(struct ah_call *call, struct ah_tensor *tensor, bool op
 {
     struct ah_device *device = tensor->storage->device;
     AH_TRY(admit_dtype(call, tensor->dtype));
+    if (__builtin_expect(tensor->storage->absent, 0) && !(call->op->flags & (AH_VIEW | AH_COMPOSITE)))
+        AH_TRY(ah_storage_fetch(tensor->storage));
     if (tensor->storage->channels_last && !(call->op->flags & (AH_GROUPS_LAST | AH_COMPOSITE)))
         AH_TRY(ah_tensor_row_major(tensor));
     if (device == call->device || (operand && tensor->ndim == 0 && device == &ah_cpu))

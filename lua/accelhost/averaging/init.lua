@@ -83,6 +83,23 @@ function averaging.find(accelerator, model)
   end
 end
 
+--- Make the parameters of an accelerator's models whole, so that one process may read them, where they are shared out
+--- among devices. A collective.
+---@param accelerator Accelerator
+function averaging.make_whole(accelerator)
+  for _, handle in ipairs(averaging.of(accelerator)) do
+    if handle.shard then handle.reducer:make_whole() end
+  end
+end
+
+--- Release them again.
+---@param accelerator Accelerator
+function averaging.release(accelerator)
+  for _, handle in ipairs(averaging.of(accelerator)) do
+    if handle.shard then handle.reducer:release() end
+  end
+end
+
 --- Return this process's shard of the parameter's model, nil when its state is not sharded.
 ---@param parameter userdata
 ---@return Shard?

@@ -119,6 +119,7 @@ end
 
 --- Release the parameters: they keep values and gradients, and another handle may claim them.
 function Parallel:close()
+  for _, hook in ipairs(self.removers or {}) do hook:remove() end
   for _, parameter in ipairs(self.reducer:parameters()) do
     if averaged_in[parameter] == self then averaged_in[parameter] = nil end
   end
@@ -320,7 +321,9 @@ function Parallel:after_average()
 end
 
 --- After a backward that does not average.
-function Parallel:keep() end
+function Parallel:keep()
+  if self.shard then self.reducer:release() end
+end
 
 --- Join the average of a backward of other processes, without gradients.
 function Parallel:shadow()

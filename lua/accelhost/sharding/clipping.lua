@@ -48,8 +48,9 @@ end
 
 -- The norm of order p of all gradients, a float64 of no dims. A collective.
 local function total_norm(pieces, rest, native, order)
+  local first = pieces[1] or rest[1]
   local function power_sum(grads)
-    local sum = C.zeros({}, {dtype = "float64", device = "cpu"})
+    local sum = C.zeros({}, {dtype = "float64", device = first and first.device or "cpu"})
     for _, grad in ipairs(grads) do
       if grad:numel() > 0 then
         local norm = grad:norm(order):to "float64"
@@ -58,9 +59,9 @@ local function total_norm(pieces, rest, native, order)
     end
     return sum
   end
-  local own = C.autograd.no_grad(power_sum, pieces)
+  local own = C.autograd.no_grad(power_sum, pieces):cpu() -- a process may have none, and no device
   native:all_reduce(own, order == math.huge and "max" or "sum")
-  local others = C.autograd.no_grad(power_sum, rest)
+  local others = C.autograd.no_grad(power_sum, rest):cpu()
   if order == math.huge then return own:maximum(others) end
   return (own + others) ^ (1 / order)
 end

@@ -34,11 +34,12 @@ function Shard:piece(parameter)
   return piece
 end
 
---- Raise where a gradient is no mean over the processes: its pieces would be used as the whole of it.
+--- Have the pieces of gradients hold what the script has written to the gradients. Raise where one is no mean over the
+--- processes: its pieces would be used as the whole of it.
 ---@param what string the function, for the message
 function Shard:check_means(what)
   local i = self.reducer:find_sum()
-  if not i then return end
+  if not i then return self.reducer:settle() end
   arguments.fail("%s: the gradient of parameter %d is this process's own sum (its last backward was within no_sync), "
     .. "and with sharding = '%s' a process has no more than its shard of the mean: let a backward average it first",
     what, i, self.kind)

@@ -99,6 +99,13 @@ local function choose(model, how, what)
     .. "number of parameters of a unit, got %s", what, describe(how))
 end
 
+--- The modules of the units, from 1 on.
+---@param model table
+---@param how any as of units.of
+---@param what string
+---@return table[]
+function units.modules(model, how, what) return choose(model, how, what) end
+
 --- A number for each parameter: those of one unit have the same.
 ---@param model table
 ---@param how any nil or "blocks": repeated blocks; "none"; a name or names; fun(module, path): boolean; a number

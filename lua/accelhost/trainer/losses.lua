@@ -56,7 +56,7 @@ end
 function Losses:settle()
   local count, state = #self._sums, self.state
   if count == 0 then return end
-  local mine = C.cat({stacked(self._sums), C.tensor(self._weights, {dtype = "float64"})}, 0)
+  local mine = C.cat({stacked(self._sums), C.tensor(self._weights, {dtype = "float64", device = "cpu"})}, 0)
   local all = self.accelerator:gather(mine):reshape(self.accelerator.num_processes, 2, count):tolist()
   for i = 1, count do
     local sum, weight, wrong = 0, 0, {}

@@ -19,7 +19,7 @@ io.stdout:flush()
 
 local function kill() os.execute "kill -9 $PPID" end
 for step = 1, 3 do
-  accelerator:backward(model(accelhost.ones(2, 4)):sum())
+  accelerator:backward(model(accelhost.ones(2, 4):to(accelerator.device)):sum())
   if step == 2 and accelerator.is_last_process then
     if when == "kill" then kill() end
     if when == "within" then optimizer:register_step_post_hook(kill) end

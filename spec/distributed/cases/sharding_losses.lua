@@ -17,7 +17,7 @@ for _, kind in ipairs(arg) do
     local losses = {}
     for step = 1, 6 do
       accelhost.manual_seed(100 * step + accelerator.process_index)
-      local loss = (model(accelhost.randn(5, 7):to(way.dtype)) - 1):square():mean()
+      local loss = (model(accelhost.randn(5, 7):to(way.dtype):to(accelerator.device)) - 1):square():mean()
       accelerator:backward(loss)
       optimizer:step()
       optimizer:zero_grad()

@@ -13,14 +13,15 @@ if mode == "load" then
 else
   for step = 1, 3 do
     accelhost.manual_seed(step)
-    accelerator:backward(model(accelhost.randn(8, 9)):square():mean())
+    accelerator:backward(model(accelhost.randn(8, 9):to(accelerator.device)):square():mean())
     optimizer:step()
     optimizer:zero_grad()
   end
-  if arg[5] == "pending" then accelerator:backward(model(accelhost.ones(8, 9)):square():mean()) end
+  local ones = accelhost.ones(8, 9):to(accelerator.device)
+  if arg[5] == "pending" then accelerator:backward(model(ones):square():mean()) end
   accelerator:save_state(folder, {sharded = parts or nil})
 end
-local weights, state = accelhost.sha256(model:state_dict()), optimizer:state_dict()
+local weights, state = accelhost.sha256(accelerator:get_state_dict(model)), optimizer:state_dict()
 local sums = {}
 for id = 0, #net:parameters() - 1 do
   for _, name in ipairs {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"} do

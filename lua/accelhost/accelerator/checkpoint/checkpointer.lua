@@ -11,6 +11,7 @@ local names = later "accelhost.checkpoint.names"
 local objects = require "accelhost.accelerator.process.objects"
 local printable = require "accelhost.util.printable"
 local run_state = require "accelhost.accelerator.checkpoint.run_state"
+local averaging = later "accelhost.averaging"
 local comm = C.comm
 
 local fail, describe = arguments.fail, arguments.describe
@@ -330,8 +331,10 @@ function Checkpointer:save_state(...)
   local together = C.recovery.is_on()
   async = async and not together
   local saver, folder = (together and open_alone or open_saver)(place)
+  averaging.make_whole(accelerator)
   local fine, files, own, facts = pcall(agree.run, "save_state", in_common_stream, self, collect, self, folder, async,
     parts)
+  averaging.release(accelerator)
   if not fine then
     saver:close()
     error(files, 0)

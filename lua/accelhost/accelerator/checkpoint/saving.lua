@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local later = require "accelhost.util.later"
 local nn_utils = later "accelhost.nn.utils"
+local averaging = later "accelhost.averaging"
 local shards = later "accelhost.checkpoint.shards"
 local stored = later "accelhost.checkpoint.stored"
 
@@ -51,7 +52,8 @@ function Accelerator:save_model(...)
   local model, folder, size, safe = read_model(...)
   check_safe("save_model", safe)
   local most = shards.bytes("save_model: max_shard_size", size)
-  if not self.is_main_process then return end
+  averaging.make_whole(self)
+  if not self.is_main_process then return averaging.release(self) end
   if C.data.look(folder) == "file" then arguments.fail("save_model: '%s' is a file, not a folder", folder) end
   local made, reason = C.io.make_folder(folder)
   if not made then arguments.fail("save_model: %s", reason) end
@@ -64,6 +66,7 @@ function Accelerator:save_model(...)
   end
   local names, tensors, tied = stored.unique(nn_utils.state_pairs(state))
   for i, tensor in ipairs(tensors) do tensors[i] = stored.plain(tensor) end
+  averaging.release(self)
   shards.write(folder, names, tensors, tied, most)
 end
 

@@ -59,7 +59,10 @@ function prepare_kind.model(accelerator, model, placed, evaluation)
       virtual_shards = accelerator._virtual_shards or nil, sharding = accelerator.sharding,
       units = sharding.units(accelerator, model),
     })
-    if accelerator.sharding ~= "none" then sharding.begin() end
+    if accelerator.sharding ~= "none" then
+      sharding.begin()
+      sharding.release_units(accelerator, model, handle)
+    end
     if kwargs.comm_hook ~= "no" and C.comm.size() > 1 then
       require("accelhost.accelerator.training.comm_hooks").install(handle, kwargs)
     end
@@ -284,14 +287,16 @@ function Prepared:skip_first_batches(loader, num_batches)
   return rest
 end
 
---- A model's state dict, the same on every process.
+--- A model's state dict, the same on every process. A collective with sharding = "full" on devices, where it is a copy
+--- on the CPU.
 --
 --   accelhost.save(accelerator:get_state_dict(net), os.tmpname())
 ---@param model Module
 ---@param unwrap? boolean no difference here: prepare wraps nothing around a model
 ---@return table<string, Tensor>
-function Prepared:get_state_dict(...) -- luacheck: ignore self
+function Prepared:get_state_dict(...)
   local model = read_state(...)
+  if self.accelerator.sharding == "full" then return sharding.model_state(self.accelerator, model) end
   return model:state_dict()
 end
 
@@ -314,6 +319,7 @@ end
 ---@param ... any the script's own references
 ---@return nil one for each of them
 function Prepared:free_memory(...)
+  averaging.make_whole(self.accelerator)
   averaging.remove(function(handle) return handle.accelerator == self.accelerator end)
   self.accelerator:_reset_parts()
   collectgarbage()

@@ -21,6 +21,42 @@ function sharded.units(accelerator, model)
   return units.of(model, accelerator._shard_units, "Accelerator: shard_units")
 end
 
+-- Are the model's parameters whole only while they are used? On devices with sharding = "full".
+local function is_split(accelerator, handle)
+  local first = handle and handle.reducer:parameters()[1]
+  return first ~= nil and first.device ~= "cpu" and accelerator.sharding == "full" and accelerator.num_processes > 1
+end
+
+--- Have a model's units released after their forward.
+---@param accelerator Accelerator
+---@param model Module
+---@param handle Parallel
+function sharded.release_units(accelerator, model, handle)
+  if not is_split(accelerator, handle) then return end
+  local reducer, removers = handle.reducer, {}
+  for number, module in ipairs(units.modules(model, accelerator._shard_units, "Accelerator: shard_units")) do
+    removers[number] = module:register_forward_hook(function() reducer:release(number) end)
+  end
+  handle.removers = removers
+end
+
+--- A model's state_dict; of one whose parameters are whole only while they are used, a copy on the CPU and a
+--- collective.
+---@param accelerator Accelerator
+---@param model Module
+---@return table<string, Tensor>
+function sharded.model_state(accelerator, model)
+  local handle = averaging.find(accelerator, model)
+  if not is_split(accelerator, handle) then return model:state_dict() end
+  handle.reducer:make_whole()
+  local state = model:state_dict()
+  for name, value in pairs(state) do
+    if C.is_tensor(value) then state[name] = value:cpu() end
+  end
+  handle.reducer:release()
+  return state
+end
+
 -- Refuse a step of whole parameters, which would read a shard of the gradients as all of them.
 local function check_step(optimizer)
   for _, group in ipairs(optimizer.param_groups) do

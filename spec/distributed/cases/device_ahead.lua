@@ -1,7 +1,7 @@
--- Buckets of a device are queued before the peers' hosts have posted them: ahead.lua SIMULATOR [HOW]. Rank 1 begins its
--- backward when rank 0's has ended and has queued all buckets; then gradients are means, weighted ones too. Prints the
--- calls of NCCL that rank 0 has made by then. HOW "differ": rank 1's backward is that of another model, in every step
--- but the first; "stop": rank 1 is stopped before its second one. Prints the error.
+-- Buckets of a device are queued before the peers' hosts have posted them: device_ahead.lua SIMULATOR [HOW]. Rank 1
+-- begins its backward when rank 0's has ended and has queued all buckets; then gradients are means, weighted ones too.
+-- Prints the calls of NCCL that rank 0 has made by then. HOW "differ": rank 1's backward is that of another model, in
+-- every step but the first; "stop": rank 1 is stopped before its second one. Prints the error.
 local ffi = require "ffi"
 ffi.cdef "const char *simulated_calls(void); int kill(int process, int signal); int getpid();"
 local accelhost = require "accelhost"

@@ -79,16 +79,25 @@ describe("Times of kernels", function()
       print(#only_cpu:key_averages())]]
     assert.matches("^op\tkernel\t3\ttrue\n", stdout)
     assert.matches("Device time  Device %%  # of Calls\n", stdout)
-    assert.matches("\nmatmul +product +1 +[%d.]+ +100.0%% +%S+ +%S+\n[%d.]+ us a step on the device\n1\n$", stdout)
+    assert.matches("\nmatmul +product +1 +[%d.]+ +100.0%% +%S+ +%S+ +%S+\n[%d.]+ us a step on the device\n1\n$", stdout)
   end)
 
   sim.case("of a whole run are printed at its end with ACCELHOST_CUDA_TIMES=1, also by os.exit", function()
     for _, ending in ipairs {"", " os.exit(3)"} do
       local result = sim.host(preamble .. "accelhost.randn({6, 4}):exp()" .. ending, {ACCELHOST_CUDA_TIMES = 1})
       assert.equal(ending == "" and 0 or 3, result.code)
-      assert.matches("^op +kernel +calls +us +share +GB/s +TFLOP/s\n", result.stderr)
+      assert.matches("^op +kernel +calls +us +share +GB/s +of limit +TFLOP/s\n", result.stderr)
       assert.matches("\nexp +exp_f32 +1 ", result.stderr)
     end
+  end)
+
+  it("are shown with the share of the memory's bandwidth, where that is known", function()
+    local text = require "accelhost.profiler.device_times".text({
+      {op = "exp", kernel = "exp_f32", count = 1, microseconds = 10, bytes = 2e7, operations = 0, bandwidth = 4e6},
+      {op = "matmul", kernel = "product", count = 1, microseconds = 2, bytes = 100, operations = 3e6},
+    }, 1, -1)
+    assert.matches("\nexp +exp_f32 +1 +10.0 +83.3%% +2000 +50%% +%-\n", text)
+    assert.matches("\nmatmul +product +1 +2.0 +16.7%% +0 +%- +2\n", text)
   end)
 
   it("need a CUDA device where a profile asks for them", function()

@@ -27,13 +27,25 @@ function device_times.start(asked)
   return names
 end
 
+-- The bytes that a device's memory moves in a microsecond at most, nil where the driver does not report its clock; the
+-- memory moves two words a clock.
+local function bandwidth_of(name)
+  local facts = C.device.properties("cuda", tonumber(name:match ":(%d+)$" or 0))
+  local clock, width = tonumber(facts.memory_clock_rate), tonumber(facts.memory_bus_width)
+  return clock and width and clock * width > 0 and clock * 1e3 * 2 * width / 8 / 1e6 or nil
+end
+
 --- Wait for the devices and return their rows, those of several devices one after the other.
 ---@param names string[]
----@return table[] rows {op, kernel, count, microseconds, bytes, operations}
+---@return table[] rows {op, kernel, count, microseconds, bytes, operations, bandwidth}
 function device_times.stop(names)
   local rows = {}
   for _, name in ipairs(names) do
-    for _, row in ipairs(C.device.stop_times(name)) do rows[#rows + 1] = row end
+    local bandwidth = bandwidth_of(name)
+    for _, row in ipairs(C.device.stop_times(name)) do
+      row.bandwidth = bandwidth
+      rows[#rows + 1] = row
+    end
   end
   return rows
 end
@@ -42,8 +54,14 @@ local function rate(amount, microseconds, unit)
   return amount > 0 and microseconds > 0 and ("%.0f"):format(amount / microseconds / unit) or "-"
 end
 
+-- The share of the memory's bandwidth, in percent.
+local function share_of_memory(row)
+  if not row.bandwidth or row.bytes == 0 or row.microseconds == 0 then return "-" end
+  return ("%.0f%%"):format(100 * row.bytes / row.microseconds / row.bandwidth)
+end
+
 --- A line for each op and kernel, the longest total time first. GB/s and TFLOP/s are those of the bytes and operations
---- that a launch requires at least, where known.
+--- that a launch requires at least, where known, and "of limit" is the share of the bandwidth of the device's memory.
 ---@param rows table[]
 ---@param steps integer numbers are divided by it
 ---@param row_limit integer negative: all
@@ -59,16 +77,17 @@ function device_times.text(rows, steps, row_limit)
     return a.op .. a.kernel < b.op .. b.kernel
   end)
   local unit = steps == 1 and "" or " a step"
-  lines[1] = ("%-28s %-30s %10s %12s %6s %7s %8s"):format("op", "kernel", "calls" .. unit, "us" .. unit, "share",
-    "GB/s", "TFLOP/s")
+  lines[1] = ("%-28s %-30s %10s %12s %6s %7s %8s %8s"):format("op", "kernel", "calls" .. unit, "us" .. unit, "share",
+    "GB/s", "of limit", "TFLOP/s")
   for i, row in ipairs(order) do
     if row_limit >= 0 and i > row_limit then
       lines[#lines + 1] = ("... and %d more"):format(#order - row_limit)
       break
     end
     local us = row.microseconds
-    lines[#lines + 1] = ("%-28s %-30s %10.4g %12.1f %5.1f%% %7s %8s"):format(row.op, row.kernel, row.count / steps,
-      us / steps, 100 * us / math.max(total, 1e-9), rate(row.bytes, us, 1e3), rate(row.operations, us, 1e6))
+    lines[#lines + 1] = ("%-28s %-30s %10.4g %12.1f %5.1f%% %7s %8s %8s"):format(row.op, row.kernel, row.count / steps,
+      us / steps, 100 * us / math.max(total, 1e-9), rate(row.bytes, us, 1e3), share_of_memory(row),
+      rate(row.operations, us, 1e6))
   end
   lines[#lines + 1] = ("%.1f us%s on the device"):format(total / steps, unit)
   return table.concat(lines, "\n")

@@ -116,3 +116,29 @@ describe("A job on devices that is saved", function()
     assert.same(whole, ranks "load")
   end)
 end)
+
+describe("A job on devices", function()
+  local function refused(words, code)
+    local all = {}
+    for i, word in ipairs(words) do all[i] = word end
+    all[#all + 1], all[#all + 2] = "-e", "local accelhost = require 'accelhost' " .. code
+    local env = {ACCELHOST_CUDA = not cards.real and "sim" or nil, ACCELHOST_SIM_DEVICES = 2,
+      ACCELHOST_TEST_DEVICE = false}
+    local result = run.host(all, {env = env, timeout = 60})
+    assert.is_true(result.code ~= 0, result.output)
+    return result.stderr
+  end
+
+  cards.case("refuses virtual_shards", 1, function()
+    local text = refused({}, "accelhost.Accelerator {virtual_shards = 2}")
+    assert.matches("virtual_shards: computes on the CPU, whose results are the same bits in any process; here the "
+      .. "device is cuda:0", text)
+  end)
+
+  cards.case("refuses live recovery as it prepares a loader", 2, function()
+    local text = refused({"launch", "--num_processes", 2, "--recover", "live"}, [[
+      local set = accelhost.data.TensorDataset(accelhost.ones(4, 2))
+      accelhost.Accelerator():prepare(accelhost.data.DataLoader(set))]])
+    assert.matches("live recovery: is for models on the CPU, and this process's device is cuda:%d", text)
+  end)
+end)

@@ -1,23 +1,25 @@
-/* A freed block waits in the list of its size class; large ones are mapped separately. Invariant: a class and its
- * rounded size follow from the requested bytes alone, since a block knows neither; one lock guards all. */
+/* A freed block waits in the list of its size class; large ones are in regions (base/memory/region.h). Invariant: a
+ * class and its rounded size follow from the requested bytes alone, since a block knows neither; one lock guards
+ * all. */
 #include "base/memory/alloc.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "base/memory/region.h"
 #include "base/status/status.h"
 
-/* Four classes per power of two from 64 bytes up: at most 25 % of a block is waste. */
-enum { CLASS_COUNT = 4 * 40, MIN_BYTES = 64, HUGE_BYTES = 2 << 20 };
+/* Four classes per power of two from 64 bytes up: at most 25 % of a block is waste. Blocks of LARGE_BYTES and more are
+ * one class, LARGE. */
+enum { LARGE = 4 * (20 - 6) + 1, MIN_BYTES = 64, LARGE_BYTES = 1 << 20 };
 
 struct free_block {
     struct free_block *next;
 };
 
 static pthread_mutex_t alloc_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct free_block *alloc_cache[CLASS_COUNT];
+static struct free_block *alloc_cache[LARGE];
 static struct ah_memory_stats alloc_stats;
 static bool (*pressure_collect)(void *);
 static void *pressure_context;
@@ -27,6 +29,10 @@ static int class_of(size_t bytes, size_t *rounded)
     if (bytes <= MIN_BYTES) {
         *rounded = MIN_BYTES;
         return 0;
+    }
+    if (bytes > LARGE_BYTES) {
+        *rounded = (bytes + AH_REGION_UNIT - 1) / AH_REGION_UNIT * AH_REGION_UNIT;
+        return LARGE;
     }
     int power = 63 - __builtin_clzll(bytes - 1); /* 2^power < bytes <= 2^(power+1) */
     size_t step = (size_t)1 << (power - 2);
@@ -42,68 +48,53 @@ size_t ah_block_room(size_t bytes)
     return rounded;
 }
 
-/* Large blocks start at a huge page's border and ask for huge pages: the first write to 100 MiB otherwise causes 27,000
- * page faults, a third of the CPU time until the first training step ends. */
-static void *map_huge(size_t rounded)
-{
-    char *start = mmap(NULL, rounded + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
-        return NULL;
-    size_t lead = (HUGE_BYTES - (uintptr_t)start % HUGE_BYTES) % HUGE_BYTES;
-    if (lead)
-        munmap(start, lead);
-    if (lead < HUGE_BYTES)
-        munmap(start + lead + rounded, HUGE_BYTES - lead);
-    madvise(start + lead, rounded, MADV_HUGEPAGE);
-    return start + lead;
-}
-
 static void *system_alloc(size_t bytes, size_t rounded)
 {
     void *block = NULL;
-    if (!AH_KEEPS_FREED)
-        return posix_memalign(&block, 64, bytes) ? NULL : block;
-    if (rounded < HUGE_BYTES)
-        return posix_memalign(&block, 64, rounded) ? NULL : block;
-    return map_huge(rounded);
-}
-
-static void system_free(void *block, size_t rounded)
-{
-    if (!AH_KEEPS_FREED || rounded < HUGE_BYTES)
-        free(block);
-    else
-        munmap(block, rounded);
+    return posix_memalign(&block, 64, AH_KEEPS_FREED ? rounded : bytes) ? NULL : block;
 }
 
 static void trim_locked(void)
 {
-    for (int i = 0; i < CLASS_COUNT; i++) {
+    for (int i = 0; i < LARGE; i++) {
         size_t rounded = i == 0 ? MIN_BYTES : ((size_t)1 << ((i - 1) / 4 + 6)) / 4 * (size_t)((i - 1) % 4 + 5);
         while (alloc_cache[i]) {
             struct free_block *block = alloc_cache[i];
             alloc_cache[i] = block->next;
             alloc_stats.cached -= rounded;
-            system_free(block, rounded);
+            free(block);
         }
     }
+    ah_region_trim();
+}
+
+/* A block that was freed before, or else one from the system; NULL when that refuses. */
+static void *alloc_take(int class, size_t bytes, size_t rounded)
+{
+    bool fresh = true;
+    void *block;
+    if (AH_KEEPS_FREED && class == LARGE) {
+        block = ah_region_alloc(rounded, &fresh);
+    } else if (AH_KEEPS_FREED && alloc_cache[class]) {
+        block = alloc_cache[class];
+        alloc_cache[class] = alloc_cache[class]->next;
+        alloc_stats.cached -= rounded;
+        fresh = false;
+    } else {
+        block = system_alloc(bytes, rounded);
+    }
+    alloc_stats.system_calls += fresh;
+    return block;
 }
 
 static void *alloc_block(int class, size_t bytes, size_t rounded)
 {
     pthread_mutex_lock(&alloc_lock);
-    void *block = alloc_cache[class];
-    if (block) {
-        alloc_cache[class] = alloc_cache[class]->next;
-        alloc_stats.cached -= rounded;
-    } else {
-        block = system_alloc(bytes, rounded);
-        alloc_stats.system_calls++;
-        if (!block) {
-            alloc_stats.retries++;
-            trim_locked();
-            block = system_alloc(bytes, rounded);
-        }
+    void *block = alloc_take(class, bytes, rounded);
+    if (!block) {
+        alloc_stats.retries++;
+        trim_locked();
+        block = alloc_take(class, bytes, rounded);
     }
     if (block) {
         alloc_stats.allocations++;
@@ -133,9 +124,11 @@ int ah_block_alloc(size_t bytes, void **out)
         *out = alloc_block(class, bytes, rounded);
     if (!*out)
         count_failure();
-    if (!*out)
+    if (!*out) {
+        struct ah_memory_stats now = ah_memory_stats();
         return ah_fail(AH_ENOMEM, "out of memory: %zu bytes asked for, %.1f MiB live, %.1f MiB cached", bytes,
-                       (double)alloc_stats.live / 1048576, (double)alloc_stats.cached / 1048576);
+                       (double)now.live / 1048576, (double)now.cached / 1048576);
+    }
     return 0;
 }
 
@@ -145,15 +138,17 @@ void ah_block_free(void *block, size_t bytes)
         return;
     size_t rounded;
     int class = class_of(bytes, &rounded);
-    struct free_block *freed = block;
     pthread_mutex_lock(&alloc_lock);
     alloc_stats.live -= rounded;
-    if (AH_KEEPS_FREED) {
+    if (!AH_KEEPS_FREED) {
+        free(block);
+    } else if (class == LARGE) {
+        ah_region_free(block, rounded);
+    } else {
+        struct free_block *freed = block;
         freed->next = alloc_cache[class];
         alloc_cache[class] = freed;
         alloc_stats.cached += rounded;
-    } else {
-        system_free(block, rounded);
     }
     pthread_mutex_unlock(&alloc_lock);
 }
@@ -169,6 +164,7 @@ struct ah_memory_stats ah_memory_stats(void)
 {
     pthread_mutex_lock(&alloc_lock);
     struct ah_memory_stats copy = alloc_stats;
+    copy.cached += ah_region_cached();
     pthread_mutex_unlock(&alloc_lock);
     return copy;
 }

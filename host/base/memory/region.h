@@ -1,0 +1,24 @@
+/* Large blocks in regions of address space: best fit, and freed neighbours are merged. Memory that a phase of a program
+ * has freed serves blocks of any size in the next, which lists by size class do not allow. Callers hold one lock. */
+#ifndef AH_BASE_REGION_H
+#define AH_BASE_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { AH_REGION_UNIT = 64 << 10 }; /* sizes are multiples of it */
+
+/* Return a block, aligned to AH_REGION_UNIT; NULL when the system refuses the memory. *fresh: some of it was never
+ * written, or was returned to the system. */
+void *ah_region_alloc(size_t bytes, bool *fresh);
+
+/* Free a block of ah_region_alloc; `bytes` as then. */
+void ah_region_free(void *block, size_t bytes);
+
+/* Return the memory of free blocks to the system. */
+void ah_region_trim(void);
+
+/* The bytes of free blocks whose memory the system has not got back. */
+size_t ah_region_cached(void);
+
+#endif

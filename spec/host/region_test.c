@@ -1,0 +1,57 @@
+/* Large blocks. Other tests of the process may hold regions, so sizes are compared, not addresses. */
+#include "base/memory/region.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "test.h"
+
+enum { MIB = 1 << 20 };
+
+AH_TEST(a_block_is_made_of_freed_neighbours)
+{
+    bool fresh;
+    char *block[4];
+    for (int i = 0; i < 4; i++) {
+        block[i] = ah_region_alloc(3 * MIB, &fresh);
+        REQUIRE(block[i] && (uintptr_t)block[i] % AH_REGION_UNIT == 0);
+        memset(block[i], i, 3 * MIB);
+    }
+    size_t before = ah_region_cached();
+    ah_region_free(block[0], 3 * MIB);
+    ah_region_free(block[2], 3 * MIB);
+    CHECK(block[3][0] == 3 && block[1][3 * MIB - 1] == 1);
+    ah_region_free(block[1], 3 * MIB);
+    CHECK(ah_region_cached() == before + 9 * MIB);
+    char *large = ah_region_alloc(9 * MIB, &fresh);
+    CHECK(!fresh);
+    CHECK(ah_region_cached() == before);
+    memset(large, 9, 9 * MIB);
+    CHECK(block[3][3 * MIB - 1] == 3);
+    ah_region_free(large, 9 * MIB);
+    ah_region_free(block[3], 3 * MIB);
+}
+
+AH_TEST(returned_memory_is_zeros_when_it_serves_again)
+{
+    bool fresh;
+    char *low = ah_region_alloc(4 * MIB, &fresh), *high = ah_region_alloc(2 * MIB, &fresh);
+    REQUIRE(low && high);
+    memset(low, 1, 4 * MIB);
+    ah_region_free(low, 4 * MIB);
+    ah_region_trim();
+    CHECK(ah_region_cached() == 0);
+    low = ah_region_alloc(4 * MIB, &fresh);
+    REQUIRE(low);
+    CHECK(fresh && low[0] == 0 && low[4 * MIB - 1] == 0);
+    ah_region_free(low, 4 * MIB);
+    ah_region_free(high, 2 * MIB);
+    ah_region_trim();
+    CHECK(ah_region_cached() == 0);
+}
+
+AH_TEST(a_block_that_the_system_refuses_is_NULL)
+{
+    bool fresh;
+    CHECK(!ah_region_alloc((size_t)1 << 46, &fresh));
+}

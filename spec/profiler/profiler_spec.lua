@@ -216,6 +216,31 @@ describe("profiler.profile", function()
     assert(prof:key_averages()[1].cpu_memory_usage >= 4000)
   end)
 
+  it("prints the memory of a step at its peak, by kind and by op", function()
+    local model = accelhost.nn.Linear(300, 400)
+    local optimizer = accelhost.optim.AdamW(model:parameters())
+    local function step()
+      local hidden = model(accelhost.randn(600, 300)):tanh()
+      hidden:square():sum():backward()
+      optimizer:step()
+      optimizer:zero_grad()
+    end
+    step()
+    local prof = profiler.profile({profile_memory = true}, step)
+    local text = prof:memory_table {model = model, optimizer = optimizer}
+    assert.matches("parameters +0%.46 MB +2\n", text)
+    assert.matches("optimizer state +0%.92 MB", text)
+    local saved = tonumber(text:match "saved for backward +([%d.]+) MB")
+    assert.is_true(saved > 0.9 and saved < 4, text)
+    assert.matches("\ntanh +[%d.]+ MB +1", text)
+    local total = tonumber(text:match "total +([%d.]+) MB")
+    local sum = 0
+    for bytes in text:match "^(.-)\ntotal":gmatch "([%d.]+) MB" do sum = sum + tonumber(bytes) end
+    assert.is_true(math.abs(total - sum) < 0.05 and total > 2, text)
+    assert.has_error(function() profiler.profile({}, step):memory_table() end,
+      "profile:memory_table: nothing was recorded; set profile_memory = true")
+  end)
+
   it("subtracts a range's time from its enclosing range", function()
     local prof = profiler.profile({}, function()
       profiler.record_function("outer", function()

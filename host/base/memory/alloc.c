@@ -21,6 +21,7 @@ struct free_block {
 static pthread_mutex_t alloc_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct free_block *alloc_cache[LARGE];
 static struct ah_memory_stats alloc_stats;
+static void (*alloc_watch)(const void *block, int64_t bytes, size_t cached);
 static bool (*pressure_collect)(void *);
 static void *pressure_context;
 
@@ -101,6 +102,8 @@ static void *alloc_block(int class, size_t bytes, size_t rounded)
         alloc_stats.live += rounded;
         if (alloc_stats.live > alloc_stats.peak)
             alloc_stats.peak = alloc_stats.live;
+        if (alloc_watch)
+            alloc_watch(block, (int64_t)rounded, alloc_stats.cached + ah_region_cached());
     }
     pthread_mutex_unlock(&alloc_lock);
     return block;
@@ -150,6 +153,8 @@ void ah_block_free(void *block, size_t bytes)
         alloc_cache[class] = freed;
         alloc_stats.cached += rounded;
     }
+    if (alloc_watch)
+        alloc_watch(block, -(int64_t)rounded, alloc_stats.cached + ah_region_cached());
     pthread_mutex_unlock(&alloc_lock);
 }
 
@@ -167,6 +172,13 @@ struct ah_memory_stats ah_memory_stats(void)
     copy.cached += ah_region_cached();
     pthread_mutex_unlock(&alloc_lock);
     return copy;
+}
+
+void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cached))
+{
+    pthread_mutex_lock(&alloc_lock);
+    alloc_watch = watch;
+    pthread_mutex_unlock(&alloc_lock);
 }
 
 void ah_block_on_pressure(bool (*collect)(void *context), void *context)

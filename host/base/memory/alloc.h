@@ -49,6 +49,10 @@ void ah_block_trim(void);
 /* The counts at this moment; the high-water mark is since the start. */
 struct ah_memory_stats ah_memory_stats(void);
 
+/* Call `watch` for each block that is allocated (`bytes` as rounded) or freed (`bytes` negative), one at a time, with
+ * the bytes in freed blocks that are kept then; NULL: stop. */
+void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cached));
+
 /* Set the function that is called before AH_ENOMEM is reported, to free blocks that the garbage collector still holds;
  * the binding sets it. It returns false when it cannot collect, as on a thread without Lua. */
 void ah_block_on_pressure(bool (*collect)(void *context), void *context);

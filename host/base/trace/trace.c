@@ -171,6 +171,8 @@ void ah_trace_forget(void)
 {
     pthread_mutex_lock(&trace_lock);
     trace_lost = 0;
+    if (ah_trace_options.memory)
+        ah_memory_log_start();
     atomic_fetch_add(&trace_recording, 1);
     started_ns = ah_now_ns();
     pthread_mutex_unlock(&trace_lock);
@@ -218,8 +220,12 @@ int ah_trace_stop(struct ah_trace **out)
         return ah_fail(AH_ESTATE, "profile: nothing is recorded");
     ah_tracing = false;
     struct ah_trace *trace = calloc(1, sizeof *trace);
-    if (!trace)
+    struct ah_memory_log memory = ah_memory_log_stop();
+    if (!trace) {
+        free(memory.event);
         return ah_fail(AH_ENOMEM, "profile: out of memory");
+    }
+    trace->memory = memory;
     pthread_mutex_lock(&trace_lock);
     size_t count = 0;
     for (struct ring *ring = trace_rings; ring; ring = ring->next)
@@ -259,6 +265,7 @@ void ah_trace_free(struct ah_trace *trace)
     if (!trace)
         return;
     free_texts(trace->text);
+    free(trace->memory.event);
     free(trace->span);
     free(trace);
 }

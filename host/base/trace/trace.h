@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/trace/memory_log.h"
+
 enum ah_trace_kind {
     AH_TRACE_OP,
     AH_TRACE_BACKWARD,   /* a node of the graph, or the whole of it */
@@ -55,6 +57,7 @@ struct ah_trace {
     uint64_t left_out;     /* texts */
     int64_t begin_ns, end_ns;
     char **text;           /* owned texts of the spans */
+    struct ah_memory_log memory; /* with options.memory */
 };
 
 extern bool ah_tracing;

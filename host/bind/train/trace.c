@@ -149,6 +149,32 @@ static int trace_span(lua_State *L)
     return 8;
 }
 
+/* recording:memory() -> events of the memory log, events that were lost, bytes live at the start */
+static int trace_memory(lua_State *L)
+{
+    const struct ah_memory_log *log = &check_trace(L)->memory;
+    lua_pushnumber(L, (double)log->count);
+    lua_pushnumber(L, (double)log->lost);
+    lua_pushnumber(L, (double)log->live);
+    return 3;
+}
+
+/* recording:memory_event(i) -> block (a number), bytes (negative: freed), op or nil, in backward, bytes of freed
+ * blocks; i from 0 */
+static int trace_memory_event(lua_State *L)
+{
+    const struct ah_memory_log *log = &check_trace(L)->memory;
+    double index = luaL_checknumber(L, 2);
+    luaL_argcheck(L, index >= 0 && index < (double)log->count, 2, "no such event");
+    const struct ah_memory_event *at = &log->event[(size_t)index];
+    lua_pushnumber(L, (double)at->block);
+    lua_pushnumber(L, (double)at->bytes);
+    lua_pushstring(L, at->op ? ah_op_get((enum ah_opid)(at->op - 1))->name : NULL);
+    lua_pushboolean(L, at->in_backward);
+    lua_pushnumber(L, (double)at->cached);
+    return 5;
+}
+
 /* recording:write(path, rank) */
 static int write_file(lua_State *L)
 {
@@ -158,7 +184,8 @@ static int write_file(lua_State *L)
 }
 
 static const luaL_Reg recording_methods[] = {
-    {"count", trace_count}, {"span", trace_span}, {"write", write_file}, {NULL, NULL}};
+    {"count", trace_count}, {"span", trace_span}, {"write", write_file},
+    {"memory", trace_memory}, {"memory_event", trace_memory_event}, {NULL, NULL}};
 static const struct ah_class recording_class = {"accelhost.recording", recording_methods, NULL, free_trace};
 
 int ah_open_trace(lua_State *L)

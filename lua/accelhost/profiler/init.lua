@@ -14,6 +14,7 @@ local arguments = require "accelhost.util.arguments"
 local averages_of = require "accelhost.profiler.averages"
 local class = require "accelhost.util.class"
 local device_times = require "accelhost.profiler.device_times"
+local memory_use = require "accelhost.profiler.memory_use"
 local namespace = require "accelhost.util.namespace"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
@@ -74,6 +75,7 @@ local function close_step(self)
 end
 
 local function ready(self)
+  if self._options[2] then collectgarbage() end -- what the script does not hold any more is no memory that is kept
   self._recording = trace.stop()
   self._kernels = device_times.stop(self._devices or {})
   local _, dropped, left_out = self._recording:count()
@@ -157,6 +159,27 @@ function Profile:kernel_table(...)
   local row_limit, steps = read_table(...)
   recording_of(self, "kernel_table")
   return device_times.text(self._kernels, steps, row_limit)
+end
+
+local read_memory_table = arguments.signature("memory_table", {{"row_limit: integer", 20}, {"model: module"},
+  {"optimizer: any"}})
+
+--- The memory of the CPU that is alive when most is, as a text (with profile_memory): by kind and by the op that
+--- allocated it. "saved for backward" was allocated before a backward and freed later; blocks are as large as the
+--- allocator makes them. Record one step or more, from a forward to the end of the optimizer's step; those that begin
+--- the recording have no gradients or states yet.
+--
+--   local prof = accelhost.profiler.profile({profile_memory = true}, function() return (w * 2):sum():item() end)
+--   prof:memory_table():match "At the peak, by kind"  --> At the peak, by kind
+---@param row_limit? integer of ops, default 20; negative: all
+---@param model? Module whose parameters are a line
+---@param optimizer? Optimizer whose state is a line
+---@return string
+function Profile:memory_table(...)
+  local row_limit, model, optimizer = read_memory_table(...)
+  local recording = recording_of(self, "memory_table")
+  if not self._options[2] then fail "profile:memory_table: nothing was recorded; set profile_memory = true" end
+  return memory_use.text(memory_use.at_peak(recording, {model = model, optimizer = optimizer}), row_limit)
 end
 
 --- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` names

@@ -116,3 +116,80 @@ describe("a graph that saved a view", function()
     assert.near(3, x.grad:tolist()[1], 1e-6)
   end)
 end)
+
+describe("a large result of gelu or layer norm that a product saves", function()
+  local C = require "accelhost._C"
+  local F = accelhost.nn.functional
+
+  -- 4.5 MiB, above the size from which results are computed again
+  local rows, width = 1152, 1024
+  local function make(device)
+    local x = accelhost.randn({rows, width}, {device = device}):requires_grad_()
+    local weight = accelhost.randn({8, width}, {device = device}):requires_grad_()
+    local shift = accelhost.randn({width}, {device = device}):requires_grad_()
+    return x, weight, shift
+  end
+
+  local ops = {
+    gelu = function(x) return F.gelu(x) end,
+    ["gelu by tanh"] = function(x) return F.gelu(x, {approximate = "tanh"}) end,
+    ["layer norm"] = function(x, shift) return F.layer_norm(x, {width}, nil, shift) end,
+  }
+  for name, op in pairs(ops) do
+    it("has the gradients of one that is held: " .. name, function()
+      accelhost.manual_seed(3)
+      local x, weight, shift = make()
+      F.linear(op(x, shift), weight):square():sum():backward()
+      local got = {x.grad, weight.grad}
+      x.grad, weight.grad = nil, nil
+      -- A view is held itself.
+      F.linear(op(x, shift):view(1, rows, width), weight):square():sum():backward()
+      assert.is_true(accelhost.equal(x.grad, got[1]))
+      assert.is_true(accelhost.equal(weight.grad, got[2]))
+    end)
+  end
+
+  it("has second derivatives", function()
+    accelhost.manual_seed(4)
+    local x, weight = make()
+    local function second(held)
+      local y = F.gelu(x)
+      local grads = accelhost.autograd.grad(F.linear(held and y:view(1, rows, width) or y, weight):square():sum(),
+        {weight}, {create_graph = true})
+      return accelhost.autograd.grad(grads[1]:square():sum(), {x})[1]
+    end
+    local wanted, got = second(true), second(false)
+    assert.is_true(((wanted - got):abs():max() / wanted:abs():max()):item() < 1e-5)
+  end)
+
+  it("is not in memory between forward and backward", function()
+    if accelhost.get_default_device() ~= "cpu" then return end
+    local x, weight = make()
+    collectgarbage()
+    local before = C.system.memory_stats().live
+    local loss = F.linear(F.gelu(x), weight):sum()
+    collectgarbage()
+    assert.is_true(C.system.memory_stats().live - before < 2 ^ 20)
+    loss:backward()
+    assert.is_true(weight.grad:abs():sum():item() > 0)
+  end)
+
+  it("is held as it is where it was changed after it was made", function()
+    local x, weight = make()
+    local y = F.gelu(x)
+    y:mul_(2)
+    F.linear(y, weight):sum():backward()
+    local wanted = (F.gelu(x:detach()) * 2):sum(0)
+    assert.is_true((weight.grad[3] - wanted):abs():max():item() < 1e-2)
+  end)
+
+  it("is an error where the op's input was changed since", function()
+    if accelhost.get_default_device() ~= "cpu" then return end
+    local input, weight = make()
+    local x = input * 1
+    local loss = F.linear(F.gelu(x), weight):sum()
+    accelhost.no_grad(function() x:add_(1) end)
+    assert.has_error(function() loss:backward() end, "backward of linear: argument 1 of gelu, whose result it reads, "
+      .. "was changed in place since (version 0 then, 1 now)")
+  end)
+end)

@@ -101,9 +101,10 @@ int ah_backward_linear(struct ah_rule *r)
 {
     const struct ah_args_linear *arg = ah_args(r, linear);
     struct ah_tensor *g = r->grad_out[0];
+    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
+    ah_rule_done(r, 0);
     if (r->needs[0])
         r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
-    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
     return r->status;
 }
 
@@ -116,9 +117,10 @@ int ah_backward_linear_gelu(struct ah_rule *r)
         struct ah_tensor *through = ah_r(r, AH_OP_gelu_backward, AH_T(r->grad_out[0]), AH_T(r->out[1]), AH_S("tanh"));
         g = g ? ah_r_add(r, g, through) : through;
     }
+    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
+    ah_rule_done(r, 0);
     if (r->needs[0])
         r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
-    give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
     return r->status;
 }
 
@@ -127,11 +129,12 @@ int ah_backward_linear_of_gelu(struct ah_rule *r)
 {
     const struct ah_args_linear_of_gelu *arg = ah_args(r, linear_of_gelu);
     struct ah_tensor *g = r->grad_out[0], *w = ah_given(&arg->weight), *before = ah_given(&arg->before);
+    give_weight(r, g, ah_given(&arg->input), w, 2);
+    ah_rule_done(r, 0);
     if (r->needs[1] && ah_grad_enabled)
         r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
     else if (r->needs[1])
         r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
-    give_weight(r, g, ah_given(&arg->input), w, 2);
     return r->status;
 }
 

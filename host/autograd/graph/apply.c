@@ -53,6 +53,33 @@ static int lend_results(struct ah_rule *rule, struct ah_tensor **out)
     return 0;
 }
 
+/* Compute the saved arguments that are not held, for the time of the rule. Under create_graph they have the history of
+ * the tensors that they replace. */
+static int make_recomputed(struct ah_rule *rule)
+{
+    struct ah_node *node = rule->node;
+    for (int i = 0; node->op && i < node->op->param_count; i++) {
+        const struct ah_saved *saved = &node->saved_arg[i];
+        struct ah_tensor *made;
+        if (!saved->recompute)
+            continue;
+        AH_TRY(ah_recompute_run(saved->recompute, node->op->name, &made));
+        if (!ah_rule_keep(rule, made))
+            return rule->status;
+        node->arg[i] = AH_T(made);
+        if (ah_grad_enabled)
+            AH_TRY(ah_set_history(made, node->edge[saved->input].node, node->edge[saved->input].output));
+    }
+    return 0;
+}
+
+static void forget_recomputed(struct ah_node *node)
+{
+    for (int i = 0; node->op && i < node->op->param_count; i++)
+        if (node->saved_arg[i].recompute)
+            node->arg[i] = (struct ah_value){.kind = AH_NONE};
+}
+
 int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
                 struct ah_slice *place)
 {
@@ -88,7 +115,10 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     int status = lend_results(&rule, saved_out);
     struct ah_trace_mark mark = ah_trace_begin();
     if (status == 0)
+        status = make_recomputed(&rule);
+    if (status == 0)
         status = node->class->run(node, &rule);
+    forget_recomputed(node);
     ah_trace_end(mark, AH_TRACE_BACKWARD, ah_node_name(node));
     if (status == 0)
         status = rule.status;

@@ -124,11 +124,26 @@ static int keep_view(struct ah_tensor **out, struct ah_tensor *view)
     return status;
 }
 
-static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
+/* The call that repeats a tensor as it is now, or NULL. */
+static struct ah_recompute *recompute_of(const struct ah_tensor *tensor)
+{
+    const struct ah_grad_meta *meta = tensor->grad;
+    bool fits = meta && meta->recompute && !meta->base && meta->fn && meta->output == 0 &&
+                ah_tensor_version(tensor) == meta->recompute->result_version;
+    return fits ? meta->recompute : NULL;
+}
+
+static int save_arg(struct ah_node *node, const struct ah_call *call, int i, int input)
 {
     struct ah_tensor *tensor = call->arg[i].tensor;
     uint32_t version = ah_tensor_version(tensor);
+    struct ah_recompute *recompute = call->inplace ? NULL : recompute_of(tensor);
     struct ah_tensor *kept;
+    if (recompute) {
+        recompute->refs++;
+        node->saved_arg[i] = (struct ah_saved){.recompute = recompute, .input = input};
+        return 0;
+    }
     if (i == 0 && call->original) {
         kept = ah_tensor_retain(call->original);
         version = ah_tensor_version(kept);
@@ -140,7 +155,7 @@ static int save_arg(struct ah_node *node, const struct ah_call *call, int i)
     } else {
         kept = ah_tensor_retain(tensor);
     }
-    node->saved_arg[i] = (struct ah_saved){kept, version};
+    node->saved_arg[i] = (struct ah_saved){.tensor = kept, .version = version};
     node->arg[i] = AH_T(kept);
     return 0;
 }
@@ -155,7 +170,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
         if (arg->kind == AH_TENSOR) {
             AH_TRY(ah_node_add_input(node, &input, arg->tensor));
             if (graph_keeps(call, i))
-                AH_TRY(save_arg(node, call, i));
+                AH_TRY(save_arg(node, call, i, input - 1));
         } else if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)
                 AH_TRY(ah_node_add_input(node, &input, arg->list.item[k]));
@@ -222,6 +237,8 @@ static int graph_record(struct ah_call *call)
         for (int k = 0; status == 0 && k < call->out_count; k++)
             if (ah_dtype_is_float(call->out[k]->dtype))
                 status = ah_set_history(call->out[k], node, k);
+        if (status == 0 && call->out_count > 0 && call->out[0]->grad && !call->out[0]->grad->recompute)
+            call->out[0]->grad->recompute = ah_recompute_new(call);
     }
     ah_node_release(node);
     return status;

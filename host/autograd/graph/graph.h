@@ -4,11 +4,12 @@
  * a graph lives as long as some result of it. Saved tensors are dropped when backward consumes the node (unless
  * retain_graph) and checked against their storage's version first. Freeing is iterative. Lua thread only.
  *
- * Circle: anomaly, apply, graph, hook, leaf, node, rule, rules, view: a view is remade by running rules, a rule calls
- * ops, an op records nodes, and nodes own hooks. */
+ * Circle: anomaly, apply, graph, hook, leaf, node, recompute, rule, rules, view: a view is remade by running rules, a
+ * rule calls ops, an op records nodes, and nodes own hooks and calls to repeat. */
 #ifndef AH_AUTOGRAD_GRAPH_H
 #define AH_AUTOGRAD_GRAPH_H
 
+#include "autograd/graph/recompute.h"
 #include "autograd/graph/rule.h"
 #include "ops/dispatch/op.h"
 
@@ -41,6 +42,8 @@ struct ah_hook {
 
 struct ah_saved {
     struct ah_tensor *tensor;
+    struct ah_recompute *recompute; /* instead of a tensor: it is computed before the rule runs, ... */
+    int input;                      /* ... as input number `input` of the node */
     uint32_t version;
 };
 
@@ -75,6 +78,7 @@ struct ah_grad_meta {
     struct ah_node *fn;          /* the node that made this tensor; NULL for a leaf */
     struct ah_node *accumulator; /* a leaf's node, not owned */
     struct ah_tensor *grad;
+    struct ah_recompute *recompute; /* the call that repeats it, or NULL */
     struct ah_tensor *base; /* this tensor is a differentiable view of `base` (itself no view) ... */
     uint32_t base_version;  /* ... and `fn` is true for this version; later in-place writes remake it */
     struct ah_hook *hooks;  /* of a leaf */

@@ -20,6 +20,7 @@ void ah_grad_meta_free(struct ah_grad_meta *meta)
     ah_free_hooks(&meta->hooks);
     struct ah_tensor *grad = meta->grad, *base = meta->base, *slot = meta->slot;
     struct ah_node *fn = meta->fn;
+    ah_recompute_release(meta->recompute);
     free(meta);
     ah_tensor_release(grad);
     ah_tensor_release(slot);

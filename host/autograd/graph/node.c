@@ -72,6 +72,9 @@ bool ah_node_drop_saved(struct ah_node *node)
         kept |= node_drop(&node->saved_out[i].tensor);
     for (int i = 0; node->op && i < node->op->param_count; i++) {
         struct ah_value *arg = &node->arg[i];
+        kept |= node->saved_arg[i].recompute != NULL;
+        ah_recompute_release(node->saved_arg[i].recompute);
+        node->saved_arg[i].recompute = NULL;
         kept |= node_drop(&node->saved_arg[i].tensor) || arg->kind == AH_LIST || arg->kind == AH_STRING;
         if (arg->kind == AH_LIST) {
             for (int k = 0; k < arg->list.count; k++)

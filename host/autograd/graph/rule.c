@@ -36,6 +36,23 @@ struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
     return tensor;
 }
 
+void ah_rule_done(struct ah_rule *rule, int i)
+{
+    struct ah_node *node = rule->node;
+    if (!node->saved_arg[i].recompute || node->arg[i].kind != AH_TENSOR)
+        return;
+    const struct ah_storage *storage = node->arg[i].tensor->storage;
+    size_t kept = 0;
+    for (size_t k = 0; k < rule->temp_count; k++) {
+        if (rule->temp[k]->storage == storage)
+            ah_tensor_release(rule->temp[k]);
+        else
+            rule->temp[kept++] = rule->temp[k];
+    }
+    rule->temp_count = kept;
+    node->arg[i] = (struct ah_value){.kind = AH_NONE};
+}
+
 /* With create_graph every value must know its own derivative; a result of a fused kernel without a rule, of tensors
  * that require grad, does not. */
 static bool breaks_history(const struct ah_op *op, const struct ah_value *args, int count, struct ah_tensor **made,

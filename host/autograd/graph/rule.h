@@ -61,6 +61,10 @@ struct ah_tensor *ah_rule_op_over(struct ah_rule *rule, enum ah_opid id, const s
 /* Hand a tensor to the rule to be released with it; returns it. */
 struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor);
 
+/* Argument i is not read any more by this run of the rule, nor is a view of it: free it, if it was computed again for
+ * the rule, and the rule's views. */
+void ah_rule_done(struct ah_rule *rule, int i);
+
 /* Everyday expressions. */
 struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);
 struct ah_tensor *ah_r_sub(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b);

@@ -109,13 +109,8 @@ int ah_forward_linear_of_gelu_backward(struct ah_call *c)
 int ah_linear_of_gelu_backward_by_parts(struct ah_call *c)
 {
     const struct ah_args_linear_of_gelu_backward *arg = ah_args(c, linear_of_gelu_backward);
-    struct ah_tensor *grad;
-    AH_TRY(ah_tensor_empty_like(&grad, c->out[0]));
-    int status = ah_call_part(c, AH_OP_matmul, grad, arg->grad, arg->weight);
-    if (status == 0)
-        status = ah_call_part(c, AH_OP_gelu_backward, c->out[0], AH_T(grad), arg->before, AH_S("tanh"));
-    ah_tensor_release(grad);
-    return status;
+    AH_TRY(ah_call_part(c, AH_OP_matmul, c->out[0], arg->grad, arg->weight));
+    return ah_call_part(c, AH_OP_gelu_backward, c->out[0], AH_T(c->out[0]), arg->before, AH_S("tanh"));
 }
 
 int ah_forward_linear_weight_backward(struct ah_call *c)

@@ -1,0 +1,107 @@
+/* Calls are copied with references to their tensors. A fused op is repeated as the op whose part the result is, on the
+ * other result; both have the same kernel. */
+#include "autograd/graph/recompute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/graph/node.h"
+
+static bool recompute_pays(const struct ah_call *call)
+{
+    const struct ah_tensor *out = call->out[0];
+    const char *device = call->device->type->name;
+    return !call->inplace && !call->float_result && !call->stored_dtype &&
+           out->storage->nbytes > AH_RECOMPUTE_BYTES && (!strcmp(device, "cpu") || !strcmp(device, "meta"));
+}
+
+/* The name of the formula, which lives as long as the program. */
+static struct ah_value gelu_formula(const struct ah_value *approximate)
+{
+    return AH_S(strcmp(approximate->string, "tanh") ? "none" : "tanh");
+}
+
+/* Set the op and its arguments, borrowed; false if the call has no cheap repetition. */
+static bool recompute_fill(struct ah_recompute *r, const struct ah_call *c)
+{
+    switch (c->op->id) {
+    case AH_OP_gelu:
+        r->op = AH_OP_gelu;
+        r->count = 2;
+        r->arg[0] = c->arg[0];
+        r->arg[1] = gelu_formula(&c->arg[1]);
+        return true;
+    case AH_OP_linear_gelu:
+        r->op = AH_OP_gelu;
+        r->count = 2;
+        r->arg[0] = AH_T(c->out_count > 1 ? c->out[1] : NULL);
+        r->arg[1] = AH_S("tanh");
+        return c->out_count > 1 && c->out[1];
+    case AH_OP_layer_norm:
+    case AH_OP_layer_norm_to:
+        r->op = c->op->id;
+        r->count = c->op->param_count;
+        memcpy(r->arg, c->arg, (size_t)r->count * sizeof *r->arg);
+        return true;
+    case AH_OP_add_layer_norm: {
+        const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
+        const struct ah_value own[] = {AH_T(c->out[1]), arg->normalized_shape, arg->weight, arg->bias, arg->eps,
+                                       arg->dtype};
+        r->op = arg->dtype.kind == AH_DTYPE ? AH_OP_layer_norm_to : AH_OP_layer_norm;
+        r->count = arg->dtype.kind == AH_DTYPE ? 6 : 5;
+        memcpy(r->arg, own, (size_t)r->count * sizeof *r->arg);
+        return c->out_count > 1;
+    }
+    default:
+        return false;
+    }
+}
+
+struct ah_recompute *ah_recompute_new(const struct ah_call *call)
+{
+    struct ah_recompute filled = {.refs = 1};
+    if (!recompute_pays(call) || !recompute_fill(&filled, call))
+        return NULL;
+    struct ah_recompute *made = malloc(sizeof *made);
+    if (!made)
+        return NULL;
+    filled.result_version = ah_tensor_version(call->out[0]);
+    *made = filled;
+    made->count = 0;
+    for (int i = 0; i < filled.count; i++, made->count++) {
+        struct ah_value *arg = &made->arg[i];
+        if (arg->kind != AH_TENSOR)
+            continue;
+        made->version[i] = ah_tensor_version(arg->tensor);
+        /* Other results of the call would hold its node, and it them. */
+        if (ah_alias(&arg->tensor, arg->tensor) < 0) {
+            ah_recompute_release(made);
+            return NULL;
+        }
+    }
+    return made;
+}
+
+void ah_recompute_release(struct ah_recompute *recompute)
+{
+    if (!recompute || --recompute->refs > 0)
+        return;
+    for (int i = 0; i < recompute->count; i++)
+        if (recompute->arg[i].kind == AH_TENSOR)
+            ah_tensor_release(recompute->arg[i].tensor);
+    free(recompute);
+}
+
+int ah_recompute_run(const struct ah_recompute *recompute, const char *reader, struct ah_tensor **out)
+{
+    for (int i = 0; i < recompute->count; i++) {
+        const struct ah_value *arg = &recompute->arg[i];
+        if (arg->kind == AH_TENSOR && ah_tensor_version(arg->tensor) != recompute->version[i])
+            return ah_fail(AH_ESTATE, "backward of %s: argument %d of %s, whose result it reads, was changed in place "
+                           "since (version %u then, %u now)", reader, i + 1, ah_op_get(recompute->op)->name,
+                           recompute->version[i], ah_tensor_version(arg->tensor));
+    }
+    AH_GRAD_SCOPE(false);
+    int made;
+    return ah_op_call(recompute->op, recompute->arg, recompute->count, false, out, &made);
+}

@@ -470,6 +470,8 @@ void ah_capture_open(void)
 {
     static const struct ah_capture_hooks hooks = {graph_op, graph_enter, graph_leave, graph_forget_work};
     static struct ah_device_type type;
+    if (plain_type) /* a host was opened before */
+        return;
     plain_type = ah_cpu.type;
     type = *ah_cpu.type;
     type.allocate = graph_allocate;

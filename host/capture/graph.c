@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/array.h"
 #include "base/trace/counters.h"
 #include "base/trace/trace.h"
 #include "capture/record.h"
@@ -19,8 +20,11 @@ struct ah_graph {
     struct ah_records records;
     bool captured;
     size_t next; /* record of the next step to be revised */
+    size_t done; /* records that have run in the replay that was begun */
     struct ah_record_places *input;
     int inputs;
+    struct ah_graph_leaf *leaf;
+    size_t leaves, leaf_room;
     /* During the capture. */
     pthread_t thread;
     int within; /* a recorded function runs */
@@ -266,6 +270,20 @@ static void graph_leave(void)
     atomic_load_explicit(&graph_captured, memory_order_relaxed)->within--;
 }
 
+static int graph_leaf(struct ah_tensor *leaf, struct ah_tensor *grad, bool replaces)
+{
+    struct ah_graph *graph = graph_on();
+    for (size_t i = 0; graph && i < graph->leaves; i++)
+        if (graph->leaf[i].tensor == leaf)
+            return 0;
+    if (!graph)
+        return 0;
+    AH_TRY(ah_grow(&graph->leaf, graph->leaves + 1, &graph->leaf_room, sizeof *graph->leaf));
+    graph->leaf[graph->leaves++] = (struct ah_graph_leaf){
+        ah_tensor_retain(leaf), replaces ? NULL : ah_tensor_retain(grad), replaces};
+    return 0;
+}
+
 static int graph_lost(void *context, int64_t number)
 {
     return ah_fail(AH_ESTATE, "cpu: the captured step averages gradients of a model that was freed since: capture it "
@@ -285,6 +303,13 @@ static void graph_forget_work(const void *context)
 static void graph_forget(struct ah_graph *graph)
 {
     struct ah_pool *pool = graph->records.pool;
+    for (size_t i = 0; i < graph->leaves; i++) {
+        ah_tensor_release(graph->leaf[i].tensor);
+        ah_tensor_release(graph->leaf[i].grad);
+    }
+    free(graph->leaf);
+    graph->leaf = NULL;
+    graph->leaves = graph->leaf_room = 0;
     for (int i = 0; i < graph->inputs; i++)
         free(graph->input[i].at);
     free(graph->input);
@@ -374,6 +399,11 @@ static int graph_inputs(struct ah_graph *graph, struct ah_tensor **input, int co
     return 0;
 }
 
+static const struct ah_graph_leaf *graph_leaf_at(struct ah_graph *graph, size_t i)
+{
+    return i < graph->leaves ? &graph->leaf[i] : NULL;
+}
+
 static bool graph_redirect(struct ah_graph *graph, int i, const struct ah_tensor *tensor)
 {
     struct ah_record_places *places = &graph->input[i];
@@ -438,15 +468,33 @@ static int replay_record(const struct ah_record *record)
     }
 }
 
-static int graph_replay(struct ah_graph *graph)
+/* Run the records from `done` on, to the end or before the first step. */
+static int replay_some(struct ah_graph *graph, bool all)
+{
+    const struct ah_record *record = graph->records.at;
+    size_t i = graph->done, count = graph->records.count;
+    graph->done = 0;
+    for (; i < count && (all || record[i].kind != AH_RECORD_STEP); i++)
+        AH_TRY(replay_record(&record[i]));
+    graph->done = all ? 0 : i;
+    return 0;
+}
+
+static int graph_advance(struct ah_graph *graph)
 {
     AH_TRY(ah_capture_refuse(NULL, "a replay", "leave it out"));
     if (!graph->captured)
         return ah_fail(AH_ESTATE, "cpu: nothing was captured");
     AH_TRY(ah_records_check(&graph->records));
-    for (size_t i = 0; i < graph->records.count; i++)
-        AH_TRY(replay_record(&graph->records.at[i]));
-    return 0;
+    graph->done = 0;
+    return replay_some(graph, false);
+}
+
+static int graph_replay(struct ah_graph *graph)
+{
+    if (graph->done == 0)
+        AH_TRY(graph_advance(graph));
+    return replay_some(graph, true);
 }
 
 static const struct ah_graph_functions graph_functions = {
@@ -456,8 +504,10 @@ static const struct ah_graph_functions graph_functions = {
     .end = graph_end,
     .revise = graph_revise,
     .replay = graph_replay,
+    .advance = graph_advance,
     .inputs = graph_inputs,
     .redirect = graph_redirect,
+    .leaf = graph_leaf_at,
 };
 
 static const char *graph_op(void)
@@ -468,7 +518,7 @@ static const char *graph_op(void)
 
 void ah_capture_open(void)
 {
-    static const struct ah_capture_hooks hooks = {graph_op, graph_enter, graph_leave, graph_forget_work};
+    static const struct ah_capture_hooks hooks = {graph_op, graph_enter, graph_leave, graph_leaf, graph_forget_work};
     static struct ah_device_type type;
     if (plain_type) /* a host was opened before */
         return;

@@ -88,6 +88,7 @@ static bool record_meets(const struct ah_record *record, struct span span)
             if (tensor_meets(span, &record->call->tensor[i]))
                 return true;
         return false;
+    case AH_RECORD_NONE:
     case AH_RECORD_WORK:
     case AH_RECORD_GET_STATE:
     case AH_RECORD_SET_STATE:

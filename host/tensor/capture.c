@@ -27,6 +27,11 @@ void ah_capture_leave(void)
         ah_capture_hooks->leave();
 }
 
+int ah_capture_leaf(struct ah_tensor *leaf, struct ah_tensor *grad, bool replaces)
+{
+    return ah_cpu_captured ? ah_capture_hooks->leaf(leaf, grad, replaces) : 0;
+}
+
 void ah_capture_forget(const void *context)
 {
     if (ah_capture_hooks)

@@ -27,6 +27,11 @@ struct ah_capture_work {
 int ah_capture_enter(const struct ah_capture_work *work);
 void ah_capture_leave(void);
 
+/* During a capture: the step is about to add to the gradient of a leaf without a slot (`grad`; NULL: it has none), or
+ * replaces it. */
+struct ah_tensor;
+int ah_capture_leaf(struct ah_tensor *leaf, struct ah_tensor *grad, bool replaces);
+
 /* The context is freed: graphs with work for it cannot be replayed from now on. */
 void ah_capture_forget(const void *context);
 
@@ -35,6 +40,7 @@ struct ah_capture_hooks {
     const char *(*op)(void); /* the name of the running op, or NULL */
     int (*enter)(const struct ah_capture_work *work);
     void (*leave)(void);
+    int (*leaf)(struct ah_tensor *leaf, struct ah_tensor *grad, bool replaces);
     void (*forget)(const void *context);
 };
 extern const struct ah_capture_hooks *ah_capture_hooks;

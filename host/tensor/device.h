@@ -35,6 +35,13 @@ typedef int (*ah_kernel)(struct ah_call *call);
 /* Raise it whenever a struct or function that plugins use changes. */
 enum { AH_DEVICE_ABI = 5 };
 
+/* A leaf whose gradient a captured step makes: `grad` is the one that it had (NULL: none), unless the step replaces it.
+ * Both are the graph's. */
+struct ah_graph_leaf {
+    struct ah_tensor *tensor, *grad;
+    bool replaces;
+};
+
 /* Graphs: captured work of a device, which is replayed as one unit. */
 struct ah_graph_functions {
     /* Make an empty graph, with its own memory. Its tensors' memory outlives it. */
@@ -51,11 +58,16 @@ struct ah_graph_functions {
     int (*revise)(struct ah_graph *graph, bool on);
     /* Run the captured work. AH_ESTATE when memory that it uses was freed. */
     int (*replay)(struct ah_graph *graph);
+    /* May be missing. Run the captured work up to the first step of an optimizer, from where the next replay continues:
+     * when it fails, the host has not counted the step yet. */
+    int (*advance)(struct ah_graph *graph);
     /* May be missing. Name the tensors from outside, `input`, that change from replay to replay. After that, have the
      * next replays read input i in the memory of another contiguous tensor like it, or in its own; false: it can only
      * be read in its own. */
     int (*inputs)(struct ah_graph *graph, struct ah_tensor **input, int count);
     bool (*redirect)(struct ah_graph *graph, int i, const struct ah_tensor *tensor);
+    /* May be missing. Leaf i of those without a slot whose gradients the captured work makes; NULL past the last. */
+    const struct ah_graph_leaf *(*leaf)(struct ah_graph *graph, size_t i);
 };
 
 /* Memory of the host that the device reads by itself, and a queue of copies that run while kernels compute. */

@@ -229,6 +229,33 @@ describe("A compiled step on the CPU", function()
     assert.equal(weights, again)
   end)
 
+  it("makes gradients of models that were not prepared, for an optimizer outside", function()
+    local function go(compiled, every)
+      accelhost.manual_seed(3)
+      local net = mlp()
+      local optimizer = adamw(net:parameters())
+      local function step(x, y)
+        local loss = F.cross_entropy(net(x), y)
+        loss:backward()
+        return loss
+      end
+      local call = compiled and accelhost.Accelerator({cpu = true}):compile(step) or step
+      local losses = {}
+      for i = 1, 12 do
+        losses[i] = call(default_batch()):item()
+        optimizer:step()
+        if i % every == 0 then optimizer:zero_grad() end
+      end
+      return losses, texts(net:parameters())
+    end
+    for every = 1, 3 do
+      local losses, weights = go(false, every)
+      local others, again = go(true, every)
+      assert.same(losses, others)
+      assert.equal(weights, again)
+    end
+  end)
+
   it("has one graph for each of four signatures, then runs the function, with one notice", function()
     local result = run.host {"-e", [[
       local accelhost = require "accelhost"
@@ -374,6 +401,10 @@ describe("A step that cannot be captured on the CPU", function()
   for what, given in pairs {
     ["item"] = {function(y) y:sum():item() end, "item: reading values" .. remedy},
     ["tolist"] = {function(y) y:tolist() end, "tolist: reading values" .. remedy},
+    ["a comparison"] = {function(y) accelhost.equal(y, y * 1) end, "cannot be captured in a graph"},
+    ["a comparison with tolerances"] = {function(y) accelhost.allclose(y, y * 1) end, "cannot be captured in a graph"},
+    ["a file"] = {function(y) accelhost.save({y}, "unwritten") end, "save: reading values"},
+    ["a tensor as an index"] = {function(y) return y[y:argmax()] end, "cannot be captured in a graph"},
     ["printing"] = {function(y) tostring(y) end, "reading values" .. remedy},
     ["a tensor in the place of a number"] = {function(y) F.dropout(y, y:min() * 0) end, "reading values" .. remedy},
     ["nonzero"] = {function(y) y:nonzero() end, "nonzero: a result whose shape depends on values cannot be captured"},
@@ -415,9 +446,11 @@ describe("A compiled step on the CPU reports", function()
       return compiled(x, y):item()
     end
     for _ = 1, 4 do call(1) end
+    local rate = with.optimizer.param_groups[1].lr
     local fine, message = pcall(call, 11)
     assert.is_false(fine)
     assert.matches("cross_entropy: target 11 at position 0 is outside 0%.%.9", tostring(message))
+    assert.equal(rate, with.optimizer.param_groups[1].lr)
     assert.is_true(call(2) > 0)
   end)
 

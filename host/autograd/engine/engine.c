@@ -13,6 +13,7 @@
 #include "base/memory/array.h"
 #include "base/trace/trace.h"
 #include "ops/dispatch/autocast.h"
+#include "tensor/capture.h"
 
 static struct ah_engine_watcher *engine_watchers;
 
@@ -136,6 +137,7 @@ static int engine_accumulate(struct ah_run *run, struct ah_tensor *leaf, struct 
         meta->ready(meta->ready_context, meta->ready_index);
         return 0;
     }
+    AH_TRY(ah_capture_leaf(leaf, meta->grad, false));
     if (meta->grad) {
         bool in_place = !run->options->create_graph;
         return add_to(&meta->grad, grad, in_place);

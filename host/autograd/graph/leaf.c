@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "tensor/capture.h"
+
 bool ah_grad_enabled = true;
 
 bool ah_grad_switch(bool on)
@@ -123,6 +125,7 @@ int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad)
         ah_tensor_release(copied);
         return 0;
     }
+    AH_TRY(ah_capture_leaf(tensor, meta->grad, true));
     ah_tensor_retain(grad);
     ah_tensor_release(meta->grad);
     meta->grad = grad;

@@ -10,6 +10,7 @@
 #include "io/npy.h"
 #include "io/safetensors.h"
 #include "io/zip.h"
+#include "tensor/capture.h"
 
 /* A file being read or written. */
 struct archive {
@@ -121,6 +122,7 @@ static int read_safetensors(lua_State *L)
 struct ah_tensor *ah_check_plain(lua_State *L, int index, const char *name)
 {
     struct ah_tensor *tensor = ah_check_tensor(L, index);
+    ah_check(L, ah_capture_refuse("save", "reading values", "return the tensor from the step and save it afterwards"));
     ah_check(L, ah_tensor_row_major(tensor));
     if (!ah_on_cpu(tensor) || !ah_tensor_is_contiguous(tensor))
         ah_raise_text(L, "'%s': expected a contiguous tensor on the CPU", name);

@@ -5,7 +5,10 @@
  * graph:finish(keep, results)  end the capture; without `keep` the graph is empty again. The tensors in the array
  *                   are stored row-major by the captured work
  * graph:revise(on)  while it is on, optimizers' steps update their scalars in the graph
+ * graph:advance()   begin to run the captured work, up to the first optimizer's step, where the device can
  * graph:replay(results)  run the captured work; the tensors in the array count an in-place write
+ * graph:leaves()    after the capture, of leaves without a slot whose gradients it makes: an array of them, and one of
+ *                   their gradients at its beginning: false, the tensor, or 0 where it replaces them
  * graph:close()     free it
  * graph:inputs(tensors)  after the capture: tensors from outside whose values change from replay to replay
  * graph:fill(tensors, ...)  have the next replay read the arguments in the place of these inputs, in their memory or
@@ -13,7 +16,7 @@
  *                   dtype, shape, device, contiguous, no gradient
  * graph:own(tensors)  have the next replays read the inputs in their own memory
  * gradients(parameters, wanted)  the place of the first parameter whose gradient is not wanted[i]: that tensor, none
- *                   where it is false, any where it is true; nil if there is none */
+ *                   where it is false, any where it is true, whatever where it is 0; nil if there is none */
 #include "autograd/graph/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
@@ -72,6 +75,14 @@ static int graph_revise(lua_State *L)
 {
     struct handle *handle = check_handle(L);
     ah_check(L, handle->device->type->graphs->revise(handle->graph, lua_toboolean(L, 2)));
+    return 0;
+}
+
+static int graph_advance(lua_State *L)
+{
+    struct handle *handle = check_handle(L);
+    if (handle->device->type->graphs->advance)
+        ah_check(L, handle->device->type->graphs->advance(handle->graph));
     return 0;
 }
 
@@ -148,6 +159,27 @@ static int graph_inputs(lua_State *L)
     return 0;
 }
 
+static int graph_leaves(lua_State *L)
+{
+    struct handle *handle = check_handle(L);
+    const struct ah_graph_functions *graphs = handle->device->type->graphs;
+    const struct ah_graph_leaf *leaf;
+    lua_newtable(L);
+    lua_newtable(L);
+    for (size_t i = 0; graphs->leaf && (leaf = graphs->leaf(handle->graph, i)); i++) {
+        ah_push_shared_tensor(L, leaf->tensor);
+        lua_rawseti(L, -3, (int)i + 1);
+        if (leaf->replaces)
+            lua_pushinteger(L, 0);
+        else if (leaf->grad)
+            ah_push_shared_tensor(L, leaf->grad);
+        else
+            lua_pushboolean(L, false);
+        lua_rawseti(L, -2, (int)i + 1);
+    }
+    return 2;
+}
+
 static int graph_own(lua_State *L)
 {
     struct handle *handle = check_handle(L);
@@ -167,7 +199,7 @@ static int graph_gradients(lua_State *L)
         lua_rawgeti(L, 2, i);
         const struct ah_tensor *param = ah_to_tensor(L, -2), *wanted = ah_to_tensor(L, -1);
         const struct ah_tensor *grad = param ? ah_grad(param) : NULL;
-        bool same = wanted ? grad == wanted : (grad != NULL) == (bool)lua_toboolean(L, -1);
+        bool same = lua_isnumber(L, -1) ? true : wanted ? grad == wanted : (grad != NULL) == (bool)lua_toboolean(L, -1);
         lua_pop(L, 2);
         if (!same)
             return lua_pushinteger(L, i), 1;
@@ -178,7 +210,8 @@ static int graph_gradients(lua_State *L)
 static const luaL_Reg graph_methods[] = {
     {"begin", graph_begin},   {"finish", graph_finish}, {"revise", graph_revise},
     {"replay", graph_replay}, {"close", graph_close},   {"inputs", graph_inputs},
-    {"fill", graph_fill},     {"own", graph_own},       {NULL, NULL},
+    {"fill", graph_fill},     {"own", graph_own},       {"advance", graph_advance},
+    {"leaves", graph_leaves}, {NULL, NULL},
 };
 static const struct ah_class graph_class = {"accelhost.graph", graph_methods, NULL, graph_close};
 

@@ -14,7 +14,7 @@ local fail = arguments.fail
 ---@field _inputs table the graph's own arguments (step_signature.lua)
 ---@field _flat boolean are they tensors, without tables?
 ---@field _parameters table[] whose gradients the step may make
----@field _before boolean[] had they gradients at its beginning?
+---@field _before (boolean|integer|table)[] had they gradients at its beginning (which)? 0: it replaces them
 ---@field _after table the gradients of its end; false: none
 ---@field _recorded table the host's part (util/host_updates.lua)
 ---@field _outputs table[] the tensors among its results
@@ -100,6 +100,19 @@ local function run(self, fn, accelerator)
   self._recorded, self._values, self._outputs = recorded, plain, outputs
 end
 
+-- Leaves of models and optimizers that were not prepared.
+local function add_leaves(self)
+  local leaves, first = self._graph:leaves()
+  local known = {}
+  for _, parameter in ipairs(self._parameters) do known[parameter] = true end
+  for i, leaf in ipairs(leaves) do
+    if not known[leaf] then
+      self._parameters[#self._parameters + 1] = leaf
+      self._before[#self._parameters] = first[i]
+    end
+  end
+end
+
 --- Capture a step with these arguments. On the CPU it runs meanwhile; elsewhere replay() runs it.
 ---@param accelerator Accelerator
 ---@param fn function
@@ -117,6 +130,7 @@ function CapturedStep:init(accelerator, fn, given)
   run(self, fn, accelerator)
   collectgarbage() -- views of the inputs that the function has dropped
   self._graph:inputs(self._inputs.tensors)
+  add_leaves(self)
   self._precision = C.precision.state()
   self._after = gradients_of(self._parameters)
 end
@@ -179,6 +193,7 @@ end
 function CapturedStep:replay()
   check_precision(self)
   self._accelerator._loss_scaler:end_window()
+  self._graph:advance()
   revise(self)
   return self:run()
 end

@@ -6,9 +6,10 @@ local Module = require("accelhost.nn.module").Module
 
 local loss = {}
 
---- A loss class: its options become fields (tensors among them buffers, as in PyTorch) and are handed to F[name].
-local function class(name, parameters, forward)
-  local Class = Module:extend(name)
+-- A loss class: its options become fields (tensors among them buffers, as in PyTorch); its call is F[fn] of an input
+-- and a target with them. Returns the class and a function that adds the options of an object to a table.
+local function class(name, fn, parameters)
+  local Class, names = Module:extend(name), nil
   local read = arguments.signature(name, parameters)
   function Class:init(...)
     local values = {read(...)}
@@ -23,8 +24,14 @@ local function class(name, parameters, forward)
       end
     end
   end
-  Class.forward = forward
+  local function add_options(self, options)
+    names = names or arguments.signatures[name].names
+    for i = 1, #names do options[names[i]] = self[names[i]] end
+    return options
+  end
+  function Class:forward(input, target) return F[fn](input, target, add_options(self, {})) end
   loss[name] = Class
+  return Class, add_options
 end
 
 local reduction = {"reduction: 'none'|'mean'|'sum'", "mean"}
@@ -33,83 +40,62 @@ local reduction = {"reduction: 'none'|'mean'|'sum'", "mean"}
 --- numbers [N, ...] (from 0) or probabilities [N, C, ...]. `weight` [C] is a buffer.
 --
 --   nn.CrossEntropyLoss()(accelhost.zeros(2, 3), labels)  --> tensor(1.0986)
-class("CrossEntropyLoss", {
+class("CrossEntropyLoss", "cross_entropy", {
   {"weight: tensor"}, {"ignore_index: integer", -100}, reduction, {"label_smoothing: probability", 0},
-}, function(self, input, target)
-  return F.cross_entropy(input, target, {weight = self.weight, ignore_index = self.ignore_index,
-    reduction = self.reduction, label_smoothing = self.label_smoothing})
-end)
+})
 
 --- The negative log likelihood of classes, from log probabilities [N, C, ...]: F.nll_loss with its options.
 --
 --   nn.NLLLoss()(accelhost.zeros(2, 3), labels)  --> tensor(0.)
-class("NLLLoss", {{"weight: tensor"}, {"ignore_index: integer", -100}, reduction}, function(self, input, target)
-  return F.nll_loss(input, target, {weight = self.weight, ignore_index = self.ignore_index,
-    reduction = self.reduction})
-end)
+class("NLLLoss", "nll_loss", {{"weight: tensor"}, {"ignore_index: integer", -100}, reduction})
 
 --- The squared distance, element by element; `reduction`: its "mean" or "sum", or all elements ("none").
 --
 --   nn.MSELoss()(a, b)  --> tensor(9.)
-class("MSELoss", {reduction}, function(self, input, target)
-  return F.mse_loss(input, target, {reduction = self.reduction})
-end)
+class("MSELoss", "mse_loss", {reduction})
 
 --- The absolute distance, element by element.
 --
 --   nn.L1Loss()(a, b)  --> tensor(3.)
-class("L1Loss", {reduction}, function(self, input, target)
-  return F.l1_loss(input, target, {reduction = self.reduction})
-end)
+class("L1Loss", "l1_loss", {reduction})
 
 --- The absolute distance less beta / 2, but quadratic where it is below `beta`: F.smooth_l1_loss.
 --
 --   nn.SmoothL1Loss()(a, b)  --> tensor(2.5000)
-class("SmoothL1Loss", {reduction, {"beta: nonnegative", 1}}, function(self, input, target)
-  return F.smooth_l1_loss(input, target, {reduction = self.reduction, beta = self.beta})
-end)
+class("SmoothL1Loss", "smooth_l1_loss", {reduction, {"beta: nonnegative", 1}})
 
 --- delta times the absolute distance less delta^2 / 2, but quadratic where it is below `delta`: F.huber_loss.
 --
 --   nn.HuberLoss()(a, b)  --> tensor(2.5000)
-class("HuberLoss", {reduction, {"delta: positive", 1}}, function(self, input, target)
-  return F.huber_loss(input, target, {reduction = self.reduction, delta = self.delta})
-end)
+class("HuberLoss", "huber_loss", {reduction, {"delta: positive", 1}})
 
 --- The binary cross entropy of probabilities; the input is in [0, 1]. BCEWithLogitsLoss is safer.
 --
 --   nn.BCELoss()(accelhost.full({2}, 0.5), accelhost.ones(2))  --> tensor(0.6931)
-class("BCELoss", {{"weight: tensor"}, reduction}, function(self, input, target)
-  return F.binary_cross_entropy(input, target, {weight = self.weight, reduction = self.reduction})
-end)
+class("BCELoss", "binary_cross_entropy", {{"weight: tensor"}, reduction})
 
 --- The binary cross entropy of sigmoid(input), without overflow; `pos_weight` weighs the part of target 1.
 --
 --   nn.BCEWithLogitsLoss()(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.6931)
-class("BCEWithLogitsLoss", {{"weight: tensor"}, reduction, {"pos_weight: tensor"}}, function(self, input, target)
-  return F.binary_cross_entropy_with_logits(input, target, {weight = self.weight, reduction = self.reduction,
-    pos_weight = self.pos_weight})
-end)
+class("BCEWithLogitsLoss", "binary_cross_entropy_with_logits", {{"weight: tensor"}, reduction, {"pos_weight: tensor"}})
 
 --- target (log target - input): the divergence of distributions, the input as logarithms. "batchmean" divides the sum
 --- by the batch size, which is the mathematical one.
 --
 --   nn.KLDivLoss("sum")(accelhost.zeros(2), accelhost.ones(2))  --> tensor(0.)
-class("KLDivLoss", {
+class("KLDivLoss", "kl_div", {
   {"reduction: 'none'|'mean'|'sum'|'batchmean'", "mean"}, {"log_target: flag", false},
-}, function(self, input, target)
-  return F.kl_div(input, target, {reduction = self.reduction, log_target = self.log_target})
-end)
+})
 
 --- Define a loss whose call is F[fn] of its `inputs` inputs and its options.
 local function simple(name, fn, parameters, inputs)
-  class(name, parameters, function(self, ...)
+  local Class, add_options = class(name, fn, parameters)
+  function Class:forward(...)
     local call, given, options = F[fn], select("#", ...), {}
     if given > inputs then arguments.fail("%s: expected %d arguments, got %d", name, inputs, given) end
     for i = 1, inputs do options[arguments.signatures[fn][i].name] = (select(i, ...)) end
-    for _, parameter in ipairs(arguments.signatures[name]) do options[parameter.name] = self[parameter.name] end
-    return call(options)
-  end)
+    return call(add_options(self, options))
+  end
 end
 
 --- max(0, -target (input1 - input2) + margin), with target 1 or -1: which of two inputs should be the larger.

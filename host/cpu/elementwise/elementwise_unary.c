@@ -79,7 +79,7 @@ ROUNDING(trunc, truncf(a), trunc(a))
 FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
 FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
 FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
-FLOAT_UNARY(exp, ah_expf(a), exp(a))
+FLOAT_UNARY(exp, ah_expf(a), ah_exp(a))
 FLOAT_UNARY(expm1, ah_expm1f(a), expm1(a))
 FLOAT_UNARY(log, ah_logf(a), log(a))
 FLOAT_UNARY(log1p, ah_log1pf(a), log1p(a))
@@ -94,7 +94,7 @@ FLOAT_UNARY(hardsigmoid, (a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
             (a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
 FLOAT_UNARY(hardswish, a *(a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
             a *(a < -3.0 ? 0.0 : a > 3.0 ? 6.0 : a + 3.0) / 6.0)
-FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + exp(-a)))
+FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + ah_exp(-a)))
 
 /* Large angles are done again by libm, element by element. */
 #define TRIGONOMETRIC(name, expr32)                                                                \

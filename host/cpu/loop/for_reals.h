@@ -19,7 +19,7 @@
 #include "cpu/loop/end_real.h"
 #define REAL double
 #define SUFFIX(name) name##_f64
-#define EXP exp
+#define EXP ah_exp
 #define LOG log
 #define SQRT sqrt
 #define RINT rint

@@ -41,7 +41,7 @@ VARIANCE(ah_rows_variance_f64, double)
         }                                                                                     \
     }
 LOGSUMEXP(ah_rows_logsumexp_f32, float, ah_expf, ah_largest_f32)
-LOGSUMEXP(ah_rows_logsumexp_f64, double, exp, ah_largest_f64)
+LOGSUMEXP(ah_rows_logsumexp_f64, double, ah_exp, ah_largest_f64)
 
 /* Products of all other elements, by running products from both sides; exact where some element is 0, also where the
  * product of the rest overflows. */

@@ -23,6 +23,39 @@ local function same(wanted, got)
   end
 end
 
+describe("float64 functions in vector code", function()
+  -- Elements of the inputs against LuaJIT's functions, which are libm's.
+  local function off(name, x, wanted)
+    local worst = 0
+    for i, value in ipairs(accelhost[name](x):tolist()) do
+      local right = wanted(x[i - 1]:item())
+      worst = math.max(worst, math.abs(value - right) / math.abs(right))
+    end
+    return worst
+  end
+  local function T(values) return accelhost.tensor(values, {dtype = "float64"}) end
+
+  it("are right to a unit or two in the last place", function()
+    accelhost.manual_seed(4)
+    local unit = accelhost.randn({2003}, {dtype = "float64"})
+    assert.is_true(off("exp", unit * 200, math.exp) < 2.3e-16)
+    assert.is_true(off("log", (unit * 200):exp(), math.log) < 2.3e-16)
+    assert.is_true(off("log", 1 + unit:tanh() * 0.9, math.log) < 2.3e-16)
+    assert.is_true(off("tanh", unit, math.tanh) < 4.5e-16)
+    local size = (unit * 10 - 15):exp()
+    assert.is_true(((size:log1p():expm1() - size) / size):abs():max():item() < 9e-16)
+  end)
+
+  it("know their ends", function()
+    same({inf, 0, nan, 1, inf, 0, 2 ^ -1074}, T({inf, -inf, nan, 0, 710, -746, -745}):exp())
+    same({inf, nan, nan, -inf, -inf, 0, math.log(2 ^ -1074), math.log(1.7e308)},
+      T({inf, -inf, nan, 0, -0.0, 1, 2 ^ -1074, 1.7e308}):log())
+    same({inf, nan, nan, 0, -0, -inf, nan, 1e-300}, T({inf, -inf, nan, 0, -0.0, -1, -2, 1e-300}):log1p())
+    same({1, -1, nan, 0, -0, 1, 1e-300}, T({inf, -inf, nan, 0, -0.0, 40, 1e-300}):tanh())
+    same({1, 0, nan, 0.5}, T({inf, -inf, nan, 0}):sigmoid())
+  end)
+end)
+
 describe("float32 functions in vector code", function()
   setup(function() accelhost.manual_seed(3) end)
 

@@ -101,7 +101,31 @@ static inline float ah_log2f(float x)
     return ah_log_to(x, 1.0f, 1.44269504088896340736f);
 }
 
+/* The natural logarithm in double, as 2 atanh(f / (2 + f)) of the part in 0.7..1.4 (the series to the 21st power). */
+static inline double ah_log(double x)
+{
+    int tiny = x < 0x1p-1022;
+    double a = tiny ? x * 0x1p54 : x;
+    uint64_t bits = ah_double_bits(a), biased = (bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu)) >> 52;
+    double k = ah_bits_double(biased | 0x4330000000000000u) - (tiny ? 0x1p52 + 1023 + 54 : 0x1p52 + 1023);
+    double f = ah_bits_double(bits - ((biased - 1023) << 52)) - 1, s = f / (2 + f), z = s * s;
+    double p = AH_HORNER(fma, z, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5,
+                         2.0 / 3);
+    double half = 0.5 * f * f; /* log(1 + f) = f - (f^2 / 2 - s (f^2 / 2 + p z)) */
+    double r = fma(k, 0x1.62e42fefa3800p-1, f - (half - fma(k, 0x1.ef35793c76730p-45, s * (half + p * z))));
+    r = a <= 0x1.fffffffffffffp1023 ? r : a + a; /* infinity and NaN */
+    r = x < 0 ? __builtin_nan("") : r;
+    return x == 0 ? -__builtin_inf() : r;
+}
+
 /* log(1 + x): the rounding of 1 + x is undone by the quotient. */
+static inline double ah_log1p(double x)
+{
+    double w = 1.0 + x, logarithm = ah_log(w), corrected = logarithm * (x / (w - 1.0));
+    corrected = w > 0x1p1000 ? logarithm : corrected;
+    return w == 1.0 ? x : corrected;
+}
+
 static inline float ah_log1pf(float x)
 {
     float w = 1.0f + x;
@@ -127,6 +151,16 @@ static inline float ah_tanhf(float x)
     float small = fmaf(p * z, m, m);
     float large = 1.0f - 2.0f / (ah_exp_middle(c + c) + 1.0f);
     return copysignf(m < 0.625f || x != x ? small : large, x);
+}
+
+/* The same in double; the quotient for small x is Cephes'. */
+static inline double ah_tanh(double x)
+{
+    double z = x * x, m = fabs(x), c = m < 22.0 ? m : 22.0;
+    double p = AH_HORNER(fma, z, -9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3);
+    double q = AH_HORNER(fma, z, 1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3);
+    double small = fma(p / q * z, m, m), large = 1.0 - 2.0 / (ah_exp(c + c) + 1.0);
+    return copysign((m < 0.625) | (x != x) ? small : large, x);
 }
 
 static inline float ah_sigmoidf(float x)

@@ -21,7 +21,7 @@
         }                                                                                                   \
     }
 PROBABILITY(f32, float, ah_logf)
-PROBABILITY(f64, double, log)
+PROBABILITY(f64, double, ah_log)
 
 #define LOGIT(suffix, real, EXP, LOG1P, FACTOR)                                                             \
     static void logit_##suffix(const real *restrict x, const real *restrict t, const real *w, int64_t n,    \
@@ -35,9 +35,9 @@ PROBABILITY(f64, double, log)
         }                                                                                                   \
     }
 LOGIT(f32, float, ah_expf, ah_log1pf, 1)
-LOGIT(f64, double, exp, log1p, 1)
+LOGIT(f64, double, ah_exp, ah_log1p, 1)
 LOGIT(weighted_f32, float, ah_expf, ah_log1pf, (1 + (w[i] - 1) * t[i]))
-LOGIT(weighted_f64, double, exp, log1p, (1 + (w[i] - 1) * t[i]))
+LOGIT(weighted_f64, double, ah_exp, ah_log1p, (1 + (w[i] - 1) * t[i]))
 
 #define OUTSIDE(suffix, real)                                                                               \
     static bool has_outside_##suffix(const real *x, int64_t n)                                              \

@@ -37,7 +37,7 @@ struct elu {
         }                                                                                                      \
     }
 ELU(float, f32, ah_expm1f, ah_expf)
-ELU(double, f64, expm1, exp)
+ELU(double, f64, ah_expm1, ah_exp)
 
 static int run_elu(struct ah_call *c, int inputs, ah_loop f32, ah_loop f64, const struct elu *elu)
 {

@@ -38,18 +38,25 @@ static inline float ah_expf(float x)
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
 }
 
-/* The same in double, to a unit in the last place: the exponential series to the 13th power. */
-static inline double ah_exp(double x)
+/* The same in double: c = n ln 2 + r; returns n. The polynomial is the exponential series to the 13th power. */
+static inline int64_t ah_exp_parts_f64(double c, double *remainder, double *polynomial)
 {
-    double c = x > 710.0 ? 710.0 : x;
-    c = c < -746.0 ? -746.0 : c;
     double shifted = fma(c, 0x1.71547652b82fep0, 0x1.8p52), n = shifted - 0x1.8p52;
     double r = fma(n, -0x1.62e42fefa3800p-1, c);
     r = fma(n, -0x1.ef35793c76730p-45, r);
-    double p = AH_HORNER(fma, r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
-                         1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5);
+    *polynomial = AH_HORNER(fma, r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880,
+                            1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5);
+    *remainder = r;
+    return (int64_t)(ah_double_bits(shifted) - 0x4338000000000000u);
+}
+
+/* e^x in double, to a unit in the last place. */
+static inline double ah_exp(double x)
+{
+    double c = x > 710.0 ? 710.0 : x, r, p;
+    c = c < -746.0 ? -746.0 : c;
+    int64_t k = ah_exp_parts_f64(c, &r, &p), half = k >> 1;
     p = fma(r * r, p, r) + 1.0;
-    int64_t k = (int64_t)(ah_double_bits(shifted) - 0x4338000000000000u), half = k >> 1;
     return p * ah_bits_double((uint64_t)(half + 1023) << 52) * ah_bits_double((uint64_t)(k - half + 1023) << 52);
 }
 
@@ -64,6 +71,17 @@ static inline float ah_expm1f(float x)
     float result = fmaf(scale, fmaf(r * r, p, r), scale - 1.0f);
     result = x > 60.0f ? ah_expf(x) : result;
     return x == 0.0f ? x : result;
+}
+
+/* The same in double. */
+static inline double ah_expm1(double x)
+{
+    double c = x > 709.0 ? 709.0 : x, r, p;
+    c = c < -60.0 ? -60.0 : c;
+    double scale = ah_bits_double((uint64_t)(ah_exp_parts_f64(c, &r, &p) + 1023) << 52);
+    double result = fma(scale, fma(r * r, p, r), scale - 1.0);
+    result = x > 709.0 ? ah_exp(x) : result;
+    return x == 0.0 ? x : result;
 }
 
 /* The logarithm to some base: `two` and `e_scale` are the logarithms of 2 and e to that base. */

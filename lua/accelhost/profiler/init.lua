@@ -75,7 +75,7 @@ local function close_step(self)
 end
 
 local function ready(self)
-  if self._options[2] then collectgarbage() end -- what the script does not hold any more is no memory that is kept
+  if self._options[2] then collectgarbage() end -- handles that the script dropped are not kept memory
   self._recording = trace.stop()
   self._kernels = device_times.stop(self._devices or {})
   local _, dropped, left_out = self._recording:count()

@@ -1,4 +1,4 @@
---- The memory of a recording at its peak: what is alive then, by kind and by the op that allocated it.
+--- The memory of a recording at its peak: the blocks that are alive then, by kind and by the op that allocated them.
 local C = require "accelhost._C"
 
 local memory_use = {}

@@ -165,6 +165,14 @@ for _, net in ipairs {"cnn", "wide", "gpt"} do
     }
   end
 end
+for name, dtype in pairs {gpt_peak_mb = "float32", gpt_peak_mb_bfloat16 = "bfloat16"} do
+  workloads[name] = {
+    ours = ours("gpt_peak.lua", dtype .. " 4", 1, 2),
+    peer = options.against and run_by(options.against, "gpt_peak.lua", dtype .. " 4", 1, 2)
+      or torch("gpt_peak.py", dtype .. " 4", 1, 2),
+    peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+  }
+end
 for _, tokens in ipairs {256, 1024} do
   local arguments = tokens .. " 7"
   workloads["attention_" .. tokens] = {
@@ -333,6 +341,7 @@ row("startup_first_step", "mnist_cnn_2t", "first_step_s", "s", true)
 row("startup_first_step_2p", "mnist_cnn_2p", "first_step_s", "s", true)
 row("rss_mnist", "mnist_cnn_1t", "peak_mb", "MB", true)
 row("rss_mnist_2p", "mnist_cnn_2p", "peak_mb", "MB per rank", true)
+for _, name in ipairs {"gpt_peak_mb", "gpt_peak_mb_bfloat16"} do row(name, name, "peak_mb", "MB", true) end
 for _, case in ipairs(all_reduces) do row(case[1], case[1], "call_us", "us", true) end
 for _, name in ipairs(bare_of) do row(name .. "_bare", name .. "_bare", "call_us", "us", true) end
 for _, name in ipairs(scaled) do row(name, name, "items_per_s", "items/s") end

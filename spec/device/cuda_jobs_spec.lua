@@ -19,6 +19,7 @@ local cases = {
 local others = {
   card = "asks a launcher for cards, which launch_spec does",
   checkpoint = "in a separate folder, below",
+  compile = "of steps that are captured on the CPU; device_compile is its twin",
   fail = "of collectives on the host's memory; device_fail is its twin",
   far = "of the device far",
   on_device = "copies the others here",

@@ -214,6 +214,12 @@ checks["has layers under transformers' names"] = function(name, numbers)
   assert.equal(layer, base.layers[1]._name)
 end
 
+checks["ignores the types of tokens, which tokenizers return"] = function(name)
+  local model = loaded[name]
+  local output = model {input_ids = prompt, token_type_ids = accelhost.ones_like(prompt)}
+  assert.is_true(model(prompt).logits:equal(output.logits))
+end
+
 checks["is counted on the device meta, without memory for its weights"] = function(name)
   local before, config = accelhost.get_default_device(), models.AutoConfig.from_pretrained(fixtures .. name)
   accelhost.set_default_device "meta"

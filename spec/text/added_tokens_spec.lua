@@ -84,7 +84,7 @@ describe("Added tokens", function()
     assert.same(wanted, ids(tokenizer, table.concat(text)))
   end)
 
-  it("cost a few comparisons where a text begins like 100,000 of them, and goes on otherwise", function()
+  it("cost a few comparisons where a text has only the first character of 100,000 of them", function()
     local contents = {}
     for i = 1, 100000 do contents[i] = ("<|extra_%06d|>"):format(i) end
     local tokenizer = tokenizer_of(contents)

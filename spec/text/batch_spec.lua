@@ -237,6 +237,19 @@ describe("AutoTokenizer", function()
     assert.equal(0, tokenizer.eos_token_id)
   end)
 
+  it("adds the tokens that only the configuration has, and knows on which side a model pads", function()
+    write("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}')
+    write("tokenizer_config.json", [[{"tokenizer_class": "LlamaTokenizer", "pad_token": "<pad>",
+      "bos_token": {"content": "<s>"}, "added_tokens_decoder": {"3": {"content": "<x>"},
+      "2": {"content": "<s>", "special": true}, "0": {"content": "a"}}}]])
+    local tokenizer = text.AutoTokenizer.from_pretrained(folder)
+    assert.equal("left", tokenizer.padding_side)
+    assert.same({2, 3, 4}, {tokenizer.bos_token_id, tokenizer:convert_tokens_to_ids "<x>", tokenizer.pad_token_id})
+    assert.same({"input_ids", "attention_mask"}, tokenizer.model_input_names)
+    assert.same({2, 0, 3, 1}, tokenizer:encode "<s>a<x>b")
+    assert.equal("a <x>", tokenizer:decode({2, 0, 3}, true))
+  end)
+
   it("reports which file is wrong, and how", function()
     refused("has no tokenizer.json, no vocab.txt", function() text.AutoTokenizer.from_pretrained(folder) end)
     write("tokenizer.json", '{"model": ')

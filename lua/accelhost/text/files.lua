@@ -122,15 +122,25 @@ local function special_names(config, map, kind)
 end
 
 -- Models without token_type_ids, by the beginning of their tokenizer's class.
-local untyped = {"GPT2", "GPTNeoX", "Roberta", "Camembert", "DistilBert", "Bart", "Llama", "CodeGen", "Whisper", "CLIP"}
+local untyped = {
+  "GPT2", "GPTNeoX", "Roberta", "Camembert", "DistilBert", "Bart", "Llama", "CodeGen", "Whisper", "CLIP", "T5", "MT5",
+  "XLMRoberta", "Gemma", "Qwen", "MBart", "Pegasus", "Nllb", "BigBird", "Cohere", "XGLM", "Phi", "Bloom",
+}
+
+-- Tokenizers that pad on the left where the folder does not define it, by the beginning of their class.
+local left_padded = {"Llama", "Gemma", "Cohere"}
+
+local function is_class(config, beginnings)
+  for _, name in ipairs(type(config.tokenizer_class) == "string" and beginnings or {}) do
+    if config.tokenizer_class:sub(1, #name) == name then return true end
+  end
+  return false
+end
 
 local function input_names(config, json)
   if type(config.model_input_names) == "table" then return config.model_input_names end
-  local typed = not json:find '"BPE"'
-  if type(config.tokenizer_class) == "string" then
-    typed = true
-    for _, name in ipairs(untyped) do typed = typed and config.tokenizer_class:sub(1, #name) ~= name end
-  end
+  local typed = not (json:find '"BPE"' or json:find '"Unigram"')
+  if type(config.tokenizer_class) == "string" then typed = not is_class(config, untyped) end
   return typed and {"input_ids", "token_type_ids", "attention_mask"} or {"input_ids", "attention_mask"}
 end
 
@@ -161,6 +171,42 @@ local function named_templates(templates)
   return named
 end
 
+-- Contents of the configuration's added tokens that the tokenizer does not have, by id: runs of special ones and of
+-- others, each {special = ..., content, ...}.
+local function missing_tokens(config, known)
+  local list, runs = {}, {}
+  for id, token in pairs(type(config.added_tokens_decoder) == "table" and config.added_tokens_decoder or {}) do
+    if type(token) == "table" and type(token.content) == "string" and tonumber(id) and not known(token.content) then
+      list[#list + 1] = {tonumber(id), token}
+    end
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  for _, item in ipairs(list) do
+    local is_special, run = item[2].special == true, runs[#runs]
+    if not run or run.special ~= is_special then
+      run = {special = is_special}
+      runs[#runs + 1] = run
+    end
+    run[#run + 1] = item[2].content
+  end
+  return runs
+end
+
+-- Add the tokens that only the configuration has: its added tokens, then those with a role.
+local function add_missing(tokenizer, config)
+  local function known(content) return tokenizer._c:id(content) ~= nil end
+  for _, run in ipairs(missing_tokens(config, known)) do
+    local is_special = run.special
+    run.special = nil
+    tokenizer:add_tokens(run, is_special)
+  end
+  local roles = {}
+  for _, role in ipairs(tokenizers.roles) do
+    if tokenizer[role] and not known(tokenizer[role]) then roles[role] = tokenizer[role] end
+  end
+  if next(roles) then tokenizer:add_special_tokens(roles) end
+end
+
 --- The tokenizer of a folder.
 ---@param folder string
 ---@param own table options that win over the folder's
@@ -171,7 +217,7 @@ function files.load(folder, own)
   local json, settings, file = describe(folder, config, map)
   local limit = own.model_max_length or config.model_max_length
   settings.model_max_length = type(limit) == "number" and limit <= 1e20 and limit or nil
-  settings.padding_side = own.padding_side or config.padding_side
+  settings.padding_side = own.padding_side or config.padding_side or is_class(config, left_padded) and "left" or nil
   settings.truncation_side = own.truncation_side or config.truncation_side
   settings.clean_up_tokenization_spaces = config.clean_up_tokenization_spaces
   settings.model_input_names = input_names(config, json)
@@ -183,6 +229,7 @@ function files.load(folder, own)
   if not fine then
     fail("from_pretrained: '%s/%s': %s", folder, file, (tostring(made):gsub("^.-Tokenizer: ", "", 1)))
   end
+  if file == "tokenizer.json" then add_missing(made, config) end
   return made
 end
 

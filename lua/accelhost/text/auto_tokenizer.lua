@@ -11,7 +11,7 @@ local read = arguments.signature("from_pretrained", {
 })
 
 --- The tokenizer of a folder in Hugging Face's layout: tokenizer.json, or vocab.txt (BERT), or vocab.json with
---- merges.txt (GPT-2), and tokenizer_config.json and special_tokens_map.json where they are there.
+--- merges.txt (GPT-2), and tokenizer_config.json, special_tokens_map.json and chat_template.jinja where they are there.
 --
 --   | local tokenizer = accelhost.text.AutoTokenizer.from_pretrained("all-MiniLM-L6-v2")
 --   print(tokenizer("a sentence").input_ids)

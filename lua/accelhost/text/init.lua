@@ -1,4 +1,4 @@
---- accelhost.text: tokenizers of the Hugging Face format, WordPiece (BERT) and byte-level BPE (GPT-2).
+--- accelhost.text: tokenizers of the Hugging Face format: WordPiece (BERT), BPE (GPT-2, Llama), Unigram (T5).
 --
 --   local text = accelhost.text
 --   local vocabulary = {["[UNK]"] = 0, deep = 1, ["##er"] = 2}

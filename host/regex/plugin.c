@@ -72,7 +72,7 @@ static int regex_search(const struct ah_regex *regex, const uint32_t *codes, siz
                         pcre2_match_data *match, pcre2_match_context *limits, struct ah_spans *out)
 {
     for (size_t from = 0; from < count;) {
-        /* Codes are characters already, and a search that begins inside of the text sees what is before it. */
+        /* Codes are characters already, and a search that begins inside of the text sees the characters before it. */
         int found = pcre2_match(regex->code, codes, count, from, PCRE2_NO_UTF_CHECK, match, limits);
         if (found == PCRE2_ERROR_NOMATCH)
             return 0;

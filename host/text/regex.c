@@ -1,4 +1,4 @@
-/* Opens the plugin of regular expressions, once, and refuses what it would match otherwise than Oniguruma. */
+/* Opens the plugin of regular expressions, once, and refuses syntax that Oniguruma reads otherwise. */
 #include "text/regex.h"
 
 #include <string.h>

@@ -57,10 +57,9 @@ static int match_flag(int flag, const struct ah_char *at, struct ah_span span, s
     return 0;
 }
 
-/* A word's parts while they are joined: what was appended to `out` since `first`. */
+/* The parts of a word, while they are joined. */
 struct splitter_parts {
     struct ah_spans *out;
-    size_t first;
     enum ah_split_behavior behavior;
     bool any, was_match;
 };

@@ -36,7 +36,7 @@ struct ah_splitter {
     uint32_t mark;                    /* of Metaspace, with the next two */
     enum ah_split_prepend prepend;
     bool split;
-    struct ah_pattern pattern; /* of PATTERN; inverted: the text between the matches is what is cut at */
+    struct ah_pattern pattern; /* of PATTERN; inverted: cut at the text between matches */
     bool invert;
     enum ah_split_behavior behavior; /* of PATTERN, DIGITS and PUNCTUATION */
 };

@@ -1,4 +1,4 @@
--- Chat templates against transformers: published ones, and the language by a template of its own.
+-- Chat templates against transformers: published ones, and one that uses each part of the language.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local read = require("spec.support.files").read

@@ -24,7 +24,10 @@ local options = {return_tensors = false, return_offsets_mapping = true}
 describe("a tokenizer of the family", function()
   for _, kind in ipairs(fixture.kinds) do
     it(("'%s' returns the ids, offsets and texts of the tokenizers package"):format(kind.name), function()
-      local tokenizer = tokenizer_of(kind)
+      local made, tokenizer = pcall(tokenizer_of, kind)
+      -- Patterns that are not written out need the plugin, which is built where PCRE2 is installed.
+      if not made and tostring(tokenizer):find("matched by PCRE2", 1, true) then return pending "no PCRE2" end
+      assert(made, tokenizer)
       for _, row in ipairs(kind.texts) do
         local batch = tokenizer(row.text, options)
         local fine, message = pcall(function()

@@ -75,7 +75,7 @@ end
 
 local closing = {["{{"] = "}}", ["{%"] = "%}", ["{#"] = "#}"}
 
--- The text before a tag, without what the tag or the one before it removes.
+-- The text before a tag, without the space that the tag or the one before it removes.
 local function trim_text(text, opening, sign, strips_left, at_line_start)
   if strips_left then text = text:gsub("^%s+", "") end
   if sign == "-" then return (text:gsub("%s+$", "")) end

@@ -15,7 +15,7 @@ static double value_of(int rank, int64_t i)
     return (double)((i * 7 + rank * 5) % PERIOD);
 }
 
-static void store(void *buffer, enum ah_dtype dtype, int64_t i, double value)
+static void collective_store(void *buffer, enum ah_dtype dtype, int64_t i, double value)
 {
     switch (dtype) {
     case AH_BOOL: ((uint8_t *)buffer)[i] = value > 5; break;
@@ -29,7 +29,7 @@ static void store(void *buffer, enum ah_dtype dtype, int64_t i, double value)
     }
 }
 
-static double load(const void *buffer, enum ah_dtype dtype, int64_t i)
+static double collective_load(const void *buffer, enum ah_dtype dtype, int64_t i)
 {
     switch (dtype) {
     case AH_BOOL:
@@ -43,14 +43,14 @@ static double load(const void *buffer, enum ah_dtype dtype, int64_t i)
     }
 }
 
-static double reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t i)
+static double collective_reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t i)
 {
     double one[8], sum, out[1];
-    store(one, dtype, 0, value_of(0, i));
-    sum = load(one, dtype, 0);
+    collective_store(one, dtype, 0, value_of(0, i));
+    sum = collective_load(one, dtype, 0);
     for (int r = 1; r < size; r++) {
-        store(one, dtype, 0, value_of(r, i));
-        double v = load(one, dtype, 0);
+        collective_store(one, dtype, 0, value_of(r, i));
+        double v = collective_load(one, dtype, 0);
         switch (op) {
         case AH_REDUCE_SUM:
         case AH_REDUCE_MEAN: sum += v; break;
@@ -66,11 +66,11 @@ static double reference(enum ah_dtype dtype, enum ah_reduce_op op, int size, int
         return sum;
     if (op == AH_REDUCE_MEAN)
         sum = dtype == AH_F64 ? sum / size : (double)((float)sum / (float)size);
-    store(out, dtype, 0, sum);
-    return load(out, dtype, 0);
+    collective_store(out, dtype, 0, sum);
+    return collective_load(out, dtype, 0);
 }
 
-static bool allowed(enum ah_dtype dtype, enum ah_reduce_op op)
+static bool collective_allowed(enum ah_dtype dtype, enum ah_reduce_op op)
 {
     if (!ah_dtype_computes(dtype))
         return false;
@@ -85,27 +85,27 @@ static const int64_t counts[] = {0, 1, 7, 1000, 33000, 150001};
 enum { COUNTS = 6 };
 
 /* A buffer whose first PERIOD elements are set, to its end. */
-static void repeat(void *buffer, size_t width, int64_t count)
+static void collective_repeat(void *buffer, size_t width, int64_t count)
 {
     for (int64_t i = PERIOD; i < count; i += PERIOD)
         memcpy((char *)buffer + (size_t)i * width, buffer, (size_t)(count - i < PERIOD ? count - i : PERIOD) * width);
 }
 
-static void fill(void *buffer, enum ah_dtype dtype, int rank, int64_t count)
+static void collective_fill(void *buffer, enum ah_dtype dtype, int rank, int64_t count)
 {
     for (int64_t i = 0; i < count && i < PERIOD; i++)
-        store(buffer, dtype, i, value_of(rank, i));
-    repeat(buffer, (size_t)ah_dtype_size(dtype), count);
+        collective_store(buffer, dtype, i, value_of(rank, i));
+    collective_repeat(buffer, (size_t)ah_dtype_size(dtype), count);
 }
 
-static int64_t wrong(const void *buffer, enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t count)
+static int64_t collective_wrong(const void *buffer, enum ah_dtype dtype, enum ah_reduce_op op, int size, int64_t count)
 {
     double expected[PERIOD];
     int64_t bad = 0;
     for (int64_t i = 0; i < PERIOD; i++)
-        expected[i] = reference(dtype, op, size, i);
+        expected[i] = collective_reference(dtype, op, size, i);
     for (int64_t i = 0; i < count; i++)
-        bad += load(buffer, dtype, i) != expected[i % PERIOD];
+        bad += collective_load(buffer, dtype, i) != expected[i % PERIOD];
     return bad;
 }
 
@@ -117,14 +117,14 @@ static void reduce_all(struct rank *me)
     for (int d = 0; d < AH_DTYPE_COUNT; d++) {
         for (int op = 0; op < AH_REDUCE_OPS; op++) {
             enum ah_dtype dtype = (enum ah_dtype)d;
-            if (!allowed(dtype, (enum ah_reduce_op)op))
+            if (!collective_allowed(dtype, (enum ah_reduce_op)op))
                 continue;
             for (int c = 0; c < COUNTS; c++) {
                 if (counts[c] > 40000 && op != AH_REDUCE_SUM)
                     continue;
                 for (int way = 0; way < 4; way++) {
                     void *buffer = way & 1 ? arena : private;
-                    fill(buffer, dtype, me->rank, counts[c]);
+                    collective_fill(buffer, dtype, me->rank, counts[c]);
                     if (way < 2) {
                         RANK_CHECK(me, reduce(me, buffer, counts[c], dtype, (enum ah_reduce_op)op) == 0);
                     } else {
@@ -132,7 +132,7 @@ static void reduce_all(struct rank *me)
                         RANK_CHECK(me, start(me, buffer, counts[c], dtype, (enum ah_reduce_op)op, &work) == 0);
                         RANK_CHECK(me, ah_work_wait(work) == 0);
                     }
-                    RANK_CHECK(me, wrong(buffer, dtype, (enum ah_reduce_op)op, me->size, counts[c]) == 0);
+                    RANK_CHECK(me, collective_wrong(buffer, dtype, (enum ah_reduce_op)op, me->size, counts[c]) == 0);
                 }
             }
         }
@@ -146,7 +146,7 @@ AH_TEST(all_reduce_equals_the_serial_reference)
         CHECK(run_ranks(sizes[s], 0, reduce_all));
 }
 
-static float rounding(int rank, int64_t i)
+static float collective_rounding(int rank, int64_t i)
 {
     return (float)(1.0 / (double)(3 + i % 97 + 11 * rank));
 }
@@ -164,9 +164,9 @@ static void reduce_bits(struct rank *me)
     for (int64_t i = 0; i < N; i++) {
         float sum = 0;
         for (int h = 0; h < (me->hosts ? me->hosts->count : 1); h++) {
-            float part = rounding(first[h], i);
+            float part = collective_rounding(first[h], i);
             for (int r = first[h] + 1; r < first[h + 1]; r++)
-                part += rounding(r, i);
+                part += collective_rounding(r, i);
             sum = h ? sum + part : part;
         }
         reference_sum[i] = sum;
@@ -174,7 +174,7 @@ static void reduce_bits(struct rank *me)
     for (int way = 0; way < 2; way++) {
         float *buffer = way ? arena : private;
         for (int64_t i = 0; i < N; i++)
-            buffer[i] = rounding(me->rank, i);
+            buffer[i] = collective_rounding(me->rank, i);
         RANK_CHECK(me, reduce(me, buffer, N, AH_F32, AH_REDUCE_SUM) == 0);
         RANK_CHECK(me, memcmp(buffer, reference_sum, N * 4) == 0);
     }
@@ -202,7 +202,7 @@ static int64_t wrong_halves(struct rank *me, const void *out, enum ah_dtype dtyp
         float sum = 0;
         for (int r = 0; r < me->size; r++)
             sum += (float)of_halves(dtype, r, first + i);
-        store(once, dtype, i, mean ? sum / (float)me->size : sum);
+        collective_store(once, dtype, i, mean ? sum / (float)me->size : sum);
     }
     for (int64_t i = 0; i < n; i++)
         bad += ((const uint16_t *)out)[i] != once[i % PERIOD];
@@ -222,8 +222,8 @@ static void reduce_halves(struct rank *me)
             uint16_t *in = malloc((size_t)all * 2), *out = malloc((size_t)n * 2);
             struct ah_work *work;
             for (int64_t i = 0; i < PERIOD; i++)
-                store(in, dtype, i, of_halves(dtype, me->rank, i));
-            repeat(in, 2, all);
+                collective_store(in, dtype, i, of_halves(dtype, me->rank, i));
+            collective_repeat(in, 2, all);
             RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce_scatter(out, in, n, dtype, op)) == 0);
             RANK_CHECK(me, wrong_halves(me, out, dtype, mean, n * me->rank, n) == 0);
             RANK_CHECK(me, ah_group_run(me->group, ah_collective_reduce(out, in, n, dtype, op, root)) == 0);

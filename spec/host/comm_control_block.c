@@ -87,7 +87,7 @@ AH_TEST(what_is_no_control_block_is_refused)
 }
 
 /* Is the sleeper woken, by nothing but notifications? */
-static bool wakes(struct ah_notification *notification)
+static bool block_wakes(struct ah_notification *notification)
 {
     int status = -1;
     uint32_t seen = atomic_load(&notification->changes);
@@ -111,16 +111,16 @@ AH_TEST(a_notification_wakes_its_reader_unless_a_rank_that_waits_attends_to_it)
     uint32_t visits = 0;
     REQUIRE(ah_control_create(&control, 1) == 0);
     struct ah_notification *notification = &control->header->notification[AH_REPLICA];
-    CHECK(wakes(notification));
+    CHECK(block_wakes(notification));
     CHECK(!ah_notification_nap(notification, &visits));
     ah_notification_attend(notification);
-    CHECK(!wakes(notification));
+    CHECK(!block_wakes(notification));
     CHECK(ah_notification_nap(notification, &visits));
     CHECK(!ah_notification_nap(notification, &visits)); /* nothing has arrived since */
-    CHECK(wakes(notification));
+    CHECK(block_wakes(notification));
     ah_notification_attend(notification);
     ah_notification_leave(notification);
-    CHECK(wakes(notification) && !ah_notification_nap(notification, &visits));
+    CHECK(block_wakes(notification) && !ah_notification_nap(notification, &visits));
     ah_control_close(control);
 }
 

@@ -9,7 +9,7 @@
 
 /* Disagreement. */
 
-static void disagree(struct rank *me)
+static void failure_disagree(struct rank *me)
 {
     float buffer[10] = {0};
     RANK_CHECK(me, barrier(me) == 0);
@@ -32,8 +32,8 @@ static void disagree(struct rank *me)
 
 AH_TEST(a_mismatch_raises_on_every_rank_with_both_call_sites)
 {
-    CHECK(run_ranks(2, 0, disagree));
-    CHECK(run_ranks(3, 0, disagree));
+    CHECK(run_ranks(2, 0, failure_disagree));
+    CHECK(run_ranks(3, 0, failure_disagree));
 }
 
 static void disagree_on(struct rank *me)
@@ -136,7 +136,7 @@ AH_TEST(a_peer_whose_group_is_poisoned_raises)
     CHECK(run_ranks(3, 0, give_up));
 }
 
-static void stall(struct rank *me)
+static void failure_stall(struct rank *me)
 {
     float buffer[4] = {0};
     me->where = "train.lua:12";
@@ -153,10 +153,10 @@ static void stall(struct rank *me)
 
 AH_TEST(a_timeout_names_the_rank_that_is_missing)
 {
-    CHECK(run_ranks(2, 0, stall));
+    CHECK(run_ranks(2, 0, failure_stall));
 }
 
-static void monitored(struct rank *me)
+static void failure_monitored(struct rank *me)
 {
     bool all = getenv("COMM_TEST_CASE")[0] == '1';
     if (me->rank > 0 && me->rank < 3) {
@@ -179,9 +179,9 @@ static void monitored(struct rank *me)
 AH_TEST(a_monitored_barrier_names_the_first_or_all_that_are_missing)
 {
     setenv("COMM_TEST_CASE", "0", 1);
-    CHECK(run_ranks(4, 0, monitored));
+    CHECK(run_ranks(4, 0, failure_monitored));
     setenv("COMM_TEST_CASE", "1", 1);
-    CHECK(run_ranks(4, 0, monitored));
+    CHECK(run_ranks(4, 0, failure_monitored));
     unsetenv("COMM_TEST_CASE");
 }
 
@@ -198,7 +198,7 @@ static void listen_to(const char *line)
 }
 
 /* One rank waits long, is reported once, and its peer arrives in the end. */
-static void notice(struct rank *me)
+static void failure_notice(struct rank *me)
 {
     me->where = "train.lua:12";
     RANK_CHECK(me, barrier(me) == 0);
@@ -223,7 +223,7 @@ static void notice(struct rank *me)
 
 AH_TEST(a_long_wait_is_reported_once_and_names_the_missing_ranks)
 {
-    CHECK(run_ranks_mortal(2, 0, 0, notice));
+    CHECK(run_ranks_mortal(2, 0, 0, failure_notice));
 }
 
 static void stall_of_two(struct rank *me)
@@ -253,7 +253,7 @@ AH_TEST(a_timeout_names_the_rank_that_all_wait_for)
 }
 
 /* Rank 0 waits while the whole job is stopped for longer than the timeout; a shell stops and continues it. */
-static void suspended(struct rank *me)
+static void failure_suspended(struct rank *me)
 {
     if (me->rank == 1)
         atomic_store(&me->marks[1], (int)getpid());
@@ -279,7 +279,7 @@ static void suspended(struct rank *me)
 
 AH_TEST(a_suspended_job_continues)
 {
-    CHECK(run_ranks_mortal(2, 1000 * 1000000, 0, suspended));
+    CHECK(run_ranks_mortal(2, 1000 * 1000000, 0, failure_suspended));
 }
 
 /* Arguments are this rank's error only. */

@@ -42,7 +42,7 @@ static void send_signal(struct rank *me, int number)
     }
 }
 
-static void die(struct rank *me, int victim)
+static void hosts_die(struct rank *me, int victim)
 {
     char rank[40];
     snprintf(rank, sizeof rank, "lost rank %d, which died", victim);
@@ -56,12 +56,12 @@ static void die(struct rank *me, int victim)
 
 static void first_rank_dies(struct rank *me)
 {
-    die(me, 2);
+    hosts_die(me, 2);
 }
 
 static void other_rank_dies(struct rank *me)
 {
-    die(me, 3);
+    hosts_die(me, 3);
 }
 
 AH_TEST(a_killed_rank_of_another_host_is_named_with_its_host)
@@ -107,7 +107,7 @@ AH_TEST(a_host_whose_first_rank_is_stopped_is_gone)
 }
 
 /* A rank of the second host is stopped, and all others run out of time before its host is considered lost. */
-static void stop(struct rank *me, int victim, const char *blame)
+static void hosts_stop(struct rank *me, int victim, const char *blame)
 {
     me->group->timeout_ns = 1500000000;
     if (me->rank == victim) {
@@ -132,12 +132,12 @@ static void stop(struct rank *me, int victim, const char *blame)
 
 static void leader_is_late(struct rank *me)
 {
-    stop(me, 2, "rank 2, which speaks for host node1, has been silent for");
+    hosts_stop(me, 2, "rank 2, which speaks for host node1, has been silent for");
 }
 
 static void other_is_late(struct rank *me)
 {
-    stop(me, 3, me->rank < 2 ? "rank 3" : "now it is stopped by a signal");
+    hosts_stop(me, 3, me->rank < 2 ? "rank 3" : "now it is stopped by a signal");
 }
 
 AH_TEST(a_timeout_names_a_stopped_rank_of_another_host)

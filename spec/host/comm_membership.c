@@ -5,7 +5,7 @@
 #include "comm/control/control_block.h"
 #include "test.h"
 
-static int take(const char *numbers, const char *name)
+static int membership_take(const char *numbers, const char *name)
 {
     static const struct ah_membership mine = {.what = "machine", .number = -1, .first = -1, .ranks = 1, .hosts = 2};
     struct ah_member_table member_table = {.mine = &mine};
@@ -16,11 +16,11 @@ static int take(const char *numbers, const char *name)
 
 AH_TEST(a_host_whose_name_would_be_more_than_a_name_in_the_table_is_refused)
 {
-    CHECK_OK(take("-1 -1 1 2 0", "node-1.example"));
-    CHECK_FAILS(take("-1 -1 1 2 0", "node,1:other"), AH_EIO, "where a host should be");
-    CHECK_FAILS(take("-1 -1 1 2 0", "node/2"), AH_EIO, "where a host should be");
-    CHECK_FAILS(take("-1 -1 1 2 0", "\033[2Jnode"), AH_EIO, "where a host should be");
-    CHECK_FAILS(take("-1 -1 1 2 0", ""), AH_EIO, "where a host should be");
+    CHECK_OK(membership_take("-1 -1 1 2 0", "node-1.example"));
+    CHECK_FAILS(membership_take("-1 -1 1 2 0", "node,1:other"), AH_EIO, "where a host should be");
+    CHECK_FAILS(membership_take("-1 -1 1 2 0", "node/2"), AH_EIO, "where a host should be");
+    CHECK_FAILS(membership_take("-1 -1 1 2 0", "\033[2Jnode"), AH_EIO, "where a host should be");
+    CHECK_FAILS(membership_take("-1 -1 1 2 0", ""), AH_EIO, "where a host should be");
 }
 
 AH_TEST(a_host_with_numbers_beyond_what_a_job_has_is_refused)
@@ -28,7 +28,7 @@ AH_TEST(a_host_with_numbers_beyond_what_a_job_has_is_refused)
     static const char *const numbers[] = {"64 -1 1 2 0", "-1 256 1 2 0", "-1 -1 0 2 0", "-1 -1 257 2 0", "-1 -1 1 -1 0",
                                           "-1 -1 1 65 0", "-1 -1 1 2 257"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        CHECK_FAILS(take(numbers[i], "node"), AH_EINVAL, "node: expected at most 64 hosts and 256 ranks");
+        CHECK_FAILS(membership_take(numbers[i], "node"), AH_EINVAL, "node: expected at most 64 hosts and 256 ranks");
 }
 
 AH_TEST(a_table_of_hosts_is_read_as_it_was_written_and_nothing_else_is)

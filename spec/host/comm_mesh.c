@@ -53,7 +53,7 @@ static bool open_scene(struct scene *scene)
     return scene->port > 0;
 }
 
-static int dial(const struct scene *scene)
+static int mesh_dial(const struct scene *scene)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)scene->port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -74,7 +74,7 @@ AH_TEST(callers_that_send_nothing_delay_no_host)
     int silent[SILENT], fd[AH_HOSTS_MAX];
     REQUIRE(open_scene(&scene));
     for (int i = 0; i < SILENT; i++)
-        silent[i] = dial(&scene);
+        silent[i] = mesh_dial(&scene);
     int64_t begin = ah_now_ns();
     CHECK_OK(ah_mesh_open(&scene.hosts[1], "test", 20 * second_ns, fd));
     pthread_join(scene.thread, NULL);
@@ -110,7 +110,7 @@ static bool is_refused(const struct scene *scene, int64_t host, const char *job,
 {
     struct greeting greeting;
     char byte;
-    int fd = dial(scene);
+    int fd = mesh_dial(scene);
     CHECK(recv(fd, &greeting, sizeof greeting, MSG_WAITALL) == (ssize_t)sizeof greeting);
     struct reply reply = reply_of(scene, &greeting, host, job);
     CHECK(send(fd, &reply, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
@@ -131,7 +131,7 @@ AH_TEST(a_caller_is_accepted_as_a_host_when_its_proof_is_of_this_job_however_its
     CHECK(is_refused(&scene, 0, "job", sizeof(struct reply)));
     CHECK(is_refused(&scene, 2, "job", sizeof(struct reply)));
     CHECK(is_refused(&scene, INT64_MIN, "job", sizeof(struct reply)));
-    int silent = dial(&scene), fd = dial(&scene);
+    int silent = mesh_dial(&scene), fd = mesh_dial(&scene);
     CHECK(recv(fd, &greeting, sizeof greeting, MSG_WAITALL) == (ssize_t)sizeof greeting);
     struct reply reply = reply_of(&scene, &greeting, 1, "job");
     ah_store_prove(expected, &scene.hosts[0].store, "mesh test 1 to 0 is called", reply.nonce, greeting.nonce);

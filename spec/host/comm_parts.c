@@ -102,7 +102,7 @@ AH_TEST(a_rank_is_in_no_more_groups_than_it_has_channels)
 }
 
 /* A part of a part; its messages name the ranks of the job. */
-static void nested(struct rank *me)
+static void parts_nested(struct rank *me)
 {
     struct ah_group *upper, *pair;
     float buffer[4] = {0};
@@ -122,5 +122,5 @@ static void nested(struct rank *me)
 
 AH_TEST(a_part_of_a_part_names_the_ranks_of_the_job)
 {
-    CHECK(run_ranks(4, 0, nested));
+    CHECK(run_ranks(4, 0, parts_nested));
 }

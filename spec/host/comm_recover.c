@@ -17,13 +17,13 @@ struct model {
     float weight[WIDTH];
 };
 
-static int call(struct ah_group *group, struct ah_collective what, const char *where)
+static int recover_call(struct ah_group *group, struct ah_collective what, const char *where)
 {
     what.where = where;
     return ah_group_run(group, what);
 }
 
-static uint32_t draw(struct model *m)
+static uint32_t recover_draw(struct model *m)
 {
     return m->draw = m->draw * 1664525 + 1013904223;
 }
@@ -37,7 +37,7 @@ static struct share share_of(int rank, int size)
     return (struct share){WIDTH * rank / size, WIDTH * (rank + 1) / size};
 }
 
-static int boundary(struct model *m, int rank, int size, int step)
+static int recover_boundary(struct model *m, int rank, int size, int step)
 {
     void *slice;
     struct share share = share_of(rank, size);
@@ -53,7 +53,7 @@ static int boundary(struct model *m, int rank, int size, int step)
 }
 
 /* The step at which it resumes. */
-static int resume(struct model *m, int rank, int size, int *step)
+static int recover_resume(struct model *m, int rank, int size, int *step)
 {
     int64_t at;
     const void *part;
@@ -82,10 +82,10 @@ static int set_up(struct ah_group *group, struct ah_group **part, struct model *
     int64_t seed = rank == 0 ? 7 : 0;
     float all[MOST], mine = (float)rank;
     place(rank, -1, 0);
-    AH_TRY(call(group, ah_collective_broadcast(&seed, 1, AH_I64, 0), "setup:1"));
+    AH_TRY(recover_call(group, ah_collective_broadcast(&seed, 1, AH_I64, 0), "setup:1"));
     place(rank, -1, 1);
     for (int i = 0; i < 100; i++) /* more than the ring of posts holds */
-        AH_TRY(call(group, ah_collective_all_gather(all, &mine, 1, AH_F32), "setup:2"));
+        AH_TRY(recover_call(group, ah_collective_all_gather(all, &mine, 1, AH_F32), "setup:2"));
     place(rank, -1, 2);
     AH_TRY(ah_group_split(part, group, rank % 2, 0, "setup:3"));
     place(rank, -1, 3);
@@ -103,14 +103,14 @@ static int train_step(struct ah_group *group, struct ah_group *part, struct mode
     uint32_t note = 0;
     place(rank, step, 1);
     for (int i = 0; i < WIDTH; i++)
-        grad[i] = (float)(draw(m) % 1000) / 999.0f;
+        grad[i] = (float)(recover_draw(m) % 1000) / 999.0f;
     struct ah_collective mean = ah_collective_all_reduce(grad, WIDTH, AH_F32, AH_REDUCE_MEAN);
     mean.note = 1u << rank;
     mean.weight = rank + 1;
     AH_TRY(ah_group_start(group, mean, &work));
     place(rank, step, 2);
     seen = m->draw;
-    AH_TRY(call(part, ah_collective_all_reduce(&seen, 1, AH_F64, AH_REDUCE_SUM), "step:1"));
+    AH_TRY(recover_call(part, ah_collective_all_reduce(&seen, 1, AH_F64, AH_REDUCE_SUM), "step:1"));
     place(rank, step, 3);
     AH_TRY(ah_work_wait_note(work, &note));
     if (note != (1u << scene->size) - 1)
@@ -120,10 +120,10 @@ static int train_step(struct ah_group *group, struct ah_group *part, struct mode
         m->weight[i] = m->weight[i] * 0.9f + grad[i];
     place(rank, step, 5);
     memcpy(other, m->weight, sizeof other);
-    AH_TRY(call(group, ah_collective_all_reduce(other, WIDTH, AH_F32, AH_REDUCE_MAX), "step:2"));
+    AH_TRY(recover_call(group, ah_collective_all_reduce(other, WIDTH, AH_F32, AH_REDUCE_MAX), "step:2"));
     m->seen += seen + other[step];
     place(rank, step, 6);
-    AH_TRY(call(group, ah_collective_barrier(), "step:3"));
+    AH_TRY(recover_call(group, ah_collective_barrier(), "step:3"));
     place(rank, step, 7);
     return 0;
 }
@@ -135,14 +135,14 @@ static int run_loop(struct ah_group *group, int rank)
     int step = 0, size = scene->size;
     AH_TRY(set_up(group, &part, &m, rank));
     if (scene->orphans && ah_rank_entry(scene->control, rank)->replaced)
-        AH_TRY(call(group, ah_collective_barrier(), "stray:1"));
+        AH_TRY(recover_call(group, ah_collective_barrier(), "stray:1"));
     if (!scene->forgets)
-        AH_TRY(resume(&m, rank, size, &step));
+        AH_TRY(recover_resume(&m, rank, size, &step));
     place(rank, -1, 4);
     for (; step < scene->steps; step++) {
         while (step == scene->steps - 1 && atomic_load(&scene->deaths) < scene->wanted)
             usleep(200);
-        AH_TRY(boundary(&m, rank, size, step));
+        AH_TRY(recover_boundary(&m, rank, size, step));
         place(rank, step, 0);
         AH_TRY(train_step(group, part, &m, rank, step));
         place(rank, step, 8);
@@ -292,7 +292,7 @@ static int come_by_other_calls(struct ah_group *group, int rank)
     AH_TRY(ah_recovery_mark(NULL, 0));
     if (rank == 0)
         AH_TRY(ah_recovery_mark(NULL, 0));
-    AH_TRY(call(group, ah_collective_barrier(), "a:1"));
+    AH_TRY(recover_call(group, ah_collective_barrier(), "a:1"));
     return rank == 0 ? 0 : ah_recovery_mark(NULL, 0);
 }
 
@@ -301,7 +301,7 @@ static int come_by_other_steps(struct ah_group *group, int rank)
     for (int i = 0; i < 3; i++)
         if (rank == 0 || i == 0)
             AH_TRY(ah_recovery_mark(NULL, 0));
-    return call(group, ah_collective_barrier(), "a:2");
+    return recover_call(group, ah_collective_barrier(), "a:2");
 }
 
 static int split_late(struct ah_group *group, int rank)
@@ -350,7 +350,7 @@ AH_TEST(what_live_recovery_cannot_do_fails_by_name)
 }
 
 /* Every boundary writes a note of a different length; the rank's own last two notes are stored. */
-static int alone(struct ah_group *group, int rank)
+static int recover_alone(struct ah_group *group, int rank)
 {
     int64_t at;
     const void *note;
@@ -378,7 +378,7 @@ static int alone(struct ah_group *group, int rank)
 
 AH_TEST(a_single_rank_resumes_by_its_own_note)
 {
-    REQUIRE(open_scene(alone, 1, STEPS));
+    REQUIRE(open_scene(recover_alone, 1, STEPS));
     atomic_store(&scene->step, 5);
     atomic_store(&scene->victim, 0);
     CHECK(play());

@@ -36,7 +36,7 @@ struct socket_work {
     void *copy;
 };
 
-static int failed(const char *what)
+static int socket_failed(const char *what)
 {
     return ah_fail(AH_EIO, "sockets: %s: %s", what, strerror(errno));
 }
@@ -80,7 +80,7 @@ static int call_rank(struct socket_group *s, int rank, int which)
                              .sin_port = htons((uint16_t)port)};
     int fd = s->fd[which][rank] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&at, sizeof at) || write(fd, &own, sizeof own) != sizeof own)
-        return failed("connect");
+        return socket_failed("connect");
     return 0;
 }
 
@@ -95,7 +95,7 @@ static int be_called(struct socket_group *s, int listener)
     if (fd < 0 || read(fd, &caller, sizeof caller) != sizeof caller) {
         if (fd >= 0)
             close(fd);
-        return failed("accept");
+        return socket_failed("accept");
     }
     s->fd[caller % 2][caller / 2] = fd;
     return 0;
@@ -106,7 +106,7 @@ static int socket_open(struct ah_group *group)
     struct socket_group *s = (struct socket_group *)group;
     int port, status = 0, listener = listen_on_loopback(&port);
     if (listener < 0)
-        return failed("listen");
+        return socket_failed("listen");
     for (int r = 0; r < group->size; r++)
         s->fd[0][r] = s->fd[1][r] = -1;
     if (group->size > 1)
@@ -138,20 +138,20 @@ struct message {
     size_t to_send, to_receive;
 };
 
-static int step(struct socket_group *s, int rank, struct message *m, short events)
+static int socket_step(struct socket_group *s, int rank, struct message *m, short events)
 {
     ssize_t n;
     if (events & POLLOUT && m->to_send) {
         n = send(s->fd[0][rank], m->out, m->to_send, MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET)
-            return failed("send");
+            return socket_failed("send");
         m->out += n > 0 ? n : 0;
         m->to_send -= n > 0 ? (size_t)n : 0;
     }
     if (events & POLLIN && m->to_receive) {
         n = recv(s->fd[0][rank], m->in, m->to_receive, 0);
         if (n < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNRESET)
-            return failed("receive");
+            return socket_failed("receive");
         m->in += n > 0 ? n : 0;
         m->to_receive -= n > 0 ? (size_t)n : 0;
     }
@@ -159,7 +159,7 @@ static int step(struct socket_group *s, int rank, struct message *m, short event
 }
 
 /* All pairs at once; a peer that is gone shows on the control block. */
-static int exchange(struct socket_group *s, struct message *message, uint32_t sequence)
+static int socket_exchange(struct socket_group *s, struct message *message, uint32_t sequence)
 {
     struct ah_watch watch = {0};
     for (;;) {
@@ -177,15 +177,15 @@ static int exchange(struct socket_group *s, struct message *message, uint32_t se
         for (int r = 0; r < s->base.size; r++) {
             if (at[r].revents & (POLLHUP | POLLERR))
                 usleep(1000);
-            AH_TRY(step(s, r, &message[r], at[r].revents));
+            AH_TRY(socket_step(s, r, &message[r], at[r].revents));
         }
         AH_TRY(ah_watch_look(&watch, &s->base, AH_DONE, sequence));
     }
 }
 
 /* Copy the data received from each rank into the result. */
-static void compose(struct ah_group *group, const struct ah_collective *call, char *const *got,
-                    const struct ah_part *part, uint32_t sequence)
+static void socket_compose(struct ah_group *group, const struct ah_collective *call, char *const *got,
+                           const struct ah_part *part, uint32_t sequence)
 {
     size_t width = ah_dtype_size(call->dtype);
     double divisor = 0;
@@ -217,9 +217,9 @@ static int carry_out(struct ah_group *group, const struct ah_collective *call, c
         else if (r != group->rank)
             message[r] = (struct message){from, got[r], (size_t)given.count * width, (size_t)part[r].count * width};
     }
-    status = exchange(s, message, sequence);
+    status = socket_exchange(s, message, sequence);
     if (status == 0 && call->out)
-        compose(group, call, got, part, sequence);
+        socket_compose(group, call, got, part, sequence);
     for (int r = 0; r < group->size; r++)
         free(got[r]);
     return status;
@@ -272,10 +272,10 @@ static int socket_give(struct ah_message_request *request)
     return 0;
 }
 
-static int moved(struct socket_message *own, ssize_t n)
+static int socket_moved(struct socket_message *own, ssize_t n)
 {
     if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE && errno != ECONNRESET)
-        return failed("message");
+        return socket_failed("message");
     own->moved += n > 0 ? (size_t)n : 0;
     return 0;
 }
@@ -286,16 +286,17 @@ static int socket_serve(struct ah_message_request *request)
     int fd = ((struct socket_group *)request->group)->fd[1][request->message.peer];
     if (own->moved == message_bytes(request))
         return 0;
-    return moved(own, send(fd, own->copy + own->moved, message_bytes(request) - own->moved, MSG_NOSIGNAL));
+    return socket_moved(own, send(fd, own->copy + own->moved, message_bytes(request) - own->moved, MSG_NOSIGNAL));
 }
 
 static int socket_fetch(struct ah_message_request *request, bool *done)
 {
     struct socket_message *own = (struct socket_message *)request;
     int fd = ((struct socket_group *)request->group)->fd[1][request->message.peer];
-    if (own->moved < message_bytes(request))
-        AH_TRY(
-            moved(own, recv(fd, (char *)request->message.memory + own->moved, message_bytes(request) - own->moved, 0)));
+    if (own->moved < message_bytes(request)) {
+        char *at = (char *)request->message.memory + own->moved;
+        AH_TRY(socket_moved(own, recv(fd, at, message_bytes(request) - own->moved, 0)));
+    }
     *done = own->moved == message_bytes(request);
     return 0;
 }

@@ -21,7 +21,7 @@ static struct ah_store_options place_of(const struct ah_store_server *server, co
                                      .secret_bytes = strlen(secret), .generation = generation};
 }
 
-static struct ah_store_server *serve(void)
+static struct ah_store_server *store_serve(void)
 {
     struct ah_store_server *server = NULL;
     struct ah_store_options place = place_of(NULL, "secret", 3);
@@ -29,7 +29,7 @@ static struct ah_store_server *serve(void)
     return server;
 }
 
-static struct ah_store *join(const struct ah_store_server *server)
+static struct ah_store *store_join(const struct ah_store_server *server)
 {
     struct ah_store *store = NULL;
     struct ah_store_options place = place_of(server, "secret", 3);
@@ -37,7 +37,7 @@ static struct ah_store *join(const struct ah_store_server *server)
     return store;
 }
 
-static bool holds(struct ah_store *store, const char *key, const char *expected, size_t bytes)
+static bool store_holds(struct ah_store *store, const char *key, const char *expected, size_t bytes)
 {
     char *value = NULL;
     size_t got = 0;
@@ -48,19 +48,19 @@ static bool holds(struct ah_store *store, const char *key, const char *expected,
 
 AH_TEST(a_store_keeps_values_of_several_processes)
 {
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
-    struct ah_store *one = join(server), *two = join(server);
+    struct ah_store *one = store_join(server), *two = store_join(server);
     REQUIRE(one && two);
     int64_t sum;
     bool was;
     CHECK_OK(ah_store_set(one, "a", "x\0y", 3));
-    CHECK(holds(two, "a", "x\0y", 3));
+    CHECK(store_holds(two, "a", "x\0y", 3));
     CHECK_OK(ah_store_set(two, "a", "", 0));
-    CHECK(holds(one, "a", "", 0));
+    CHECK(store_holds(one, "a", "", 0));
     CHECK_OK(ah_store_add(one, "n", 5, &sum));
     CHECK_OK(ah_store_add(two, "n", -7, &sum));
-    CHECK(sum == -2 && holds(one, "n", "-2", 2));
+    CHECK(sum == -2 && store_holds(one, "n", "-2", 2));
     CHECK_FAILS(ah_store_add(one, "a", 1, &sum), AH_EINVAL, "'a' is no number");
     CHECK_OK(ah_store_set(one, "n", "9223372036854775807", 19));
     CHECK_FAILS(ah_store_add(one, "n", 1, &sum), AH_EINVAL, "'n' is no number");
@@ -74,7 +74,7 @@ AH_TEST(a_store_keeps_values_of_several_processes)
     memset(key, 'k', AH_STORE_KEY);
     memset(value, 'v', AH_STORE_VALUE);
     CHECK_OK(ah_store_set(one, key, value, AH_STORE_VALUE));
-    CHECK(holds(two, key, value, AH_STORE_VALUE));
+    CHECK(store_holds(two, key, value, AH_STORE_VALUE));
     CHECK_FAILS(ah_store_set(one, key, value, AH_STORE_VALUE + 1), AH_EINVAL, "a value of 1048577 bytes");
     key[AH_STORE_KEY] = 'k';
     CHECK_FAILS(ah_store_set(one, key, "", 0), AH_EINVAL, "a key of 1025 bytes");
@@ -86,7 +86,7 @@ AH_TEST(a_store_keeps_values_of_several_processes)
         status = ah_store_set(one, name, value, AH_STORE_VALUE);
     }
     CHECK(status == AH_ENOMEM && strstr(ah_error_text(), "no room for 'big 6"));
-    CHECK(holds(one, "big 0", value, AH_STORE_VALUE));
+    CHECK(store_holds(one, "big 0", value, AH_STORE_VALUE));
     free(key);
     free(value);
     ah_store_close(one);
@@ -96,9 +96,9 @@ AH_TEST(a_store_keeps_values_of_several_processes)
 
 AH_TEST(a_store_keeps_lists_in_one_order_for_all)
 {
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
-    struct ah_store *one = join(server), *two = join(server);
+    struct ah_store *one = store_join(server), *two = store_join(server);
     REQUIRE(one && two);
     int64_t place = -1;
     CHECK_OK(ah_store_append(one, "list", "a", 1, &place));
@@ -106,8 +106,9 @@ AH_TEST(a_store_keeps_lists_in_one_order_for_all)
     CHECK_OK(ah_store_append(two, "list", "", 0, &place));
     CHECK(place == 1);
     CHECK_OK(ah_store_append(one, "list", "c", 1, NULL));
-    CHECK(holds(two, "list/0", "a", 1) && holds(two, "list/1", "", 0) && holds(two, "list/2", "c", 1));
-    CHECK(holds(two, "list", "3", 1));
+    CHECK(store_holds(two, "list/0", "a", 1) && store_holds(two, "list/1", "", 0) &&
+          store_holds(two, "list/2", "c", 1));
+    CHECK(store_holds(two, "list", "3", 1));
     CHECK_OK(ah_store_set(one, "word", "x", 1));
     CHECK_FAILS(ah_store_append(one, "word", "a", 1, NULL), AH_ENOMEM, "no room for more of 'word'");
     ah_store_close(one);
@@ -117,9 +118,9 @@ AH_TEST(a_store_keeps_lists_in_one_order_for_all)
 
 AH_TEST(a_store_carries_out_a_client_s_will_when_its_connection_ends)
 {
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
-    struct ah_store *one = join(server), *two = join(server), *three = join(server);
+    struct ah_store *one = store_join(server), *two = store_join(server), *three = store_join(server);
     REQUIRE(one && two && three);
     CHECK_OK(ah_store_will(one, "gone", "first ", 6));
     CHECK_OK(ah_store_will(one, "gone", "one ", 4));
@@ -127,7 +128,7 @@ AH_TEST(a_store_carries_out_a_client_s_will_when_its_connection_ends)
     CHECK_OK(ah_store_will(two, "gone", NULL, 0));
     ah_store_close(two);
     ah_store_close(one);
-    CHECK(holds(three, "gone/0", "one its connection ended", 24));
+    CHECK(store_holds(three, "gone/0", "one its connection ended", 24));
     char *value;
     size_t bytes;
     CHECK_FAILS(ah_store_get(three, "gone/1", &value, &bytes, short_ns), AH_ETIMEOUT, "'gone/1' was not set");
@@ -137,7 +138,7 @@ AH_TEST(a_store_carries_out_a_client_s_will_when_its_connection_ends)
 
 static void *set_later(void *context)
 {
-    struct ah_store *store = join(context);
+    struct ah_store *store = store_join(context);
     usleep(20000);
     if (store)
         ah_store_set(store, "late", "here", 4);
@@ -147,9 +148,9 @@ static void *set_later(void *context)
 
 AH_TEST(a_store_waits_for_a_value_up_to_its_timeout)
 {
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
-    struct ah_store *store = join(server);
+    struct ah_store *store = store_join(server);
     REQUIRE(store);
     char *value;
     size_t bytes;
@@ -170,7 +171,7 @@ AH_TEST(a_store_waits_for_a_value_up_to_its_timeout)
 
 AH_TEST(a_store_lets_in_who_knows_its_secret_and_generation)
 {
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
     struct ah_store *store;
     struct ah_store_options other = place_of(server, "another", 3), old = place_of(server, "secret", 2);
@@ -200,8 +201,8 @@ AH_TEST(proofs_are_hmac_sha256)
     CHECK(ah_store_same(nonce, nonce) && !ah_store_same(nonce, nonce + 1));
 }
 
-static void begin(struct ah_store_session *session, struct ah_store_table *table, const struct ah_store_options *place,
-                  bool trusted)
+static void store_begin(struct ah_store_session *session, struct ah_store_table *table,
+                        const struct ah_store_options *place, bool trusted)
 {
     *session = (struct ah_store_session){.table = table, .options = place};
     CHECK_OK(ah_store_greet(session, 0));
@@ -218,20 +219,20 @@ AH_TEST(a_store_bounds_what_clients_send)
     struct ah_store_request bad[] = {{.op = AH_STORE_OPS}, {.key_bytes = AH_STORE_KEY + 1},
                                      {.value_bytes = AH_STORE_VALUE + 1}, {.op = UINT32_MAX, .key_bytes = UINT32_MAX}};
     for (int i = 0; i < 4; i++) {
-        begin(&session, &table, &place, true);
+        store_begin(&session, &table, &place, true);
         CHECK(ah_store_feed(&session, &bad[i], sizeof bad[i], 0) == AH_EINVAL && session.out.bytes == 0);
         ah_store_session_free(&session);
     }
     /* Not an answer; more than an answer; none in time. */
-    begin(&session, &table, &place, false);
+    store_begin(&session, &table, &place, false);
     CHECK(ah_store_feed(&session, big, sizeof(struct ah_store_answer), 0) == AH_EINVAL && session.out.bytes == 0);
     ah_store_session_free(&session);
-    begin(&session, &table, &place, false);
+    store_begin(&session, &table, &place, false);
     CHECK(ah_store_feed(&session, big, sizeof big, 0) == AH_EINVAL);
     CHECK(ah_store_resume(&session, 4 * second_ns) == 0 && ah_store_resume(&session, 6 * second_ns) == AH_ETIMEOUT);
     ah_store_session_free(&session);
     /* Byte by byte. */
-    begin(&session, &table, &place, true);
+    store_begin(&session, &table, &place, true);
     struct ah_store_request set = {.op = AH_STORE_SET, .key_bytes = 1, .value_bytes = 2};
     memcpy(big, &set, sizeof set);
     memcpy(big + sizeof set, "kvw", 3);
@@ -244,7 +245,7 @@ AH_TEST(a_store_bounds_what_clients_send)
 
 /* Strangers. */
 
-static int dial(int port)
+static int store_dial(int port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -270,24 +271,24 @@ static int count_dropped(const int *fd, int count)
 AH_TEST(a_store_keeps_few_connections_that_prove_nothing_and_all_that_do)
 {
     enum { COUNT = 3 * AH_STORE_STRANGERS };
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
     int fd[COUNT], dropped = 0;
-    struct ah_store *first = join(server);
+    struct ah_store *first = store_join(server);
     for (int i = 0; i < COUNT; i++)
-        fd[i] = dial(ah_store_port(server));
+        fd[i] = store_dial(ah_store_port(server));
     int64_t begin = ah_now_ns();
-    struct ah_store *second = join(server);
+    struct ah_store *second = store_join(server);
     REQUIRE(first && second);
     CHECK_OK(ah_store_set(first, "key", "value", 5));
-    CHECK(holds(second, "key", "value", 5));
+    CHECK(store_holds(second, "key", "value", 5));
     /* Without the bound all of them stay until their five seconds are over. */
     while (dropped < COUNT - AH_STORE_STRANGERS && ah_now_ns() - begin < 4 * second_ns) {
         dropped = count_dropped(fd, COUNT);
         usleep(1000);
     }
     CHECK(dropped >= COUNT - AH_STORE_STRANGERS);
-    CHECK(holds(first, "key", "value", 5));
+    CHECK(store_holds(first, "key", "value", 5));
     for (int i = 0; i < COUNT; i++)
         close(fd[i]);
     ah_store_close(first);
@@ -304,9 +305,9 @@ static double processor_seconds(void)
 
 AH_TEST(a_store_without_descriptors_pauses_and_resumes_when_there_are_some)
 {
-    struct ah_store_server *server = serve();
+    struct ah_store_server *server = store_serve();
     REQUIRE(server);
-    struct ah_store *store = join(server);
+    struct ah_store *store = store_join(server);
     REQUIRE(store);
     struct rlimit before, none;
     int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(client);
@@ -425,7 +426,7 @@ AH_TEST(a_client_s_proof_covers_its_generation_and_job)
     struct ah_store_session session;
     for (int wrong = 0; wrong < 3; wrong++) {
         struct ah_store_answer answer = {.magic = AH_STORE_MAGIC, .generation = 3};
-        begin(&session, &table, &place, false);
+        store_begin(&session, &table, &place, false);
         claimed.generation = wrong == 1 ? 2 : 3;
         claimed.job = wrong == 2 ? "x" : NULL;
         ah_store_prove(answer.proof, &claimed, "client", session.nonce, answer.nonce);

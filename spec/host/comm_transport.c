@@ -54,7 +54,7 @@ static void close_pair(struct pair *pair)
 }
 
 /* An exchange that receives `bytes` bytes from the peer. */
-static struct ah_transport_exchange *want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
+static struct ah_transport_exchange *transport_want(struct pair *pair, uint64_t tag, void *memory, size_t bytes)
 {
     struct ah_transport_piece send[2] = {{0}}, receive[2] = {{0}, {memory, bytes}};
     struct ah_transport_exchange *exchange = NULL;
@@ -62,7 +62,7 @@ static struct ah_transport_exchange *want(struct pair *pair, uint64_t tag, void 
     return exchange;
 }
 
-static int look(struct pair *pair, struct ah_transport_exchange *exchange, bool *done)
+static int transport_look(struct pair *pair, struct ah_transport_exchange *exchange, bool *done)
 {
     int lost = -1, status = ah_tcp_transport.test(pair->transport, exchange, done, &lost);
     if (status < 0)
@@ -73,7 +73,7 @@ static int look(struct pair *pair, struct ah_transport_exchange *exchange, bool 
 }
 
 /* Send until the socket is full while this host moves bytes; `all` of `bytes` in the end, or it stays full. */
-static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
+static size_t transport_flood(struct pair *pair, const unsigned char *bytes, size_t all)
 {
     size_t sent = 0;
     for (int idle = 0; sent < all && idle < 50;) {
@@ -81,7 +81,7 @@ static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
         ssize_t n = send(pair->fd, bytes + sent, all - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         sent += n > 0 ? (size_t)n : 0;
         idle = n > 0 ? 0 : idle + 1;
-        CHECK_OK(look(pair, want(pair, 1, NULL, 0), &done));
+        CHECK_OK(transport_look(pair, transport_want(pair, 1, NULL, 0), &done));
         if (n <= 0)
             usleep(2000);
     }
@@ -89,7 +89,7 @@ static size_t flood(struct pair *pair, const unsigned char *bytes, size_t all)
 }
 
 /* `count` messages of a megabyte, each full of its number. */
-static unsigned char *messages(int tag, int count, size_t *bytes)
+static unsigned char *transport_messages(int tag, int count, size_t *bytes)
 {
     uint64_t head[2] = {(uint64_t)tag, MEGABYTE};
     *bytes = (size_t)count * (sizeof head + MEGABYTE);
@@ -105,10 +105,10 @@ static void take_messages(struct pair *pair, int tag, int count)
 {
     unsigned char *memory = malloc(MEGABYTE);
     for (int i = 0; i < count; i++) {
-        struct ah_transport_exchange *exchange = want(pair, tag, memory, MEGABYTE);
+        struct ah_transport_exchange *exchange = transport_want(pair, tag, memory, MEGABYTE);
         bool done = false;
         for (int tries = 0; !done && tries < 1000; tries++)
-            CHECK_OK(look(pair, exchange, &done));
+            CHECK_OK(transport_look(pair, exchange, &done));
         CHECK(done && memory[0] == i + 1 && memory[MEGABYTE - 1] == i + 1);
     }
     free(memory);
@@ -120,8 +120,8 @@ AH_TEST(what_nobody_asks_for_stays_with_its_host)
     struct pair pair;
     size_t bytes;
     REQUIRE(open_pair(&pair));
-    unsigned char *all = messages(5, COUNT, &bytes);
-    size_t sent = flood(&pair, all, bytes);
+    unsigned char *all = transport_messages(5, COUNT, &bytes);
+    size_t sent = transport_flood(&pair, all, bytes);
     CHECK(sent > FEW * (size_t)(MEGABYTE + 16) && sent < AT_MOST);
     take_messages(&pair, 5, FEW);
     free(all);
@@ -134,21 +134,21 @@ AH_TEST(a_requested_message_is_found_after_unrequested_ones_and_received_to_its_
     struct pair pair;
     size_t bytes, last;
     REQUIRE(open_pair(&pair));
-    unsigned char *first = messages(5, COUNT, &bytes), *other = messages(6, 5, &last);
-    CHECK(flood(&pair, first, bytes) == bytes);
+    unsigned char *first = transport_messages(5, COUNT, &bytes), *other = transport_messages(6, 5, &last);
+    CHECK(transport_flood(&pair, first, bytes) == bytes);
     unsigned char *memory = malloc(MEGABYTE);
-    struct ah_transport_exchange *exchange = want(&pair, 7, memory, MEGABYTE);
-    CHECK(flood(&pair, other, last) == last);
+    struct ah_transport_exchange *exchange = transport_want(&pair, 7, memory, MEGABYTE);
+    CHECK(transport_flood(&pair, other, last) == last);
     uint64_t head[2] = {7, MEGABYTE};
     memcpy(first, head, sizeof head);
     bool done = false;
-    CHECK(flood(&pair, first, MEGABYTE) == MEGABYTE);
+    CHECK(transport_flood(&pair, first, MEGABYTE) == MEGABYTE);
     for (int i = 0; i < 100; i++)
-        CHECK_OK(look(&pair, exchange, &done));
+        CHECK_OK(transport_look(&pair, exchange, &done));
     CHECK(!done);
-    CHECK(flood(&pair, first + MEGABYTE, sizeof head) == sizeof head);
+    CHECK(transport_flood(&pair, first + MEGABYTE, sizeof head) == sizeof head);
     for (int tries = 0; !done && tries < 1000; tries++)
-        CHECK_OK(look(&pair, exchange, &done));
+        CHECK_OK(transport_look(&pair, exchange, &done));
     CHECK(done && memory[MEGABYTE - 1] == 1);
     take_messages(&pair, 5, COUNT);
     take_messages(&pair, 6, 5);
@@ -169,15 +169,15 @@ static void check_head(uint64_t tag, uint64_t bytes, bool early, const char *why
     struct ah_transport_exchange *exchange = NULL;
     REQUIRE(open_pair(&pair));
     if (!early)
-        exchange = want(&pair, 3, memory, sizeof memory);
+        exchange = transport_want(&pair, 3, memory, sizeof memory);
     CHECK(send(pair.fd, head, sizeof head, 0) == sizeof head);
     for (int i = 0; early && i < 100; i++)
-        CHECK_OK(look(&pair, want(&pair, 1, NULL, 0), &done));
+        CHECK_OK(transport_look(&pair, transport_want(&pair, 1, NULL, 0), &done));
     if (early)
-        exchange = want(&pair, 3, memory, sizeof memory);
+        exchange = transport_want(&pair, 3, memory, sizeof memory);
     done = false;
     for (int tries = 0; !done && status == 0 && tries < 1000; tries++)
-        status = look(&pair, exchange, &done);
+        status = transport_look(&pair, exchange, &done);
     CHECK(status == AH_EPEER && strstr(ah_error_text(), why));
     close_pair(&pair);
 }
@@ -202,7 +202,7 @@ AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
     uint64_t head[2] = {5, AH_TRANSPORT_EARLY};
     unsigned char *body = calloc(AH_TRANSPORT_EARLY, 1);
     REQUIRE(open_pair(&pair) && body);
-    struct ah_transport_exchange *exchange = want(&pair, 3, memory, sizeof memory);
+    struct ah_transport_exchange *exchange = transport_want(&pair, 3, memory, sizeof memory);
     bool done = false;
     int status = 0;
     size_t sent = 0, all = sizeof head + AH_TRANSPORT_EARLY;
@@ -212,7 +212,7 @@ AH_TEST(a_host_is_lost_that_sends_more_than_a_host_may_be_ahead_by)
         ssize_t n = send(pair.fd, from, at < sizeof head ? sizeof head - at : all - at, MSG_NOSIGNAL | MSG_DONTWAIT);
         sent += n > 0 ? (size_t)n : 0;
         idle = n > 0 ? 0 : idle;
-        status = look(&pair, exchange, &done);
+        status = transport_look(&pair, exchange, &done);
     }
     CHECK(status == AH_EPEER && strstr(ah_error_text(), "it sent more than 536870912 unrequested bytes"));
     free(body);
@@ -229,13 +229,13 @@ AH_TEST(pieces_of_another_group_with_the_same_tag_are_not_received)
     } sent[2] = {{(uint64_t)7 << 32 | 3, 8, "seventh"}, {(uint64_t)9 << 32 | 3, 8, "ninth"}};
     bool done[2] = {false, false};
     REQUIRE(open_pair(&pair));
-    struct ah_transport_exchange *exchange[2] = {want(&pair, sent[1].tag, first, 8), NULL};
+    struct ah_transport_exchange *exchange[2] = {transport_want(&pair, sent[1].tag, first, 8), NULL};
     CHECK(send(pair.fd, sent, sizeof sent, 0) == sizeof sent);
     for (int tries = 0; !done[0] && tries < 1000; tries++)
-        CHECK_OK(look(&pair, exchange[0], &done[0]));
-    exchange[1] = want(&pair, sent[0].tag, second, 8);
+        CHECK_OK(transport_look(&pair, exchange[0], &done[0]));
+    exchange[1] = transport_want(&pair, sent[0].tag, second, 8);
     for (int tries = 0; !done[1] && tries < 1000; tries++)
-        CHECK_OK(look(&pair, exchange[1], &done[1]));
+        CHECK_OK(transport_look(&pair, exchange[1], &done[1]));
     CHECK(!strcmp(first, "ninth") && !strcmp(second, "seventh"));
     close_pair(&pair);
 }

@@ -160,7 +160,7 @@ AH_TEST(forms_with_a_root_are_works_too)
 }
 
 /* Works that are not waited for: their buffers are freed at once, the peers' results are right, no memory leaks. */
-static void abandoned(struct rank *me)
+static void works_abandoned(struct rank *me)
 {
     enum { WORKS = 300, N = 5000 };
     struct stat info;
@@ -197,6 +197,6 @@ static void abandoned(struct rank *me)
 
 AH_TEST(abandoned_works_leave_nothing_behind)
 {
-    CHECK(run_ranks(2, 0, abandoned));
-    CHECK(run_ranks(3, 0, abandoned));
+    CHECK(run_ranks(2, 0, works_abandoned));
+    CHECK(run_ranks(3, 0, works_abandoned));
 }

@@ -8,7 +8,7 @@
 #include "test.h"
 
 /* The text that a call writes to stderr, and its result. */
-static int refused(int status, char *text, size_t room)
+static int command_refused(int status, char *text, size_t room)
 {
     FILE *file = tmpfile();
     int before = dup(STDERR_FILENO);
@@ -27,8 +27,8 @@ static int refused(int status, char *text, size_t room)
 AH_TEST(memory_that_runs_out_before_a_job_starts_is_no_wrong_usage)
 {
     char text[200];
-    CHECK(refused(AH_ENOMEM, text, sizeof text) == 1);
+    CHECK(command_refused(AH_ENOMEM, text, sizeof text) == 1);
     CHECK(!strcmp(text, "accelhost launch: out of memory\n"));
-    CHECK(refused(AH_EINVAL, text, sizeof text) == 2);
+    CHECK(command_refused(AH_EINVAL, text, sizeof text) == 2);
     CHECK(!strcmp(text, "accelhost launch: out of memory\nTry 'accelhost launch --help'.\n"));
 }

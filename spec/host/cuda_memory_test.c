@@ -53,7 +53,7 @@ static int comes_back(const struct plugin *plugin, CUstream stream, bool reports
 }
 
 /* 0, or the number of the failed expectation. */
-static int run(void)
+static int memory_run(void)
 {
     struct plugin plugin;
     CUstream stream;
@@ -77,7 +77,7 @@ AH_TEST(memory_used_on_another_stream_waits_for_it)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0)
-        _exit(run());
+        _exit(memory_run());
     int status = 0;
     REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));

@@ -66,7 +66,7 @@ AH_TEST(tensors_are_made_on_devices)
 
 static int released;
 
-static void release(struct ah_storage *storage)
+static void device_release(struct ah_storage *storage)
 {
     released++;
 }
@@ -77,7 +77,7 @@ static void check_row_major(enum ah_dtype dtype)
     static const int64_t size[] = {1, 2, 2, 2};
     double lent[8] = {0};
     struct ah_tensor *tensor;
-    REQUIRE(ah_tensor_from_memory(&tensor, lent, size, 4, dtype, &ah_cpu, release, NULL) == 0);
+    REQUIRE(ah_tensor_from_memory(&tensor, lent, size, 4, dtype, &ah_cpu, device_release, NULL) == 0);
     for (int i = 0; i < 8; i++)
         ah_tensor_set(tensor, i, i);
     tensor->storage->channels_last = true; /* (n, h, w, c) = 0, 1, 2, ... */

@@ -42,7 +42,7 @@ static struct ah_gather *new_gather(struct ah_tensor *images, struct ah_tensor *
     return gather;
 }
 
-static int post(struct ah_gather *gather, const int64_t *row, int64_t count)
+static int gather_post(struct ah_gather *gather, const int64_t *row, int64_t count)
 {
     return ah_gather_post(gather, &(struct ah_gather_order){.count = count, .row = row});
 }
@@ -73,7 +73,7 @@ static void gathers_in_order(size_t inline_bytes)
     CHECK(ah_gather_is_threaded(gather, 5) == (inline_bytes == 0));
     for (int b = 0; b < 43; b++) {
         if (b < 40)
-            CHECK_OK(post(gather, index[b], 5 - b % 2));
+            CHECK_OK(gather_post(gather, index[b], 5 - b % 2));
         if (b >= 3) { /* three ahead */
             CHECK_OK(ah_gather_take(gather, out));
             check_batch(out, index[b - 3], 5 - (b - 3) % 2);
@@ -109,8 +109,8 @@ AH_TEST(gather_keeps_its_columns_alive_and_drops_pending_batches)
         for (int i = 0; i < 2000; i++)
             index[i] = 1999 - i;
         for (int i = 0; i < pending; i++) {
-            CHECK_OK(post(gather, index, 2000));
-            CHECK_OK(post(other, index + i, 1));
+            CHECK_OK(gather_post(gather, index, 2000));
+            CHECK_OK(gather_post(other, index + i, 1));
         }
         ah_gather_free(gather);
         for (int i = 0; i < pending; i++) {
@@ -126,10 +126,10 @@ AH_TEST(gather_reports_a_bad_index_with_its_own_batch)
     for (int threaded = 0; threaded < 2; threaded++) {
         struct ah_tensor *images = bytes_of(4), *labels = labels_of(4), *table = table_of(1), *out[2] = {0};
         struct ah_gather *gather = new_gather(images, labels, table, threaded ? 0 : AH_GATHER_INLINE);
-        CHECK_OK(post(gather, (int64_t[]){0, 3}, 2));
-        CHECK_OK(post(gather, (int64_t[]){0, 4}, 2));
-        CHECK_OK(post(gather, (int64_t[]){-1}, 1));
-        CHECK_OK(post(gather, (int64_t[]){2}, 1));
+        CHECK_OK(gather_post(gather, (int64_t[]){0, 3}, 2));
+        CHECK_OK(gather_post(gather, (int64_t[]){0, 4}, 2));
+        CHECK_OK(gather_post(gather, (int64_t[]){-1}, 1));
+        CHECK_OK(gather_post(gather, (int64_t[]){2}, 1));
         CHECK_OK(ah_gather_take(gather, out));
         check_batch(out, (int64_t[]){0, 3}, 2);
         CHECK_FAILS(ah_gather_take(gather, out), AH_EINVAL, "index 4 is out of range for a data set of 4");
@@ -149,7 +149,7 @@ AH_TEST(gather_uses_one_table_row_per_channel)
     struct ah_gather *gather = NULL;
     struct ah_gather_column column = {.source = images, .table = table, .ndim = 3, .size = {3, 1, 1}};
     REQUIRE(ah_gather_new(&gather, &column, 1, AH_GATHER_INLINE) == 0);
-    CHECK_OK(post(gather, (int64_t[]){2}, 1));
+    CHECK_OK(gather_post(gather, (int64_t[]){2}, 1));
     REQUIRE(ah_gather_take(gather, out) == 0);
     for (int c = 0; c < 3; c++)
         CHECK(ah_tensor_get(out[0], c) == 1000.0 * c + 0.5 * (6 + c));

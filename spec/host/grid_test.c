@@ -21,7 +21,7 @@ AH_TEST(streams_are_philox_with_the_sample_as_counter)
     CHECK(ah_stream_u32(&stream) != zeros[0] && second != zeros[0]);
 }
 
-static void apply(struct ah_grid *grid, const uint8_t *from, uint8_t *to, uint64_t seed)
+static void grid_apply(struct ah_grid *grid, const uint8_t *from, uint8_t *to, uint64_t seed)
 {
     int32_t scratch[512];
     struct ah_stream stream;
@@ -37,7 +37,7 @@ AH_TEST(grids_fill_with_the_later_step)
     grid.step[0] = (struct ah_grid_step){.kind = AH_GRID_PAD, .before = {1, 1}, .after = {1, 1}, .fill = {7}};
     grid.step[1] = (struct ah_grid_step){.kind = AH_GRID_PAD, .before = {1, 0}, .after = {0, 1}, .fill = {9}};
     uint8_t out[20];
-    apply(&grid, (const uint8_t[]){1, 2}, out, 0);
+    grid_apply(&grid, (const uint8_t[]){1, 2}, out, 0);
     CHECK(grid.out[0] == 4 && grid.out[1] == 5);
     const uint8_t expected[20] = {9, 9, 9, 9, 9, 7, 7, 7, 7, 9, 7, 1, 2, 7, 9, 7, 7, 7, 7, 9};
     CHECK(memcmp(out, expected, sizeof expected) == 0);
@@ -53,7 +53,7 @@ AH_TEST(grids_crop_at_every_place_and_nowhere_else)
     for (int i = 0; i < 24; i++)
         from[i] = (uint8_t)i;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        apply(&grid, from, out, seed);
+        grid_apply(&grid, from, out, seed);
         int at = out[1];
         REQUIRE(at < 12);
         places[at]++;

@@ -11,7 +11,7 @@ static void add_loop(int64_t n, void *const *data, const int64_t *step, const vo
         y[i] = a[i * step[1]] + b[i * step[2]];
 }
 
-static struct ah_tensor *counted(const int64_t *size, int ndim, enum ah_dtype dtype)
+static struct ah_tensor *iterate_counted(const int64_t *size, int ndim, enum ah_dtype dtype)
 {
     struct ah_tensor *tensor = NULL;
     CHECK_OK(ah_tensor_empty(&tensor, size, ndim, dtype, &ah_cpu));
@@ -26,8 +26,8 @@ static void try_add(const int64_t *size, int ndim, enum ah_dtype dtype, bool sca
     int64_t narrow[AH_MAX_DIMS];
     for (int d = 0; d < ndim; d++)
         narrow[d] = d % 2 ? size[d] : 1;
-    struct ah_tensor *out = counted(size, ndim, dtype), *a = counted(size, ndim, AH_I32);
-    struct ah_tensor *b = counted(narrow, ndim, AH_F64);
+    struct ah_tensor *out = iterate_counted(size, ndim, dtype), *a = iterate_counted(size, ndim, AH_I32);
+    struct ah_tensor *b = iterate_counted(narrow, ndim, AH_F64);
     struct ah_operand operand[] = {{out, AH_F32}, {a, AH_F32}, {b, AH_F32}};
     CHECK_OK(ah_iterate(operand, 3, scalars, add_loop, NULL));
     int64_t stride[AH_MAX_DIMS];
@@ -73,7 +73,7 @@ AH_TEST(iterate_leaves_empty_outputs_alone)
 
 AH_TEST(iterate_refuses_outputs_that_share_memory)
 {
-    struct ah_tensor *base = counted((int64_t[]){4}, 1, AH_F32), *wide = NULL;
+    struct ah_tensor *base = iterate_counted((int64_t[]){4}, 1, AH_F32), *wide = NULL;
     CHECK_OK(ah_tensor_view(&wide, base, (int64_t[]){3, 4}, (int64_t[]){0, 1}, 2, 0));
     struct ah_operand operand[] = {{wide, AH_F32}, {wide, AH_F32}, {base, AH_F32}};
     CHECK_FAILS(ah_iterate(operand, 3, true, add_loop, NULL), AH_EINVAL, "shape (3, 4)");

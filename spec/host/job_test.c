@@ -61,7 +61,7 @@ static void on_notice(void *context, const char *text)
     strncat(heard->notice, text, sizeof heard->notice - strlen(heard->notice) - 1);
 }
 
-static struct ah_job *start(struct heard *heard, int ranks, const char *code)
+static struct ah_job *job_begin(struct heard *heard, int ranks, const char *code)
 {
     char *argv[] = {(char *)"accelhost", (char *)"run", (char *)"-e", (char *)(uintptr_t)code, NULL};
     struct ah_job_options options = {
@@ -100,7 +100,7 @@ AH_TEST(two_jobs_run_at_once)
     static const char bad[] = "local comm = require('accelhost._C').comm comm.barrier() "
                               "if comm.rank() == 1 then error('bad') end comm.barrier()";
     struct heard heard[2] = {0};
-    struct ah_job *jobs[2] = {start(&heard[0], 3, good), start(&heard[1], 2, bad)};
+    struct ah_job *jobs[2] = {job_begin(&heard[0], 3, good), job_begin(&heard[1], 2, bad)};
     REQUIRE(jobs[0] && jobs[1]);
     CHECK_OK(ah_jobs_wait(jobs, 2));
     CHECK(ah_job_exit_code(jobs[0]) == 0 && ah_job_exit_code(jobs[1]) == 3);
@@ -118,7 +118,7 @@ AH_TEST(a_job_is_ended_by_a_signal_and_by_closing_it)
 {
     static const char forever[] = "print('up') while true do end";
     struct heard heard[2] = {0};
-    struct ah_job *jobs[2] = {start(&heard[0], 2, forever), start(&heard[1], 2, forever)};
+    struct ah_job *jobs[2] = {job_begin(&heard[0], 2, forever), job_begin(&heard[1], 2, forever)};
     REQUIRE(jobs[0] && jobs[1]);
     int64_t began = ah_now_ns();
     while (strlen(heard[0].text[0]) < 6 && ah_now_ns() < began + INT64_C(20000000000)) {
@@ -157,7 +157,7 @@ AH_TEST(a_held_stream_waits_and_loses_nothing)
 {
     static const char much[] = "for i = 1, 200000 do print('0123456789') end";
     struct heard heard = {0};
-    struct ah_job *job = start(&heard, 2, much);
+    struct ah_job *job = job_begin(&heard, 2, much);
     REQUIRE(job);
     ah_job_hold(job, 0, true);
     int64_t until = ah_now_ns() + 500000000;

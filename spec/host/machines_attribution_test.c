@@ -35,7 +35,7 @@ static void close_scene(struct scene *scene)
 }
 
 /* The text is the link's, or a static one. */
-static int conclude(struct scene *scene, bool (*stop)(void *context), struct ah_machine_attribution *all)
+static int attribution_conclude(struct scene *scene, bool (*stop)(void *context), struct ah_machine_attribution *all)
 {
     struct ah_machine_attribution mine = {.code = 3, .victim = true, .text = "lost a peer\n"};
     int blamed;
@@ -43,7 +43,7 @@ static int conclude(struct scene *scene, bool (*stop)(void *context), struct ah_
     return blamed;
 }
 
-static bool never(void *context)
+static bool attribution_never(void *context)
 {
     (void)context;
     return false;
@@ -63,7 +63,7 @@ AH_TEST(the_end_of_the_first_machine_is_enough_to_know)
     ah_store_end(scene.server);
     scene.server = NULL;
     int64_t begin = ah_now_ns();
-    CHECK(conclude(&scene, never, &all) == 0);
+    CHECK(attribution_conclude(&scene, attribution_never, &all) == 0);
     CHECK(ah_now_ns() - begin < 8 * second_ns); /* the third one is not waited for */
     CHECK(all.code == 3 && all.final && !all.change);
     CHECK(!strcmp(all.text, "machine 0, with ranks 0-1, is gone: its connection ended\n"));
@@ -76,7 +76,7 @@ AH_TEST(a_machine_that_leaves_slowly_has_still_left)
     struct ah_machine_attribution all;
     REQUIRE(open_scene(&scene));
     CHECK_OK(ah_store_append(scene.other, "events/0", "signal 2 15", 11, NULL));
-    CHECK(conclude(&scene, once_somebody_was_asked_to_end, &all) == -1);
+    CHECK(attribution_conclude(&scene, once_somebody_was_asked_to_end, &all) == -1);
     CHECK(!all.final && all.change && !strcmp(all.change, "c was asked to end"));
     close_scene(&scene);
 }
@@ -88,7 +88,7 @@ AH_TEST(a_machine_that_ends_the_job_slowly_has_still_ended_it)
     REQUIRE(open_scene(&scene));
     scene.machines.options.least = 3;
     CHECK_OK(ah_store_append(scene.other, "events/0", "signal 2 15", 11, NULL));
-    CHECK(conclude(&scene, once_somebody_was_asked_to_end, &all) == 2);
+    CHECK(attribution_conclude(&scene, once_somebody_was_asked_to_end, &all) == 2);
     CHECK(all.code == 128 + 15 && all.final && !all.change && !*all.text);
     close_scene(&scene);
 }

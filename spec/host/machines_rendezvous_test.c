@@ -14,7 +14,7 @@ struct scene {
     struct ah_hosts hosts;
 };
 
-static void set(struct scene *scene, const char *key, const char *text)
+static void rendezvous_set(struct scene *scene, const char *key, const char *text)
 {
     CHECK_OK(ah_store_set(scene->coordinator, key, text, strlen(text)));
 }
@@ -25,8 +25,8 @@ static void open_scene(struct scene *scene, const char *generation)
     CHECK_OK(ah_store_serve(&scene->server, &scene->place));
     scene->place.port = ah_store_port(scene->server);
     CHECK_OK(ah_store_connect(&scene->coordinator, &scene->place, second_ns));
-    set(scene, "job", "one");
-    set(scene, "generation", generation);
+    rendezvous_set(scene, "job", "one");
+    rendezvous_set(scene, "generation", generation);
     scene->rendezvous.mine = (struct ah_membership){.what = "machine",
                                                     .name = "a",
                                                     .number = -1,
@@ -45,11 +45,11 @@ static void close_scene(struct scene *scene)
 }
 
 /* The result of an answer. */
-static int join(struct scene *scene, const char *answer)
+static int rendezvous_join(struct scene *scene, const char *answer)
 {
     open_scene(scene, "0");
     CHECK_OK(ah_rendezvous_enter(&scene->rendezvous, &scene->place, 0));
-    set(scene, "answer/0/0", answer);
+    rendezvous_set(scene, "answer/0/0", answer);
     int status = ah_rendezvous_await(&scene->rendezvous, NULL, NULL, &scene->hosts);
     close_scene(scene);
     return status;
@@ -67,7 +67,7 @@ AH_TEST(a_machine_reads_the_table_that_the_coordinator_writes)
     struct ah_rendezvous written = {.restarts = 3, .port = 4711, .places = {9, 0}};
     struct ah_hosts hosts = {.count = 2, .mine = 1, .first = {0, 2, 4}, .name = {"b", "a"}};
     CHECK(ah_rendezvous_write(&written, &hosts, text, sizeof text) == (int)strlen(text));
-    CHECK_OK(join(&scene, text));
+    CHECK_OK(rendezvous_join(&scene, text));
     CHECK(scene.rendezvous.restarts == 3 && scene.rendezvous.port == 4711 && scene.rendezvous.places[0] == 9);
     CHECK(scene.hosts.count == 2 && scene.hosts.mine == 1 && !strcmp(scene.hosts.name[0], "b"));
 }
@@ -81,10 +81,10 @@ AH_TEST(a_machine_does_not_believe_every_answer)
         "0 0 4711 1 1/0:a/2", "0 0 4711 1 0/0:a/9999999", "7 0 4711 1 0/0:a/2",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        CHECK_FAILS(join(&scene, wrong[i]), AH_EIO, "expected a table of machines");
+        CHECK_FAILS(rendezvous_join(&scene, wrong[i]), AH_EIO, "expected a table of machines");
     char refused[64];
     snprintf(refused, sizeof refused, "%d b refuses", AH_EINVAL);
-    CHECK_FAILS(join(&scene, refused), AH_EINVAL, "b refuses");
+    CHECK_FAILS(rendezvous_join(&scene, refused), AH_EINVAL, "b refuses");
 }
 
 AH_TEST(a_machine_that_arrives_late_joins_the_next_generation)
@@ -93,8 +93,8 @@ AH_TEST(a_machine_that_arrives_late_joins_the_next_generation)
     open_scene(&scene, "4");
     CHECK_OK(ah_rendezvous_enter(&scene.rendezvous, &scene.place, 0));
     CHECK(scene.rendezvous.generation == 4);
-    set(&scene, "generation", "5");
-    set(&scene, "answer/5/0", "0 1 4711 0 0/0:a/2");
+    rendezvous_set(&scene, "generation", "5");
+    rendezvous_set(&scene, "answer/5/0", "0 1 4711 0 0/0:a/2");
     CHECK_OK(ah_rendezvous_await(&scene.rendezvous, NULL, NULL, &scene.hosts));
     CHECK(scene.rendezvous.generation == 5 && scene.rendezvous.restarts == 1);
     close_scene(&scene);

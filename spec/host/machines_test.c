@@ -51,7 +51,7 @@ static void send_line(struct talk *talk, const char *line)
 }
 
 /* Return the known state of the second machine. */
-static struct ah_machine known(struct talk *talk)
+static struct ah_machine machines_known(struct talk *talk)
 {
     pthread_mutex_lock(&talk->link.lock);
     struct ah_machine machine = talk->link.machine[1];
@@ -66,11 +66,11 @@ AH_TEST(an_outcome_of_another_machine_is_a_code_that_a_process_can_end_with)
     REQUIRE(open_talk(&talk));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         send_line(&talk, wrong[i]);
-        CHECK(!known(&talk).concluded && !known(&talk).code);
+        CHECK(!machines_known(&talk).concluded && !machines_known(&talk).code);
     }
     send_line(&talk, "outcome 1 7 0 1\nwhy");
-    CHECK(known(&talk).concluded && known(&talk).code == 7);
-    CHECK(known(&talk).text && !strcmp(known(&talk).text, "why"));
+    CHECK(machines_known(&talk).concluded && machines_known(&talk).code == 7);
+    CHECK(machines_known(&talk).text && !strcmp(machines_known(&talk).text, "why"));
     close_talk(&talk);
 }
 
@@ -81,10 +81,10 @@ AH_TEST(a_signal_of_another_machine_is_one_that_there_is)
     REQUIRE(open_talk(&talk));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         send_line(&talk, wrong[i]);
-        CHECK(!known(&talk).signal);
+        CHECK(!machines_known(&talk).signal);
     }
     send_line(&talk, "signal 1 15");
-    CHECK(known(&talk).signal == 15);
+    CHECK(machines_known(&talk).signal == 15);
     close_talk(&talk);
 }
 
@@ -93,9 +93,9 @@ AH_TEST(a_launcher_that_is_asked_to_end_once_its_ranks_have_ends_the_job)
     struct talk talk;
     REQUIRE(open_talk(&talk));
     send_line(&talk, "outcome 1 0 0 0\n");
-    CHECK(known(&talk).concluded && !known(&talk).code);
+    CHECK(machines_known(&talk).concluded && !machines_known(&talk).code);
     send_line(&talk, "signal 1 15");
-    CHECK(known(&talk).code == 128 + 15 && known(&talk).order);
+    CHECK(machines_known(&talk).code == 128 + 15 && machines_known(&talk).order);
     close_talk(&talk);
 }
 

@@ -19,7 +19,7 @@ void place(int rank, int step, int number)
         kill(getpid(), SIGKILL);
 }
 
-static pid_t begin(int rank)
+static pid_t scene_begin(int rank)
 {
     fflush(NULL);
     pid_t pid = fork();
@@ -46,7 +46,7 @@ bool play(void)
 {
     pid_t pid[MOST];
     for (int r = 0; r < scene->size; r++)
-        pid[r] = begin(r);
+        pid[r] = scene_begin(r);
     for (int left = scene->size; left > 0;) {
         int status, r = 0;
         pid_t ended = waitpid(-1, &status, 0);
@@ -56,7 +56,7 @@ bool play(void)
             continue;
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && ah_control_replace(scene->control, r)) {
             atomic_fetch_add(&scene->deaths, 1);
-            pid[r] = begin(r);
+            pid[r] = scene_begin(r);
             continue;
         }
         left--;

@@ -17,21 +17,21 @@
 
 static char root[] = "/tmp/accelhost-saver-XXXXXX", goal[64];
 
-static void enter(void)
+static void saver_enter(void)
 {
     snprintf(root + sizeof root - 7, 7, "XXXXXX");
     REQUIRE(mkdtemp(root));
     snprintf(goal, sizeof goal, "%s/goal", root);
 }
 
-static bool has(const char *name)
+static bool saver_has(const char *name)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", root, name);
     return access(path, F_OK) == 0;
 }
 
-static void make(const char *name)
+static void saver_make(const char *name)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", root, name);
@@ -47,7 +47,7 @@ AH_TEST(saver_writes_the_files_of_all_parts_to_one_folder)
 {
     struct ah_saver *first = NULL, *second = NULL;
     struct ah_saver_file one = text_file("one", "1"), two = text_file("two", "22");
-    enter();
+    saver_enter();
     for (int round = 0; round < 20; round++) {
         REQUIRE(ah_saver_begin(&first, goal, true) == 0);
         REQUIRE(ah_saver_join(&second, ah_saver_folder(first), 1) == 0);
@@ -55,14 +55,15 @@ AH_TEST(saver_writes_the_files_of_all_parts_to_one_folder)
         struct ah_saver_plan other = {.file = &two, .count = 1};
         REQUIRE(ah_saver_start(first, &plan) == 0);
         CHECK(!ah_saver_is_over(first));
-        CHECK(round || !has("goal"));
+        CHECK(round || !saver_has("goal"));
         REQUIRE(ah_saver_start(second, &other) == 0);
         CHECK(ah_saver_written(first) == 0 && ah_saver_written(second) == 0);
         CHECK(ah_saver_wait(first) == 0 && ah_saver_wait(second) == 0);
         CHECK(ah_saver_is_over(first));
         ah_saver_close(second);
         ah_saver_close(first);
-        CHECK(has("goal/one") && has("goal/two") && has("goal/manifest.json") && !has("goal/.part_1"));
+        CHECK(saver_has("goal/one") && saver_has("goal/two") && saver_has("goal/manifest.json") &&
+              !saver_has("goal/.part_1"));
     }
     ah_folder_remove(root, NULL);
 }
@@ -71,7 +72,7 @@ AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_arrive)
 {
     struct ah_saver *first = NULL, *second = NULL;
     struct ah_saver_file one = text_file("one", "1"), wrong = text_file("no/such/folder", "");
-    enter();
+    saver_enter();
     REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     REQUIRE(ah_saver_join(&second, ah_saver_folder(first), 1) == 0);
     struct ah_saver_plan plan = {.file = &one, .count = 1, .parts = 2, .facts = "{}", .timeout = 20};
@@ -86,7 +87,7 @@ AH_TEST(saver_leaves_nothing_when_a_part_fails_or_does_not_arrive)
     ah_saver_close(first);
     CHECK(rmdir(root) == 0);
 
-    enter();
+    saver_enter();
     REQUIRE(ah_saver_begin(&first, goal, true) == 0);
     plan.timeout = 0.05;
     REQUIRE(ah_saver_start(first, &plan) == 0);
@@ -109,7 +110,7 @@ static void make_file(const char *name)
 }
 
 /* A hidden name of this host: ".GOAL.saving-HOST-REST". */
-static const char *hidden(const char *name, const char *rest)
+static const char *saver_hidden(const char *name, const char *rest)
 {
     static char text[200];
     char host[65] = "";
@@ -123,19 +124,19 @@ AH_TEST(saver_sweeps_what_the_dead_have_left_and_spares_the_living)
     struct ah_saver *first = NULL;
     struct ah_stage living;
     char other[80];
-    enter();
-    make(hidden("goal", "1-0"));
-    make(hidden("goal", "1-0/deep"));
-    make("kept");
+    saver_enter();
+    saver_make(saver_hidden("goal", "1-0"));
+    saver_make(saver_hidden("goal", "1-0/deep"));
+    saver_make("kept");
     snprintf(other, sizeof other, "%s/goal", root);
     REQUIRE(ah_stage_open(&living, other, true) == 0);
-    CHECK(!has(hidden("goal", "1-0")));
+    CHECK(!saver_has(saver_hidden("goal", "1-0")));
     REQUIRE(ah_saver_begin(&first, goal, true) == 0);
-    CHECK(has("kept"));
+    CHECK(saver_has("kept"));
     CHECK(access(living.folder, F_OK) == 0);
     CHECK(strcmp(living.folder, ah_saver_folder(first)));
     CHECK(ah_stage_commit(&living) == 0);
-    CHECK(has("goal"));
+    CHECK(saver_has("goal"));
     ah_stage_close(&living);
     ah_saver_close(first);
     ah_folder_remove(root, NULL);
@@ -151,31 +152,31 @@ AH_TEST(saver_sweeps_hidden_names_of_its_goal_and_host_alone)
     enum { FOREIGN = sizeof foreign / sizeof foreign[0] };
     struct ah_stage stage;
     char numbered[80];
-    enter();
+    saver_enter();
     for (int i = 0; i < FOREIGN; i++)
-        make(foreign[i]);
-    make(hidden("goal_3", "22-1"));
-    make(hidden("goal_12", "22-1"));
-    make(hidden("goal_3", "0x1-1"));
+        saver_make(foreign[i]);
+    saver_make(saver_hidden("goal_3", "22-1"));
+    saver_make(saver_hidden("goal_12", "22-1"));
+    saver_make(saver_hidden("goal_3", "0x1-1"));
     snprintf(numbered, sizeof numbered, "%s/goal_3", root);
     REQUIRE(ah_stage_open(&stage, numbered, true) == 0);
     ah_stage_close(&stage);
     for (int i = 0; i < FOREIGN; i++)
-        if (!has(foreign[i]))
+        if (!saver_has(foreign[i]))
             test_failed(__FILE__, __LINE__, "'%s' was removed", foreign[i]);
-    CHECK(!has(hidden("goal_3", "22-1")));
-    CHECK(!has(hidden("goal_12", "22-1")));
+    CHECK(!saver_has(saver_hidden("goal_3", "22-1")));
+    CHECK(!saver_has(saver_hidden("goal_12", "22-1")));
     ah_folder_remove(root, NULL);
 }
 
 static char shown[1024];
 
-static void show(const char *line)
+static void saver_show(const char *line)
 {
     snprintf(shown, sizeof shown, "%s", line);
 }
 
-static void save(const char *path)
+static void saver_save(const char *path)
 {
     struct ah_saver *saver = NULL;
     struct ah_saver_file one = text_file("one", "1");
@@ -189,31 +190,33 @@ static void save(const char *path)
 AH_TEST(saver_removes_checkpoints_and_leaves_what_it_did_not_write)
 {
     char text[256];
-    enter();
-    save(goal);
+    saver_enter();
+    saver_save(goal);
     ah_stage_remove(goal);
-    CHECK(!has("goal"));
+    CHECK(!saver_has("goal"));
     ah_stage_remove(goal); /* does not exist: nothing is reported */
-    ah_notice_set_output(show);
-    save(goal);
+    ah_notice_set_output(saver_show);
+    saver_save(goal);
     make_file("goal/notes");
     shown[0] = '\0';
     ah_stage_remove(goal);
     snprintf(text, sizeof text, "not removed: '%s': 'notes' in it is no part of the checkpoint", goal);
     CHECK(!strcmp(shown, text));
-    CHECK(has("goal/notes") && has("goal/one") && has("goal/manifest.json"));
+    CHECK(saver_has("goal/notes") && saver_has("goal/one") && saver_has("goal/manifest.json"));
     shown[0] = '\0';
     ah_stage_remove(goal);
     CHECK(!*shown); /* the same line once */
-    save(goal); /* a replaced folder keeps files that are not the checkpoint's, under a name that its owner sees */
+    /* A replaced folder keeps files that are not the checkpoint's, under a name that its owner sees. */
+    saver_save(goal);
     snprintf(text, sizeof text, "'%s': 'notes' in it is no part of the checkpoint; the folder is now '%s.replaced-0'",
              goal, goal);
     CHECK(!strcmp(shown, text));
-    CHECK(has("goal.replaced-0/notes") && has("goal/manifest.json") && !has("goal/notes"));
-    make("plain");
+    CHECK(saver_has("goal.replaced-0/notes") && saver_has("goal/manifest.json") && !saver_has("goal/notes"));
+    saver_make("plain");
     snprintf(text, sizeof text, "%s/plain", root);
     ah_stage_remove(text);
-    CHECK(has("plain") && strstr(shown, "plain' is no checkpoint of this program: it has no readable manifest.json"));
+    CHECK(saver_has("plain") &&
+          strstr(shown, "plain' is no checkpoint of this program: it has no readable manifest.json"));
     ah_notice_set_output(NULL);
     ah_folder_remove(root, NULL);
 }
@@ -221,7 +224,7 @@ AH_TEST(saver_removes_checkpoints_and_leaves_what_it_did_not_write)
 AH_TEST(saver_leaves_the_folder_that_another_process_has_made_meanwhile)
 {
     struct ah_stage mine, other;
-    enter();
+    saver_enter();
     for (int round = 0; round < 2; round++) { /* the goal is new, then it replaces a checkpoint */
         REQUIRE(ah_stage_open(&mine, goal, round > 0) == 0);
         REQUIRE(ah_stage_open(&other, goal, true) == 0);
@@ -232,10 +235,10 @@ AH_TEST(saver_leaves_the_folder_that_another_process_has_made_meanwhile)
         CHECK_FAILS(ah_stage_commit(&mine), AH_EIO, "goal' since this save began: set a different project_dir");
         ah_stage_close(&other);
         ah_stage_close(&mine);
-        CHECK(has("goal/whole"));
+        CHECK(saver_has("goal/whole"));
         ah_folder_remove(goal, NULL);
         if (round == 0)
-            save(goal);
+            saver_save(goal);
     }
     CHECK_OK(ah_folder_remove(root, NULL));
 }
@@ -243,16 +246,16 @@ AH_TEST(saver_leaves_the_folder_that_another_process_has_made_meanwhile)
 AH_TEST(saver_fills_the_folder_to_which_a_link_leads)
 {
     char real[80];
-    enter();
+    saver_enter();
     snprintf(real, sizeof real, "%s/disk/real", root);
-    make("disk");
-    save(real);
+    saver_make("disk");
+    saver_save(real);
     REQUIRE(symlink("disk/real", goal) == 0);
     make_file("disk/real/notes");
-    save(goal);
-    CHECK(has("disk/real/manifest.json") && has("disk/real.replaced-0/notes") && has("goal/one"));
+    saver_save(goal);
+    CHECK(saver_has("disk/real/manifest.json") && saver_has("disk/real.replaced-0/notes") && saver_has("goal/one"));
     ah_stage_remove(goal);
-    CHECK(has("goal/one"));
+    CHECK(saver_has("goal/one"));
     REQUIRE(unlink(goal) == 0 && symlink("nowhere", goal) == 0);
     struct ah_stage stage;
     CHECK_FAILS(ah_stage_open(&stage, goal, true), AH_EIO, "goal' is a link that leads to no folder: No such file");
@@ -300,12 +303,12 @@ AH_TEST(manifest_flushes_each_file_and_folder_that_it_notes)
     static const char *const names[] = {"goal/file", "goal/deep"};
     for (int i = 0; i < 2; i++) {
         int status = 0;
-        enter();
-        make("goal");
+        saver_enter();
+        saver_make("goal");
         if (i == 0)
             make_file(names[i]);
         else
-            make(names[i]);
+            saver_make(names[i]);
         pid_t child = fork();
         if (child == 0)
             _exit(note_unflushed(goal));

@@ -17,13 +17,13 @@ struct model {
     struct ah_reducer *reducer;
 };
 
-static void fill(struct ah_tensor *tensor, double value)
+static void reducer_fill(struct ah_tensor *tensor, double value)
 {
     for (int64_t i = 0; i < tensor->numel; i++)
         ah_tensor_set(tensor, i, value + (double)(i % 5));
 }
 
-static bool holds(const struct ah_tensor *tensor, double value)
+static bool reducer_holds(const struct ah_tensor *tensor, double value)
 {
     for (int64_t i = 0; i < tensor->numel; i++)
         if (fabs(ah_tensor_get(tensor, i) - (value + (double)(i % 5))) > 1e-5)
@@ -31,21 +31,21 @@ static bool holds(const struct ah_tensor *tensor, double value)
     return true;
 }
 
-static int make(struct rank *me, struct model *m, int64_t limit)
+static int reducer_make(struct rank *me, struct model *m, int64_t limit)
 {
     for (int i = 0; i < PARAMS; i++) {
         AH_TRY(ah_tensor_empty(&m->param[i], shapes[i], 2, AH_F32, &ah_cpu));
-        fill(m->param[i], 10 * i + me->rank);
+        reducer_fill(m->param[i], 10 * i + me->rank);
     }
     AH_TRY(ah_tensor_empty(&m->buffer[0], (int64_t[]){3}, 1, AH_F32, &ah_cpu));
     AH_TRY(ah_tensor_empty(&m->buffer[1], NULL, 0, AH_I64, &ah_cpu));
-    fill(m->buffer[0], me->rank);
-    fill(m->buffer[1], 100 + me->rank);
+    reducer_fill(m->buffer[0], me->rank);
+    reducer_fill(m->buffer[1], 100 + me->rank);
     return ah_reducer_new(&m->reducer, me->group, m->param, PARAMS, m->buffer, 2,
                           (struct ah_reducer_options){.bucket_bytes = limit, .where = "?"});
 }
 
-static void unmake(struct model *m)
+static void reducer_unmake(struct model *m)
 {
     ah_reducer_free(m->reducer);
     for (int i = 0; i < PARAMS; i++)
@@ -55,7 +55,7 @@ static void unmake(struct model *m)
 }
 
 /* Do the engine's work for one parameter. */
-static void give(struct model *m, int i, double value)
+static void reducer_give(struct model *m, int i, double value)
 {
     bool *has = ah_reducer_has_grad(m->reducer, i);
     if (*has) {
@@ -63,79 +63,79 @@ static void give(struct model *m, int i, double value)
         for (int64_t k = 0; k < grad->numel; k++)
             ah_tensor_set(grad, k, ah_tensor_get(grad, k) + value + (double)(k % 5));
     } else {
-        fill(ah_reducer_grad(m->reducer, i), value);
+        reducer_fill(ah_reducer_grad(m->reducer, i), value);
     }
     *has = true;
     ah_reducer_param_ready(m->reducer, i);
 }
 
-static void averages(struct rank *me)
+static void reducer_averages(struct rank *me)
 {
     struct model m;
-    RANK_CHECK(me, make(me, &m, 4000) == 0);
+    RANK_CHECK(me, reducer_make(me, &m, 4000) == 0);
     for (int i = 0; i < PARAMS; i++)
-        RANK_CHECK(me, holds(m.param[i], 10 * i)); /* rank 0's values */
-    RANK_CHECK(me, holds(m.buffer[0], 0) && ah_tensor_get(m.buffer[1], 0) == 100);
+        RANK_CHECK(me, reducer_holds(m.param[i], 10 * i)); /* rank 0's values */
+    RANK_CHECK(me, reducer_holds(m.buffer[0], 0) && ah_tensor_get(m.buffer[1], 0) == 100);
     RANK_CHECK(me, ah_reducer_buckets(m.reducer) == 2);
     for (int step = 0; step < 4; step++) {
         RANK_CHECK(me, ah_reducer_begin(m.reducer, 1, "?") == 0);
-        fill(m.buffer[0], 7 * step + me->rank);
+        reducer_fill(m.buffer[0], 7 * step + me->rank);
         for (int k = 0; k < PARAMS; k++) {
             /* Rank 0 goes from the front, the others from the back: the order of launches must not depend on it. */
             int i = me->rank ? PARAMS - 1 - k : k;
-            give(&m, i, 100 * step + i + 3 * me->rank);
+            reducer_give(&m, i, 100 * step + i + 3 * me->rank);
             ah_reducer_progress(m.reducer);
         }
         RANK_CHECK(me, ah_reducer_finish(m.reducer, "?") == 0);
         for (int i = 0; i < PARAMS; i++) {
             RANK_CHECK(me, *ah_reducer_has_grad(m.reducer, i));
-            RANK_CHECK(me, holds(ah_reducer_grad(m.reducer, i), 100 * step + i + 1.5 * (me->size - 1)));
+            RANK_CHECK(me, reducer_holds(ah_reducer_grad(m.reducer, i), 100 * step + i + 1.5 * (me->size - 1)));
             *ah_reducer_has_grad(m.reducer, i) = false;
         }
-        RANK_CHECK(me, holds(m.buffer[0], 7 * step));
+        RANK_CHECK(me, reducer_holds(m.buffer[0], 7 * step));
     }
     /* Agreed after the first backward: the bucket that was ready first on rank 0, that of parameter 0, is first. */
     if (me->size > 1)
         RANK_CHECK(me, ah_reducer_times(m.reducer, 0).first + ah_reducer_times(m.reducer, 0).count == PARAMS);
-    unmake(&m);
+    reducer_unmake(&m);
 }
 
 AH_TEST(gradients_are_averaged_whatever_their_order_of_arrival)
 {
-    CHECK(run_ranks_mortal(1, 0, 0, averages));
-    CHECK(run_ranks_mortal(2, 0, 0, averages));
-    CHECK(run_ranks_mortal(3, 0, 0, averages));
-    CHECK(run_ranks_mortal(5, 0, 0, averages));
+    CHECK(run_ranks_mortal(1, 0, 0, reducer_averages));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_averages));
+    CHECK(run_ranks_mortal(3, 0, 0, reducer_averages));
+    CHECK(run_ranks_mortal(5, 0, 0, reducer_averages));
 }
 
 /* Parameter 1 is used by rank 0 only, parameter 2 by no rank. */
-static void unused(struct rank *me)
+static void reducer_unused(struct rank *me)
 {
     struct model m;
-    RANK_CHECK(me, make(me, &m, 4000) == 0);
+    RANK_CHECK(me, reducer_make(me, &m, 4000) == 0);
     for (int step = 0; step < 3; step++) {
         RANK_CHECK(me, ah_reducer_begin(m.reducer, 1, "?") == 0);
         for (int i = PARAMS - 1; i >= 0; i--) {
             if (i == 2 || (i == 1 && me->rank != 0))
                 continue;
-            give(&m, i, 8);
+            reducer_give(&m, i, 8);
         }
         RANK_CHECK(me, ah_reducer_finish(m.reducer, "?") == 0);
         RANK_CHECK(me, *ah_reducer_has_grad(m.reducer, 1) && !*ah_reducer_has_grad(m.reducer, 2));
         double first = ah_tensor_get(ah_reducer_grad(m.reducer, 1), 0);
         RANK_CHECK(me, fabs(first - 8.0 / me->size) < 1e-6);
-        RANK_CHECK(me, holds(ah_reducer_grad(m.reducer, 0), 8));
+        RANK_CHECK(me, reducer_holds(ah_reducer_grad(m.reducer, 0), 8));
         for (int i = 0; i < PARAMS; i++)
             *ah_reducer_has_grad(m.reducer, i) = false;
     }
-    unmake(&m);
+    reducer_unmake(&m);
 }
 
 AH_TEST(a_parameter_unused_on_some_ranks_counts_as_zero_there)
 {
-    CHECK(run_ranks_mortal(1, 0, 0, unused));
-    CHECK(run_ranks_mortal(2, 0, 0, unused));
-    CHECK(run_ranks_mortal(3, 0, 0, unused));
+    CHECK(run_ranks_mortal(1, 0, 0, reducer_unused));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_unused));
+    CHECK(run_ranks_mortal(3, 0, 0, reducer_unused));
 }
 
 /* A hook gets the buckets in order, and its results are every rank's; buffers are those of a chosen rank. */
@@ -163,41 +163,41 @@ static int hook_finish(void *context, int launched)
     return status;
 }
 
-static void hooks(struct rank *me)
+static void reducer_hooks(struct rank *me)
 {
     struct model m;
     struct hooked h = {.me = me, .model = &m, .fails_at = -1};
-    RANK_CHECK(me, make(me, &m, 4000) == 0);
+    RANK_CHECK(me, reducer_make(me, &m, 4000) == 0);
     ah_reducer_set_hook(m.reducer, (struct ah_reducer_hook){hook_launch, hook_finish, &h});
     ah_reducer_buffers_from(m.reducer, me->size - 1);
     for (int step = 0; step < 3; step++) {
         h.launched = h.finished = 0;
         RANK_CHECK(me, ah_reducer_begin(m.reducer, 1, "?") == 0);
-        fill(m.buffer[0], 7 * step + me->rank);
+        reducer_fill(m.buffer[0], 7 * step + me->rank);
         for (int i = PARAMS - 1; i > 0; i--) /* the last one reaches rank 0 only */
-            give(&m, i, step + i + me->rank);
+            reducer_give(&m, i, step + i + me->rank);
         if (me->rank == 0)
-            give(&m, 0, 50);
+            reducer_give(&m, 0, 50);
         RANK_CHECK(me, ah_reducer_finish(m.reducer, "?") == 0);
         RANK_CHECK(me, h.launched == 2 && h.finished == 2 && ah_reducer_rounds(m.reducer) == step + 1);
         for (int i = 0; i < PARAMS; i++) {
             RANK_CHECK(me, *ah_reducer_has_grad(m.reducer, i));
-            RANK_CHECK(me, holds(ah_reducer_grad(m.reducer, i), i ? step + i + me->size - 1 : 50));
+            RANK_CHECK(me, reducer_holds(ah_reducer_grad(m.reducer, i), i ? step + i + me->size - 1 : 50));
             *ah_reducer_has_grad(m.reducer, i) = false;
         }
-        RANK_CHECK(me, holds(m.buffer[0], 7 * step + me->size - 1));
+        RANK_CHECK(me, reducer_holds(m.buffer[0], 7 * step + me->size - 1));
     }
     h.launched = h.fails_at = 0;
     RANK_CHECK(me, ah_reducer_begin(m.reducer, 1, "?") == 0);
     RANK_FAILS(me, ah_reducer_finish(m.reducer, "?"), AH_EIO, "no such thing");
-    unmake(&m);
+    reducer_unmake(&m);
 }
 
 AH_TEST(a_hook_replaces_the_average)
 {
-    CHECK(run_ranks_mortal(1, 0, 0, hooks));
-    CHECK(run_ranks_mortal(2, 0, 0, hooks));
-    CHECK(run_ranks_mortal(3, 0, 0, hooks));
+    CHECK(run_ranks_mortal(1, 0, 0, reducer_hooks));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_hooks));
+    CHECK(run_ranks_mortal(3, 0, 0, reducer_hooks));
 }
 
 /* The shapes of GPT-2's small model, whose embedding serves as its last layer too; the buckets that PyTorch 1.13 made
@@ -234,7 +234,7 @@ AH_TEST(buckets_of_a_large_model_are_those_of_pytorch)
 }
 
 /* Rank r has weight r + 1 and passes gradients already multiplied by it, spread over two micro-steps. */
-static void weights(struct rank *me)
+static void reducer_weights(struct rank *me)
 {
     struct model m;
     double total = 0, weighted = 0;
@@ -242,27 +242,27 @@ static void weights(struct rank *me)
         total += r + 1;
         weighted += 10 * (r + 1) * r;
     }
-    RANK_CHECK(me, make(me, &m, 0) == 0);
+    RANK_CHECK(me, reducer_make(me, &m, 0) == 0);
     RANK_CHECK(me, ah_reducer_buckets(m.reducer) == 1);
     for (int i = 0; i < PARAMS; i++)
-        give(&m, i, 4); /* outside begin and finish: stays here */
+        reducer_give(&m, i, 4); /* outside begin and finish: stays here */
     ah_reducer_begin(m.reducer, me->rank + 1, "?");
     for (int i = PARAMS - 1; i > 0; i--)
-        give(&m, i, 10 * (me->rank + 1) * me->rank - 4);
+        reducer_give(&m, i, 10 * (me->rank + 1) * me->rank - 4);
     RANK_CHECK(me, ah_reducer_finish(m.reducer, "?") == 0);
     double first = ah_tensor_get(ah_reducer_grad(m.reducer, 1), 0);
     RANK_CHECK(me, fabs(first - weighted / total) < 1e-4);
     /* Parameter 0 got nothing in the second micro-step: its gradient of the first is summed all the same. */
     first = ah_tensor_get(ah_reducer_grad(m.reducer, 0), 0);
     RANK_CHECK(me, fabs(first - 4 * me->size / total) < 1e-5);
-    unmake(&m);
+    reducer_unmake(&m);
 }
 
 AH_TEST(gradients_are_divided_by_the_sum_of_weights)
 {
-    CHECK(run_ranks_mortal(1, 0, 0, weights));
-    CHECK(run_ranks_mortal(2, 0, 0, weights));
-    CHECK(run_ranks_mortal(3, 0, 0, weights));
+    CHECK(run_ranks_mortal(1, 0, 0, reducer_weights));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_weights));
+    CHECK(run_ranks_mortal(3, 0, 0, reducer_weights));
 }
 
 static void different_models(struct rank *me)
@@ -286,7 +286,7 @@ AH_TEST(models_that_differ_are_refused_on_every_rank)
     CHECK(run_ranks_mortal(3, 0, 0, different_models));
 }
 
-static void large(struct rank *me)
+static void reducer_large(struct rank *me)
 {
     struct ah_tensor *param[4];
     struct ah_reducer *reducer;
@@ -302,7 +302,7 @@ static void large(struct rank *me)
     ah_reducer_begin(reducer, 1, "?");
     for (int i = 3; i >= 0; i--) {
         *ah_reducer_has_grad(reducer, i) = true;
-        fill(ah_reducer_grad(reducer, i), me->rank);
+        reducer_fill(ah_reducer_grad(reducer, i), me->rank);
         ah_reducer_param_ready(reducer, i);
         if (i == 3) {
             int64_t posted = ah_reducer_times(reducer, 0).posted_ns;
@@ -311,7 +311,7 @@ static void large(struct rank *me)
     }
     RANK_CHECK(me, ah_reducer_finish(reducer, "?") == 0);
     for (int i = 0; i < 4; i++)
-        RANK_CHECK(me, holds(ah_reducer_grad(reducer, i), 0.5 * (me->size - 1)));
+        RANK_CHECK(me, reducer_holds(ah_reducer_grad(reducer, i), 0.5 * (me->size - 1)));
     ah_reducer_free(reducer);
     for (int i = 0; i < 4; i++)
         ah_tensor_release(param[i]);
@@ -319,10 +319,10 @@ static void large(struct rank *me)
 
 AH_TEST(buckets_close_at_their_limits_and_leave_early)
 {
-    CHECK(run_ranks_mortal(2, 0, 0, large));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_large));
 }
 
-static void views(struct rank *me)
+static void reducer_views(struct rank *me)
 {
     struct ah_tensor *base, *view, *whole;
     struct ah_reducer *reducer;
@@ -344,11 +344,11 @@ static void views(struct rank *me)
 
 AH_TEST(storages_move_with_their_views)
 {
-    CHECK(run_ranks_mortal(1, 0, 0, views));
+    CHECK(run_ranks_mortal(1, 0, 0, reducer_views));
 }
 
 /* Models of every size, one after the other, with buffers: the segment ends no larger than a few of them. */
-static void sweep(struct rank *me)
+static void reducer_sweep(struct rank *me)
 {
     struct stat info;
     for (int trial = 1; trial <= 60; trial++) {
@@ -359,7 +359,7 @@ static void sweep(struct rank *me)
         RANK_CHECK(me, ah_tensor_zeros(&buffer, &count, 1, AH_F32, &ah_cpu) == 0);
         RANK_CHECK(me, ah_reducer_new(&reducer, me->group, &param, 1, &buffer, 1, PLAIN) == 0);
         ah_reducer_begin(reducer, 1, "?");
-        fill(ah_reducer_grad(reducer, 0), me->rank);
+        reducer_fill(ah_reducer_grad(reducer, 0), me->rank);
         ah_reducer_param_ready(reducer, 0);
         RANK_CHECK(me, ah_reducer_finish(reducer, "?") == 0);
         ah_reducer_free(reducer);
@@ -378,10 +378,10 @@ static void sweep(struct rank *me)
 
 AH_TEST(memory_of_models_that_are_gone_serves_models_of_other_sizes)
 {
-    CHECK(run_ranks_mortal(2, 0, 0, sweep));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_sweep));
 }
 
-static void again(struct rank *me)
+static void reducer_again(struct rank *me)
 {
     void *first = NULL;
     for (int round = 0; round < 3; round++) {
@@ -394,7 +394,7 @@ static void again(struct rank *me)
         if (!strcmp(ah_group_backend(me->group), "shm"))
             RANK_CHECK(me, round == 0 || ah_tensor_data(grad) == first);
         first = ah_tensor_data(grad);
-        fill(grad, 3);
+        reducer_fill(grad, 3);
         ah_reducer_free(reducer);
         ah_tensor_release(param);
     }
@@ -402,5 +402,5 @@ static void again(struct rank *me)
 
 AH_TEST(a_prepared_model_that_is_gone_leaves_its_memory_to_the_next)
 {
-    CHECK(run_ranks_mortal(2, 0, 0, again));
+    CHECK(run_ranks_mortal(2, 0, 0, reducer_again));
 }

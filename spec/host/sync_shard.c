@@ -14,7 +14,7 @@ struct model {
     struct ah_reducer *reducer;
 };
 
-static int make(struct rank *me, struct model *m, enum ah_sharding sharding)
+static int shard_make(struct rank *me, struct model *m, enum ah_sharding sharding)
 {
     static const int unit[PARAMS] = {0, 1, 1, 2};
     for (int i = 0; i < PARAMS; i++) {
@@ -26,7 +26,7 @@ static int make(struct rank *me, struct model *m, enum ah_sharding sharding)
                           (struct ah_reducer_options){.sharding = sharding, .unit = unit, .where = "?"});
 }
 
-static void unmake(struct model *m)
+static void shard_unmake(struct model *m)
 {
     ah_reducer_free(m->reducer);
     for (int i = 0; i < PARAMS; i++)
@@ -47,14 +47,14 @@ static void check_cut(struct rank *me, struct model *m)
     }
 }
 
-static void backward(struct rank *me, struct model *m, int step)
+static void shard_backward(struct rank *me, struct model *m, int shard_step)
 {
     RANK_CHECK(me, ah_shard_weigh(m->reducer) == 0 && ah_reducer_begin(m->reducer, 1, "?") == 0);
     for (int i = PARAMS - 1; i >= 0; i--) {
         struct ah_tensor *grad = ah_reducer_grad(m->reducer, i);
         bool *has = ah_reducer_has_grad(m->reducer, i);
         for (int64_t k = 0; k < lengths[i]; k++)
-            ah_tensor_set(grad, k, (*has ? ah_tensor_get(grad, k) : 0) + step + i + 2 * me->rank);
+            ah_tensor_set(grad, k, (*has ? ah_tensor_get(grad, k) : 0) + shard_step + i + 2 * me->rank);
         *has = true;
         ah_reducer_param_ready(m->reducer, i);
         ah_reducer_progress(m->reducer);
@@ -78,7 +78,7 @@ static void check_gradients(struct rank *me, struct model *m, double sum, int ba
 }
 
 /* SGD with a rate of 1/2 over the pieces. */
-static void step(struct rank *me, struct model *m)
+static void shard_step(struct rank *me, struct model *m)
 {
     RANK_CHECK(me, ah_shard_hold(m->reducer, "?") == 0);
     for (int i = 0; i < PARAMS; i++) {
@@ -94,13 +94,13 @@ static void step(struct rank *me, struct model *m)
     RANK_CHECK(me, ah_shard_spread(m->reducer, "?") == 0);
 }
 
-static void train(struct rank *me, enum ah_sharding sharding)
+static void shard_train(struct rank *me, enum ah_sharding sharding)
 {
     struct model m = {.reducer = NULL};
-    int status = make(me, &m, sharding);
+    int status = shard_make(me, &m, sharding);
     if (sharding == AH_SHARD_FULL && status == AH_ENOTIMPL) {
         RANK_CHECK(me, strstr(ah_error_text(), "no memory in common") && !me->group->backend->lend);
-        unmake(&m);
+        shard_unmake(&m);
         return;
     }
     RANK_CHECK(me, status == 0);
@@ -108,13 +108,13 @@ static void train(struct rank *me, enum ah_sharding sharding)
     bool slices = sharding >= AH_SHARD_GRADIENTS && me->size > 1;
     double moved = 0;
     for (int round = 0; round < 3; round++) {
-        backward(me, &m, round);
+        shard_backward(me, &m, round);
         check_gradients(me, &m, round, 1, slices);
         if (round == 1) {
-            backward(me, &m, 5); /* adds to the mean */
+            shard_backward(me, &m, 5); /* adds to the mean */
             check_gradients(me, &m, round + 5, 2, slices);
         }
-        step(me, &m);
+        shard_step(me, &m);
         moved += (round + me->size - 1) / 2.0 + (round == 1 ? (5 + me->size - 1) / 2.0 : 0);
         for (int i = 0; i < PARAMS; i++) {
             int bad = 0, times = round + 1 + (round >= 1);
@@ -124,14 +124,14 @@ static void train(struct rank *me, enum ah_sharding sharding)
         }
     }
     RANK_CHECK(me, barrier(me) == 0);
-    unmake(&m);
+    shard_unmake(&m);
 }
 
 static void all_kinds(struct rank *me)
 {
     for (int twice = 0; twice < 2; twice++)
         for (int sharding = AH_SHARD_OPTIMIZER; sharding <= AH_SHARD_FULL; sharding++)
-            train(me, (enum ah_sharding)sharding);
+            shard_train(me, (enum ah_sharding)sharding);
 }
 
 AH_TEST(shards_are_stepped_and_spread_on_any_backend)
@@ -166,7 +166,7 @@ AH_TEST(ranks_of_a_host_have_memory_in_common)
     CHECK(run_ranks_mortal(4, 0, 0, common_memory));
 }
 
-static void discarded(struct rank *me)
+static void shard_discarded(struct rank *me)
 {
     enum { N = 40000 };
     unsigned char *memory;
@@ -182,6 +182,6 @@ static void discarded(struct rank *me)
 
 AH_TEST(discarded_memory_is_zero)
 {
-    CHECK(run_ranks_mortal(1, 0, 0, discarded));
-    CHECK(run_ranks_mortal(2, 0, 0, discarded));
+    CHECK(run_ranks_mortal(1, 0, 0, shard_discarded));
+    CHECK(run_ranks_mortal(2, 0, 0, shard_discarded));
 }

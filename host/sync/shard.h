@@ -22,14 +22,14 @@ struct ah_run ah_shard_of_param(const struct ah_reducer *reducer, int index, int
 /* This rank's piece of a parameter, or of its gradient's slot: [count], on the same memory. */
 int ah_shard_piece(struct ah_tensor **out, struct ah_reducer *reducer, int index, bool of_gradient);
 
-/* On a device: have the pieces of gradients that are means hold what was written to the whole ones; release the whole
+/* On a device: copy whole gradients that are means to their pieces; release the whole
  * parameters of a unit (-1: of all); make all parameters whole, a collective. Else nothing. */
 int ah_shard_settle(struct ah_reducer *reducer);
 int ah_shard_release(struct ah_reducer *reducer, int unit);
 int ah_shard_make_whole(struct ah_reducer *reducer, const char *where);
 
 /* Before an optimizer step: wait until no rank reads parameters that are stored once for all ranks; on a device settle
- * and release what is whole. A collective. */
+ * and release whole buckets. A collective. */
 int ah_shard_hold(struct ah_reducer *reducer, const char *where);
 /* Every rank has stepped its pieces: all get all of them. A collective, and a write in place to every parameter. */
 int ah_shard_spread(struct ah_reducer *reducer, const char *where);

@@ -1,5 +1,5 @@
-/* Parameters or gradients of a model on a device, of which a rank keeps its slices only: a bucket is whole, in memory
- * of its own, from its first use to its release.
+/* Parameters or gradients of a model on a device, of which a rank keeps its slices only: a bucket is whole, in separate
+ * memory, from its first use to its release.
  *
  * Tensors of an absent bucket are marked (`absent` of their storage), and whatever reads or writes them makes their
  * bucket whole first: of gradients by the own slice and zeros, of parameters by gathering all slices, a collective. The
@@ -28,7 +28,7 @@ struct ah_arena *ah_split_slices(struct ah_split *split);
 int ah_split_fetch(struct ah_split *split, int bucket);
 /* Give a bucket memory with undefined contents, to be filled by the caller. */
 int ah_split_allocate(struct ah_split *split, int bucket);
-/* Release the memory of a bucket: the own slice first keeps what was written to it (settle), or does not (drop). */
+/* Release the memory of a bucket: the own slice first keeps its new values (settle), or does not (drop). */
 int ah_split_settle(struct ah_split *split, int bucket);
 int ah_split_drop(struct ah_split *split, int bucket);
 int ah_split_settle_all(struct ah_split *split);

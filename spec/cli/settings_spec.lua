@@ -81,7 +81,8 @@ describe("settings of a job", function()
     end
     if run_as_user('cd / && $as "$0" --version').code ~= 0 then return pending "needs a user who may run this" end
     assert.truthy(os.execute "mkdir -p closed/.config/accelhost && chmod 0 closed" == 0)
-    local result = run_as_user 'cd / && $as "$0" launch --num_processes 2 -e "require[[accelhost]].Accelerator():print(1)"'
+    local result = run_as_user('cd / && $as "$0" launch --num_processes 2 '
+      .. '-e "require[[accelhost]].Accelerator():print(1)"')
     local named = run_as_user 'cd / && $as "$0" launch --config_file "$HOME/some.yaml" -e "print(1)"'
     os.execute "chmod 700 closed"
     assert.same({0, "", "1\n"}, {result.code, result.stderr, result.stdout})

@@ -1,4 +1,4 @@
---- States that are shared out among cards: on the simulated GPU, with ACCELHOST_TEST_DEVICE=cuda on what is there.
+-- States that are sharded among cards: on the simulated GPU, with ACCELHOST_TEST_DEVICE=cuda on real cards.
 local cards = require "spec.support.cards"
 local check = require "spec.support.check"
 local run = require "spec.support.run"

@@ -67,7 +67,7 @@ describe("get_peft_model", function()
     end)
   end
 
-  it("names what a configuration cannot mean", function()
+  it("names a wrong value of a configuration", function()
     local function config(values) return function() return peft.LoraConfig(values) end end
     check.raises("LoraConfig: unknown option 'rank'", config {rank = 4})
     check.raises("LoraConfig: r: expected a positive integer", config {r = 0})
@@ -216,7 +216,7 @@ end)
 describe("A model with adapters", function()
   in_a_folder()
 
-  it("generates what its merged weights generate", function()
+  it("generates the tokens of its merged weights", function()
     local model = load "dora"
     local written = model:generate(ids, {max_new_tokens = 6, min_new_tokens = 6})
     assert.is_true(written:equal(model:merge_and_unload():generate(ids, {max_new_tokens = 6, min_new_tokens = 6})))

@@ -3,7 +3,7 @@
  * piece(parameter)        this rank's shard of it (sync/shard.h) and of its gradient, both [n]; parameters from 1
  * shard(parameter, rank)  the first of its elements that is a rank's (from 0), and their number
  * hold() spread()         before and after a step over the pieces
- * settle() release(unit) make_whole()   on devices: pieces of gradients hold what was written to the whole ones; whole
+ * settle() release(unit) make_whole()   on devices: pieces of gradients get the values of the whole ones; whole
  *                         parameters of a unit, or all, are released; all are made whole, a collective
  * weigh() unweigh() are_means() find_sum()   of sharded gradients; find_sum returns nil or a parameter */
 #include "bind/comm/comm.h"

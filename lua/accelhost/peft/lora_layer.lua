@@ -1,5 +1,5 @@
---- The layers of LoRA: a target module and, for each adapter, the factors of what is added to it. Fields and names in
---- state dicts are peft's.
+--- The layers of LoRA: a target module and, for each adapter, the factors of the sum that is added to it. Fields and
+--- names in state dicts are peft's.
 local C = require "accelhost._C"
 local Conv1D = require("accelhost.models.gpt2").Conv1D
 local F = require "accelhost.nn.functional"
@@ -110,7 +110,7 @@ function LoraLayer:merge(names)
   end)
 end
 
---- Subtract what was merged.
+--- Subtract the products of the merged adapters.
 function LoraLayer:unmerge()
   no_grad(function()
     for i = #self.merged, 1, -1 do

@@ -203,7 +203,7 @@ function PeftModel:disable_adapter(fn, ...)
   return finish(pcall(fn, ...))
 end
 
---- Add the products of the active adapters to the weights, so that calls cost what they do without adapters.
+--- Add the products of the active adapters to the weights, so that calls cost as much as without adapters.
 ---@param adapter_names? string[]
 function PeftModel:merge_adapter(adapter_names)
   for _, layer in ipairs((adapted(self))) do
@@ -211,7 +211,7 @@ function PeftModel:merge_adapter(adapter_names)
   end
 end
 
---- Subtract what merge_adapter added.
+--- Subtract the products that merge_adapter added.
 function PeftModel:unmerge_adapter()
   for _, layer in ipairs((adapted(self))) do
     if layer.unmerge then layer:unmerge() end

@@ -73,7 +73,7 @@ function targets.value_of(pattern, name, default)
   return default
 end
 
---- Set what a configuration leaves to the type of the model: its targets, and the heads of classifiers.
+--- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
 ---@param what string the function, for messages
 ---@param model Module
 ---@param config LoraConfig

@@ -34,7 +34,7 @@ function Shard:piece(parameter)
   return piece
 end
 
---- Have the pieces of gradients hold what the script has written to the gradients. Raise where one is no mean over the
+--- Copy the gradients, which the script may have changed, to their pieces. Raise where one is no mean over the
 --- processes: its pieces would be used as the whole of it.
 ---@param what string the function, for the message
 function Shard:check_means(what)

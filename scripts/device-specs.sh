@@ -9,9 +9,9 @@ shift
 [ $# -gt 0 ] || set -- spec
 
 # Tensors behave alike on every device, but their texts name it; images, rows of files, casts and workers' batches are
-# kept on the CPU.
+# kept on the CPU; steps captured on cards are in cuda_capture_spec.
 folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
-not='(format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
+not='(compile|format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 # Specs of CUDA devices only.
 card='^spec/(device/(card|bench|cuda_(capture|conv|ctc|fault|feed|fused|jobs|nccl|place|precision|random|recurrent'

@@ -178,7 +178,7 @@ static inline double ah_tanh(double x)
     double p = AH_HORNER(fma, z, -9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3);
     double q = AH_HORNER(fma, z, 1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3);
     double small = fma(p / q * z, m, m), large = 1.0 - 2.0 / (ah_exp(c + c) + 1.0);
-    return copysign((m < 0.625) | (x != x) ? small : large, x);
+    return copysign(((m < 0.625) | (x != x)) ? small : large, x);
 }
 
 static inline float ah_sigmoidf(float x)

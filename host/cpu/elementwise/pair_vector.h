@@ -83,9 +83,9 @@ static inline float ah_powf(float x, float y)
     value = size == 1 ? 1.0f : value; /* also to the power of infinity */
     uint32_t negative = ah_float_bits(x) >> 31;
     value = ah_bits_float(ah_float_bits(value) | (negative & (uint32_t)odd) << 31);
-    value = (x < 0) & (x > -infinity) & !is_whole ? nan : value;
-    value = (x != x) | (y != y) ? nan : value;
-    return (x == 1) | (y == 0) ? 1.0f : value;
+    value = ((x < 0) & (x > -infinity) & !is_whole) ? nan : value;
+    value = ((x != x) | (y != y)) ? nan : value;
+    return ((x == 1) | (y == 0)) ? 1.0f : value;
 }
 
 #endif

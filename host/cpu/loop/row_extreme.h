@@ -14,7 +14,7 @@
         type best = from[0], lane[WIDTH];                                                        \
         if (n < WIDTH) {                                                                         \
             for (int64_t i = 1; i < n; i++)                                                      \
-                best = (from[i] better best) | (from[i] != from[i]) ? from[i] : best;            \
+                best = ((from[i] better best) | (from[i] != from[i])) ? from[i] : best;          \
             return best;                                                                         \
         }                                                                                        \
         ah_lanes_##t a = *(const ah_lanes_at_##t *)from, b = a, c = a, d = a;                    \

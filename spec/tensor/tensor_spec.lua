@@ -233,9 +233,9 @@ describe("memory", function()
 
   it("that free() has released causes no collection, that of a graph does", function()
     collectgarbage "stop"
-    local function collects(run)
+    local function collects(allocate)
       local marker = setmetatable({{}}, {__mode = "v"})
-      for _ = 1, 200 do run() end
+      for _ = 1, 200 do allocate() end
       return marker[1] == nil
     end
     collectgarbage()

@@ -365,7 +365,7 @@ end
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
 --   local model = accelhost.models.GPT2LMHeadModel(config)
 --   local adapted = accelhost.peft.get_peft_model(model, accelhost.peft.LoraConfig{r = 2})
---   adapted:get_nb_trainable_parameters()  --> 64
+--   (adapted:get_nb_trainable_parameters())  --> 64
 ---@param model Module
 ---@param peft_config LoraConfig
 ---@param adapter_name? string default "default"

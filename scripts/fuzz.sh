@@ -15,7 +15,8 @@ if ! command -v clang >/dev/null 2>&1; then
 fi
 mkdir -p build-fuzz
 tensors="host/tensor/tensor.c host/tensor/transpose.c host/tensor/device.c host/tensor/cpu_memory.c host/tensor/rng.c"
-tensors="$tensors host/base/memory/alloc.c host/base/numeric/dtype.c host/base/numeric/half.c"
+tensors="$tensors host/base/memory/alloc.c host/base/memory/region.c host/base/numeric/dtype.c"
+tensors="$tensors host/base/numeric/half.c"
 tensors="$tensors host/base/process/entropy.c host/base/process/plugin.c host/base/process/program.c"
 tensors="$tensors host/base/status/nearest.c host/base/status/status.c"
 writer="host/io/writer.c host/base/numeric/sha256.c host/base/numeric/sha256_blocks.c"

@@ -6,7 +6,7 @@
  * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c host/base/trace/counters.c
  * sources: host/base/numeric/sha256.c
  * sources: host/base/numeric/sha256_blocks.c host/base/status/notice.c host/base/trace/time.c host/base/trace/trace.c
- * sources: host/base/process/signals.c
+ * sources: host/base/trace/memory_log.c host/base/process/signals.c
  * sanitizer: thread */
 #include <fcntl.h>
 #include <poll.h>

@@ -13,7 +13,7 @@ enum { STATES = 64 };
 static const void *metatable, *metatables[STATES];
 static char metatable_key, methods_key, shared_key;
 
-enum { SMALL_HEAP_KB = 8192, DEVICES = 16, CHEAP_DEBT = 32 << 20 };
+enum { SMALL_HEAP_KB = 8192, DEVICES = 16 };
 #define MIB ((size_t)1 << 20)
 
 static struct {
@@ -23,10 +23,8 @@ static struct {
     double scale;        /* raised while collecting costs more than 2 % of the time */
     int64_t spent, since;
     int collects; /* since `since` */
-    int64_t cost, end; /* of the last collect */
-    size_t kept, least[2]; /* live bytes after the last collect; the least of these of up to 16 collects, and before */
     bool stress;
-} account = {.scale = 1, .collection = 1, .least = {SIZE_MAX, SIZE_MAX}};
+} account = {.scale = 1, .collection = 1};
 
 /* The account of a device that reports its free memory: its live bytes are no measure for the garbage that it can
  * hold. */
@@ -97,15 +95,6 @@ static void handle_collect(lua_State *L)
     for (int i = 0; i < device_count; i++)
         device_accounts[i].debt = device_accounts[i].limit = 0;
     account.spent += end - begin;
-    account.cost = end - begin;
-    account.end = end;
-    account.kept = account.live;
-    if (account.collects == 0) {
-        account.least[1] = account.least[0];
-        account.least[0] = account.kept;
-    } else if (account.kept < account.least[0]) {
-        account.least[0] = account.kept;
-    }
     if (++account.collects < 16)
         return;
     /* Collecting less often saves the walk over live objects, which costs little while the Lua heap is small; freeing
@@ -118,27 +107,10 @@ static void handle_collect(lua_State *L)
     account.collects = 0;
 }
 
-/* The bytes of handles that may be dead: those made since the last collect, and those that lived through it but not
- * through all. */
-static size_t handle_garbage(void)
-{
-    size_t least = account.least[0] < account.least[1] ? account.least[0] : account.least[1];
-    return account.debt + (account.kept > least ? account.kept - least : 0);
-}
-
-/* Inside ops: is there garbage whose collection costs less than 1 % of the time since the last one? */
-static bool is_cheap(void)
-{
-    return handle_garbage() > CHEAP_DEBT && thread_ns() - account.end > 100 * account.cost;
-}
-
 void ah_collect_if_due(lua_State *L, size_t threshold)
 {
     size_t of_host = threshold ? threshold : account.live / 2 > 64 * MIB ? account.live / 2 : 64 * MIB;
-    size_t garbage = threshold ? handle_garbage() : account.debt;
-    bool due = account.stress || (double)garbage > (double)of_host * account.scale;
-    if (!due && !threshold)
-        due = is_cheap();
+    bool due = account.stress || (double)account.debt > (double)of_host * account.scale;
     for (int i = 0; !due && i < device_count; i++)
         due = is_device_due(&device_accounts[i], threshold);
     if (due)

@@ -31,9 +31,8 @@ void ah_share_handle(lua_State *L, int index);
 void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count);
 
 /* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the threshold
- * inside ops: max(64 MiB, half of the live bytes), 32 MiB where a collection costs less than 1 % of the time, or, for a
- * device that reports its free memory, max(64 MiB, a tenth of the free memory), at most half of it. Only from a C
- * function called by Lua. */
+ * inside ops: max(64 MiB, half of the live bytes), or, for a device that reports its free memory, max(64 MiB, a tenth
+ * of the free memory), at most half of it. Only from a C function called by Lua. */
 void ah_collect_if_due(lua_State *L, size_t threshold);
 enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
 

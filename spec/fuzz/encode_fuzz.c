@@ -2,9 +2,9 @@
  * others are texts with a byte 255 between them. For all texts their tokens are in them, no row has more tokens
  * than it may, all tokens of a text are in its rows, ids have texts, or there is an error text.
  * sources: host/text/added.c host/text/batch.c host/text/bpe.c host/text/chars.c host/text/charsmap.c
- * sources: host/text/decode.c host/text/decoder.c host/text/encoding.c host/text/load.c host/text/load_decoder.c
- * sources: host/text/load_model.c host/text/load_normalizer.c host/text/load_splitter.c host/text/load_tokens.c
- * sources: host/text/load_unigram.c host/text/load_value.c host/text/model.c host/text/normalizer.c
+ * sources: host/text/decode.c host/text/decoder.c host/text/encoding.c host/text/load/load.c host/text/load/decoder.c
+ * sources: host/text/load/model.c host/text/load/normalizer.c host/text/load/splitter.c host/text/load/tokens.c
+ * sources: host/text/load/unigram.c host/text/load/value.c host/text/model.c host/text/normalizer.c
  * sources: host/text/pattern.c host/text/places.c host/text/regex.c host/text/splitter.c host/text/tokenizer.c
  * sources: host/text/unicode.c host/text/generated/unicode_tables.c host/text/unigram.c host/text/vocabulary.c
  * sources: host/text/wordpiece.c host/base/memory/array.c host/base/process/plugin.c host/base/process/program.c

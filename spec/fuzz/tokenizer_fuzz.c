@@ -1,9 +1,9 @@
 /* Fuzz target: the input up to a zero byte as a tokenizer.json, the rest as a text. Whatever the bytes are, reading
  * ends in a tokenizer or an error text, offsets are inside the text, and ids can be decoded.
  * sources: host/text/added.c host/text/bpe.c host/text/chars.c host/text/charsmap.c host/text/decode.c
- * sources: host/text/decoder.c host/text/encoding.c host/text/load.c host/text/load_decoder.c
- * sources: host/text/load_model.c host/text/load_normalizer.c host/text/load_splitter.c host/text/load_tokens.c
- * sources: host/text/load_unigram.c host/text/load_value.c host/text/model.c host/text/normalizer.c
+ * sources: host/text/decoder.c host/text/encoding.c host/text/load/load.c host/text/load/decoder.c
+ * sources: host/text/load/model.c host/text/load/normalizer.c host/text/load/splitter.c host/text/load/tokens.c
+ * sources: host/text/load/unigram.c host/text/load/value.c host/text/model.c host/text/normalizer.c
  * sources: host/text/pattern.c host/text/places.c host/text/regex.c host/text/splitter.c host/text/tokenizer.c
  * sources: host/text/unicode.c host/text/generated/unicode_tables.c host/text/unigram.c host/text/vocabulary.c
  * sources: host/text/wordpiece.c host/base/memory/array.c host/base/process/plugin.c host/base/process/program.c

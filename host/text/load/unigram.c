@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/status/status.h"
-#include "text/load.h"
+#include "text/load/load.h"
 
 static int load_scored(struct ah_model *model, const json_t *item, size_t id)
 {

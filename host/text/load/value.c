@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/status/status.h"
-#include "text/load.h"
+#include "text/load/load.h"
 
 int ah_load_flag(const json_t *object, const char *what, const char *name, bool fallback, bool *out)
 {

@@ -1,5 +1,5 @@
 /* tokenizer.json: the sections of the file, in the order in which they need each other. */
-#include "text/load.h"
+#include "text/load/load.h"
 
 #include <stdlib.h>
 #include <string.h>

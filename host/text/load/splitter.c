@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/status/status.h"
-#include "text/load.h"
+#include "text/load/load.h"
 #include "text/unicode.h"
 
 static const char what_splitter[] = "pre_tokenizer";

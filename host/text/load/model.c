@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/status/status.h"
-#include "text/load.h"
+#include "text/load/load.h"
 #include "text/unicode.h"
 
 static int load_vocabulary(struct ah_model *model, const json_t *value)

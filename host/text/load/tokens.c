@@ -4,7 +4,7 @@
 
 #include "base/memory/array.h"
 #include "base/status/status.h"
-#include "text/load.h"
+#include "text/load/load.h"
 #include "text/unicode.h"
 
 /* Added tokens. */

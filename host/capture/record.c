@@ -43,7 +43,7 @@ static int operands_of(struct operands *operands, const struct ah_call *call)
     return 0;
 }
 
-static bool is_result(const struct ah_call *call, const struct ah_tensor *tensor)
+bool ah_record_is_result(const struct ah_call *call, const struct ah_tensor *tensor)
 {
     for (int i = 0; i < AH_MAX_OUTS; i++)
         if (call->out[i] == tensor)
@@ -150,7 +150,7 @@ static int record_operand(struct ah_records *records, const struct ah_call *call
     if (!block)
         return record_hold(records, storage);
     if (block->written || tensor->wrapped || storage->nbytes == 0 || is_overwritten(call, tensor) ||
-        (is_result(call, tensor) && !is_argument(call, tensor)))
+        (ah_record_is_result(call, tensor) && !is_argument(call, tensor)))
         return 0;
     if (!block->within_op && tensor->numel > 1)
         return ah_fail(AH_ESTATE,

@@ -84,6 +84,9 @@ struct ah_records {
     struct ah_pool *pool;
 };
 
+/* Is the tensor one that the call's kernel writes? */
+bool ah_record_is_result(const struct ah_call *call, const struct ah_tensor *tensor);
+
 /* Append a record of a call that is about to run; AH_ESTATE when it cannot be repeated. */
 int ah_record_call(struct ah_records *records, const struct ah_call *call, ah_kernel kernel);
 /* After it has run: the same, and note the memory that it has written. */

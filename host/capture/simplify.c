@@ -40,18 +40,6 @@ static bool tensor_meets(struct span span, const struct ah_tensor *tensor)
     return span_meets(span, own.begin, (size_t)(own.end - own.begin));
 }
 
-/* Is the tensor one of the results that a kernel writes? */
-static bool is_output(const struct ah_call *call, const struct ah_tensor *tensor)
-{
-    for (int i = 0; i < AH_MAX_OUTS; i++)
-        if (call->out[i] == tensor)
-            return true;
-    for (int i = 0; i < AH_MAX_EXTRA; i++)
-        if (call->extra[i] == tensor)
-            return true;
-    return false;
-}
-
 static bool pass_meets(const struct ah_record_pass *pass, struct span span)
 {
     size_t item = ah_dtype_size(pass->dtype);
@@ -114,7 +102,7 @@ static struct ah_tensor *record_writes(const struct ah_record *record, struct sp
             continue;
         struct span own = span_of(tensor);
         bool whole = own.begin == span.begin && own.end == span.end && ah_tensor_is_contiguous(tensor);
-        if (found || !whole || !is_output(&record->call->call, tensor) || tensor->storage->channels_last ||
+        if (found || !whole || !ah_record_is_result(&record->call->call, tensor) || tensor->storage->channels_last ||
             record->call->last)
             return NULL;
         found = tensor;
@@ -228,7 +216,7 @@ int ah_records_places(struct ah_records *records, const struct ah_tensor *input,
             continue;
         for (int k = 0; reads && k < record->call->tensors; k++) {
             const struct ah_tensor *tensor = &record->call->tensor[k];
-            reads = !tensor_meets(span, tensor) || !is_output(&record->call->call, tensor);
+            reads = !tensor_meets(span, tensor) || !ah_record_is_result(&record->call->call, tensor);
         }
         if (!reads) {
             places->count = 0;

@@ -121,4 +121,14 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
         [AH_BOOL] = name##_b8,  [AH_U8] = name##_u8,   [AH_I32] = name##_i32,                           \
         [AH_I64] = name##_i64,  [AH_F32] = name##_f32, [AH_F64] = name##_f64}
 
+/* A kernel of one float, from an expression in `a` for each dtype. */
+#define FLOAT_UNARY(name, expr32, expr64)                 \
+    LOOP1(name##_f32, float, float, expr32)               \
+    LOOP1(name##_f64, double, double, expr64)             \
+    FLOAT_TABLE(name);                                    \
+    int ah_cpu_##name(struct ah_call *c)                  \
+    {                                                     \
+        return ah_elementwise_result(c, 1, name##_loops); \
+    }
+
 #endif

@@ -9,15 +9,6 @@
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/special_vector.h"
 
-#define FLOAT_UNARY(name, expr32, expr64)        \
-    LOOP1(name##_f32, float, float, expr32)      \
-    LOOP1(name##_f64, double, double, expr64)    \
-    FLOAT_TABLE(name);                           \
-    int ah_cpu_##name(struct ah_call *c)         \
-    {                                            \
-        return ah_elementwise_result(c, 1, name##_loops); \
-    }
-
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
 #define NUMBER_LOOPS(name, u8_expr, int_expr, float_expr) \
     LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \

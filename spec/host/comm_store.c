@@ -183,6 +183,21 @@ AH_TEST(a_store_lets_in_who_knows_its_secret_and_generation)
     CHECK_FAILS(ah_store_connect(&store, &gone, short_ns), AH_ETIMEOUT, "store at 127.0.0.1, port");
 }
 
+AH_TEST(a_try_to_reach_a_store_is_not_cut_short_by_the_deadline)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* accepts connections and never answers */
+    REQUIRE(fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, 1));
+    REQUIRE(!getsockname(fd, (struct sockaddr *)&at, &bytes));
+    struct ah_store *store;
+    struct ah_store_options silent = {.port = ntohs(at.sin_port)};
+    int64_t begin = ah_now_ns();
+    CHECK_FAILS(ah_store_connect(&store, &silent, short_ns), AH_ETIMEOUT, "the server does not answer");
+    CHECK(ah_now_ns() - begin >= 250000000);
+    close(fd);
+}
+
 /* HMAC-SHA256 by another program. */
 AH_TEST(proofs_are_hmac_sha256)
 {

@@ -21,7 +21,8 @@ struct ah_store {
     char where[160];
 };
 
-static const int64_t call_ns = 10000000000, again_ns = 50000000;
+/* least_ns: for a try to connect. One that the deadline cut shorter would report that cut, not what holds it up. */
+static const int64_t call_ns = 10000000000, again_ns = 50000000, least_ns = 250000000;
 enum { once_ms = 3000 }; /* for one try to connect */
 
 /* All bytes, or a failure: `from` NULL receives to `to`. */
@@ -161,6 +162,8 @@ static int shake_hands(struct ah_store *store, const struct ah_store_options *op
 /* AH_ETIMEOUT: there is no server yet, or it had no room for this connection; it may have some later. */
 static int connect_once(struct ah_store *store, const struct ah_store_options *options, int64_t deadline)
 {
+    int64_t least = ah_now_ns() + least_ns;
+    deadline = deadline < least ? least : deadline;
     AH_TRY(open_socket(store, options, deadline));
     int status = shake_hands(store, options, deadline);
     if (status < 0)

@@ -44,7 +44,8 @@ int ah_store_port(const struct ah_store_server *server);
 void ah_store_end(struct ah_store_server *server);
 
 /* Connect, as soon as there is a server; again while the connection ends before the server has answered. The last try
- * has a quarter of a second, also beyond the timeout. AH_ETIMEOUT; AH_EINVAL when secrets, jobs or generations differ. */
+ * has a quarter of a second, also beyond the timeout. AH_ETIMEOUT; AH_EINVAL when secrets, jobs or generations differ.
+ */
 int ah_store_connect(struct ah_store **out, const struct ah_store_options *options, int64_t timeout_ns);
 void ah_store_close(struct ah_store *store); /* NULL is ignored */
 /* Has the connection ended, or a call failed in the middle? Nothing works any more then. */

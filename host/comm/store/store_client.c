@@ -21,7 +21,7 @@ struct ah_store {
     char where[160];
 };
 
-/* least_ns: for a try to connect. One that the deadline cut shorter would report that cut, not what holds it up. */
+/* least_ns: for a try to connect. One that the deadline cut shorter would report that cut, not its real cause. */
 static const int64_t call_ns = 10000000000, again_ns = 50000000, least_ns = 250000000;
 enum { once_ms = 3000 }; /* for one try to connect */
 

@@ -8,7 +8,8 @@
  * (below); third, with overflow, an int64 tensor of the text that each row is of.
  * tokenizer:decode(ids, skip_special) -> text; token(id) -> text or nil; id(text) -> id or nil; is_special(id);
  * counts() -> texts of the model's vocabulary, texts with the added ones; specials(pair) -> count
- * words:get(row) -> which word of its text each token is part of, -1 for none; words:len() */
+ * words:get(row) -> which word of its text each token is part of, -1 for none; words:len()
+ * fullmatch(expression, texts) -> a flag for each text: does a regular expression (PCRE2) match the whole of it? */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 #include "bind/lua/handle.h"
 #include "tensor/tensor.h"
 #include "text/batch.h"
+#include "text/regex.h"
 
 static const struct ah_class tokenizer_class, rows_class, words_class;
 
@@ -368,9 +370,47 @@ static const struct ah_class rows_class = {"accelhost.tokenizer.rows", NULL, NUL
                              words_class = {"accelhost.tokenizer.words", words_methods, NULL, NULL},
                              tokenizer_class = {"accelhost.tokenizer", tokenizer_methods, NULL, text_collect};
 
+/* Does the expression match characters at all? It is anchored at both ends. */
+static int regex_matches_text(const struct ah_regex *regex, const char *text, size_t bytes, bool *matches)
+{
+    struct ah_chars chars = {0};
+    struct ah_spans spans = {0};
+    AH_TRY(ah_chars_read(&chars, text, bytes));
+    int status = ah_regex_matches(regex, chars.at, (struct ah_span){0, chars.count}, &spans);
+    *matches = spans.count > 0;
+    ah_spans_close(&spans);
+    ah_chars_close(&chars);
+    return status;
+}
+
+static int text_fullmatch(lua_State *L)
+{
+    struct ah_regex *regex;
+    lua_pushfstring(L, "\\A(?:%s)\\z", luaL_checkstring(L, 1));
+    int status = ah_regex_open(&regex, lua_tostring(L, -1));
+    if (status < 0)
+        return ah_raise(L, status);
+    int count = (int)lua_objlen(L, 2);
+    lua_createtable(L, count, 0);
+    for (int i = 1; i <= count && status >= 0; i++) {
+        size_t bytes;
+        bool matches = false;
+        lua_rawgeti(L, 2, i);
+        const char *text = lua_tolstring(L, -1, &bytes);
+        status = text ? regex_matches_text(regex, text, bytes, &matches) : ah_fail(AH_EINVAL, "expected strings");
+        lua_pop(L, 1);
+        lua_pushboolean(L, matches);
+        lua_rawseti(L, -2, i);
+    }
+    ah_regex_close(regex);
+    return status < 0 ? ah_raise(L, status) : 1;
+}
+
 int ah_open_text(lua_State *L)
 {
     lua_newtable(L);
+    lua_pushcfunction(L, text_fullmatch);
+    lua_setfield(L, -2, "fullmatch");
     lua_pushcfunction(L, open_tokenizer);
     lua_setfield(L, -2, "open");
     return 1;

@@ -1,6 +1,7 @@
 --- The layers of LoRA: a target module and, for each adapter, the factors of the sum that is added to it. Fields and
 --- names in state dicts are peft's.
 local C = require "accelhost._C"
+local AdapterLayer = require("accelhost.peft.adapter_layer").AdapterLayer
 local Conv1D = require("accelhost.models.gpt2").Conv1D
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
@@ -12,53 +13,41 @@ local init = require "accelhost.nn.initializers"
 local linears = require "accelhost.nn.linear"
 local parameter = require "accelhost.nn.parameter"
 local Module = require("accelhost.nn.module").Module
+local targets = require "accelhost.peft.targets"
 
 local fail = arguments.fail
 local Linear, Identity = linears.Linear, linears.Identity
-local layers = {}
 
 local function no_grad(fn, ...) return C.autograd.no_grad(fn, ...) end
 
---- The base of a target module with adapters. `active` names the adapters that are added, `merged` those whose product
---- is in the weight itself.
-local LoraLayer = Module:extend "lora.Layer"
-layers.LoraLayer = LoraLayer
+--- A target module, and the factors of each adapter.
+local LoraLayer = AdapterLayer:extend "lora.Layer"
 
 ---@param base Module
 function LoraLayer:init(base)
-  self.base_layer = base
+  AdapterLayer.init(self, base)
   self.scaling, self.rank = {}, {}
-  self.active, self.merged, self.is_disabled = {}, {}, false
   self.lora_dropout = container.ModuleDict {}
   self:make_dicts()
-end
-
--- The dtype of an adapter's weights: float32 for a base in halves, as peft has it.
-local function adapter_dtype(weight)
-  return (weight.dtype == "float16" or weight.dtype == "bfloat16") and "float32" or weight.dtype
 end
 
 --- Add an adapter.
 ---@param name string
 ---@param config LoraConfig
----@param rank integer
----@param alpha number
-function LoraLayer:add(name, config, rank, alpha)
+---@param target string the module's name
+function LoraLayer:add(name, config, target)
+  local rank = targets.value_of(config.rank_pattern, target, config.r)
+  local alpha = targets.value_of(config.alpha_pattern, target, config.lora_alpha)
   self.rank[name] = rank
   self.scaling[name] = config.use_rslora and alpha / math.sqrt(rank) or alpha / rank
   self.lora_dropout[name] = config.lora_dropout > 0 and dropouts.Dropout(config.lora_dropout) or Identity()
   self:make_factors(name, config, rank)
-  local weight = self.base_layer.weight
-  local target = {dtype = adapter_dtype(weight), device = weight.device}
-  for _, module in ipairs(self:parts(name)) do
-    if C.is_tensor(module) then
-      C.set_data(module, no_grad(module.to, module, target))
-    else
-      module:to(target)
-    end
-  end
+  self:place(name)
   if config.use_dora then self:add_magnitude(name) end
 end
+
+--- Is there an adapter of this name?
+function LoraLayer:has(name) return self.scaling[name] ~= nil end
 
 --- Remove an adapter.
 ---@param name string
@@ -86,56 +75,39 @@ local function by_rows(self, factor)
   return self.is_transposed and column:t() or column
 end
 
---- Add the products of adapters to the weight itself.
----@param names string[]
-function LoraLayer:merge(names)
-  no_grad(function()
-    for _, name in ipairs(names) do
-      if self.scaling[name] then
-        local weight, delta = self.base_layer.weight, delta_of(self, name)
-        local magnitude = self.lora_magnitude_vector:get(name)
-        if magnitude then
-          local plain = self.is_transposed and weight:t() or weight
-          local rows = self.is_transposed and delta:t() or delta
-          local factor = by_rows(self, magnitude.weight / row_norms(plain, rows))
-          self.factors = self.factors or {}
-          self.factors[name] = factor
-          weight:copy_((factor * (weight + delta)):to(weight.dtype))
-        else
-          weight:add_(delta:to(weight.dtype))
-        end
-        self.merged[#self.merged + 1] = name
-      end
-    end
-  end)
+--- Add the product of an adapter to the weight itself.
+function LoraLayer:merge_one(name)
+  local weight, delta = self.base_layer.weight, delta_of(self, name)
+  local magnitude = self.lora_magnitude_vector:get(name)
+  if not magnitude then
+    weight:add_(delta:to(weight.dtype))
+    return
+  end
+  local plain = self.is_transposed and weight:t() or weight
+  local rows = self.is_transposed and delta:t() or delta
+  local factor = by_rows(self, magnitude.weight / row_norms(plain, rows))
+  self.factors = self.factors or {}
+  self.factors[name] = factor
+  weight:copy_((factor * (weight + delta)):to(weight.dtype))
 end
 
---- Subtract the products of the merged adapters.
-function LoraLayer:unmerge()
-  no_grad(function()
-    for i = #self.merged, 1, -1 do
-      local name, weight = self.merged[i], self.base_layer.weight
-      local delta = delta_of(self, name)
-      if self.lora_magnitude_vector:contains(name) then
-        weight:copy_((weight / self.factors[name] - delta):to(weight.dtype))
-        self.factors[name] = nil
-      else
-        weight:sub_(delta:to(weight.dtype))
-      end
-      self.merged[i] = nil
-    end
-  end)
+--- Subtract it.
+function LoraLayer:unmerge_one(name)
+  local weight, delta = self.base_layer.weight, delta_of(self, name)
+  if self.lora_magnitude_vector:contains(name) then
+    weight:copy_((weight / self.factors[name] - delta):to(weight.dtype))
+    self.factors[name] = nil
+  else
+    weight:sub_(delta:to(weight.dtype))
+  end
 end
 
----@param x Tensor
----@return Tensor
-function LoraLayer:forward(x)
-  if self.is_disabled and #self.merged > 0 then self:unmerge() end
+--- Return the result with the active adapters.
+function LoraLayer:adapted(x)
   local result = self.base_layer(x)
-  if self.is_disabled or #self.merged > 0 then return result end
   local dtype = result.dtype
   for _, name in ipairs(self.active) do
-    if self.scaling[name] then result = self:add_to(result, x, name) end
+    if self:has(name) then result = self:add_to(result, x, name) end
   end
   return result.dtype == dtype and result or result:to(dtype)
 end
@@ -260,7 +232,7 @@ end
 ---@param name string the module's
 ---@param module Module
 ---@return LoraLayer
-function layers.wrap(what, name, module)
+local function wrap(what, name, module)
   if class.is(module, LoraLayer) then return module end
   if class.is(module, Linear) or class.is(module, Conv1D) then return LoraLinear(module) end
   if class.is(module, embeddings.Embedding) then return LoraEmbedding(module) end
@@ -268,34 +240,4 @@ function layers.wrap(what, name, module)
     module:class_name())
 end
 
---- A module that is trained and saved whole: a copy of it for each adapter.
-local SavedModule = Module:extend "ModulesToSaveWrapper"
-layers.SavedModule = SavedModule
-
----@param original Module
-function SavedModule:init(original)
-  self.original_module = original
-  self.modules_to_save = container.ModuleDict {}
-  self.active, self.is_disabled = {}, false
-end
-
---- Add a copy for an adapter.
-function SavedModule:add(name)
-  self.modules_to_save[name] = self.original_module:deepcopy()
-end
-
---- Remove it.
-function SavedModule:remove(name)
-  if self.modules_to_save:contains(name) then self.modules_to_save:pop(name) end
-end
-
---- Return the module that is called.
----@return Module
-function SavedModule:current()
-  local name = self.active[#self.active]
-  return not self.is_disabled and name and self.modules_to_save:get(name) or self.original_module
-end
-
-function SavedModule:forward(...) return self:current()(...) end
-
-return layers
+return {wrap = wrap}

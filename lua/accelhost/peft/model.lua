@@ -4,7 +4,9 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local configs = require "accelhost.peft.config"
 local files = require "accelhost.io"
-local layers = require "accelhost.peft.lora_layer"
+local ia3_layer = require "accelhost.peft.ia3_layer"
+local layers = require "accelhost.peft.adapter_layer"
+local lora_layer = require "accelhost.peft.lora_layer"
 local stored = require "accelhost.checkpoint.stored"
 local targets = require "accelhost.peft.targets"
 local Module = require("accelhost.nn.module").Module
@@ -19,9 +21,17 @@ function LoraModel:init(model) self.model = model end
 
 function LoraModel:forward(...) return self.model(...) end
 
+local IA3Model = LoraModel:extend "IA3Model"
+
+-- By peft_type: the holder, and the function that makes the layer of a target module.
+local kinds = {
+  LORA = {holder = LoraModel, wrap = lora_layer.wrap},
+  IA3 = {holder = IA3Model, wrap = ia3_layer.wrap},
+}
+
 --- A model with adapters. It is called as the model is, and has its fields and methods too (config, generate).
 ---@class PeftModel: Module
----@field peft_config table<string, LoraConfig> by the adapters' names
+---@field peft_config table<string, PeftConfig> by the adapters' names
 ---@field active_adapter string
 local PeftModel = Module:extend "PeftModel"
 
@@ -30,7 +40,9 @@ PeftModel._item = function(self, key)
   if holder then return holder.model[key] end
 end
 
-local function is_adapted(module) return class.is(module, layers.LoraLayer) or class.is(module, layers.SavedModule) end
+local function is_adapted(module)
+  return class.is(module, layers.AdapterLayer) or class.is(module, layers.SavedModule)
+end
 
 -- All layers with adapters, and their names in the model.
 local function adapted(self)
@@ -54,11 +66,10 @@ local function insert(self, what, name, config)
   for _, target in ipairs(targets.names(what, model, config)) do
     if not target:find "%.base_layer$" and not target:find "%.lora_[AB]%." then
       local module = model:get_submodule(target)
-      local layer = layers.wrap(what, target, module)
+      local layer = kinds[config.peft_type].wrap(what, target, module, config)
       layer.training = module.training
       if layer ~= module then replace(model, target, layer) end
-      layer:add(name, config, targets.value_of(config.rank_pattern, target, config.r),
-        targets.value_of(config.alpha_pattern, target, config.lora_alpha))
+      layer:add(name, config, target)
     end
   end
   local saved = {}
@@ -78,11 +89,11 @@ local function insert(self, what, name, config)
 end
 
 ---@param model Module
----@param config LoraConfig
+---@param config PeftConfig
 ---@param adapter_name? string default "default"
 function PeftModel:init(model, config, adapter_name)
   self.peft_config = {}
-  self.base_model = LoraModel(model)
+  self.base_model = kinds[config.peft_type].holder(model)
   self.training = model.training
   model:requires_grad_(false)
   self:add_adapter(adapter_name or "default", config)
@@ -98,15 +109,20 @@ function PeftModel:get_base_model() return self.base_model.model end
 
 --- Add an adapter; set_adapter selects it.
 ---@param adapter_name string
----@param config LoraConfig
+---@param config PeftConfig
 function PeftModel:add_adapter(adapter_name, config)
   local what = "add_adapter"
   arguments.check(what, "adapter_name", "string", adapter_name)
   if adapter_name == "" or adapter_name:find(".", 1, true) then
     fail("%s: '%s' cannot be the name of an adapter (empty, or with a dot)", what, adapter_name)
   end
-  if not class.is(config, configs.LoraConfig) then
-    fail("%s: config: expected a LoraConfig, got %s", what, describe(config))
+  if not class.is(config, configs.PeftConfig) then
+    fail("%s: config: expected a LoraConfig or IA3Config, got %s", what, describe(config))
+  end
+  local _, other = next(self.peft_config)
+  if other and other.peft_type ~= config.peft_type then
+    fail("%s: adapters of a model are of one kind: this is %s, those of the model are %s", what, config.peft_type,
+      other.peft_type)
   end
   if self.peft_config[adapter_name] then fail("%s: there is an adapter '%s' already", what, adapter_name) end
   for _, layer in ipairs((adapted(self))) do
@@ -118,7 +134,7 @@ function PeftModel:add_adapter(adapter_name, config)
 end
 
 local holders = {
-  "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector", "modules_to_save",
+  "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector", "ia3_l", "modules_to_save",
 }
 
 -- The name in an adapter's file of a tensor in the state dict; nil of other tensors.
@@ -136,8 +152,11 @@ end
 
 -- Is it the name of a bias that an adapter with this configuration trains?
 local function is_trained_bias(name, config)
-  if config.bias == "none" or name:find(".modules_to_save.", 1, true) or not name:find "%.bias$" then return false end
-  return config.bias == "all" or name:find "%.base_layer%.bias$" ~= nil
+  local which = config.bias
+  if which == nil or which == "none" or name:find(".modules_to_save.", 1, true) or not name:find "%.bias$" then
+    return false
+  end
+  return which == "all" or name:find "%.base_layer%.bias$" ~= nil
 end
 
 -- The tensors of an adapter by their names in its file.
@@ -334,12 +353,12 @@ end
 --   | local model = peft.PeftModel.from_pretrained(models.AutoModelForCausalLM.from_pretrained("base"), "adapter")
 ---@param model Module
 ---@param path string
----@param options? {adapter_name: string?, is_trainable: boolean?, config: LoraConfig?}
+---@param options? {adapter_name: string?, is_trainable: boolean?, config: PeftConfig?}
 ---@return PeftModel
 function PeftModel.from_pretrained(model, path, options)
   local what = "PeftModel.from_pretrained"
   options = read_options(what, options)
-  local config = options.config or configs.LoraConfig.from_pretrained(path)
+  local config = options.config or configs.PeftConfig.from_pretrained(path)
   config.inference_mode = not options.is_trainable
   local name = options.adapter_name or "default"
   local made = PeftModel(model, config, name)
@@ -354,7 +373,7 @@ end
 function PeftModel:load_adapter(path, adapter_name, options)
   local what = "load_adapter"
   options = read_options(what, options)
-  local config = configs.LoraConfig.from_pretrained(path)
+  local config = configs.PeftConfig.from_pretrained(path)
   config.inference_mode = not options.is_trainable
   self:add_adapter(adapter_name, config)
   load_tensors(self, what, path, adapter_name)
@@ -367,14 +386,14 @@ end
 --   local adapted = accelhost.peft.get_peft_model(model, accelhost.peft.LoraConfig{r = 2})
 --   (adapted:get_nb_trainable_parameters())  --> 64
 ---@param model Module
----@param peft_config LoraConfig
+---@param peft_config PeftConfig
 ---@param adapter_name? string default "default"
 ---@return PeftModel
 local function get_peft_model(model, peft_config, adapter_name)
   local what = "get_peft_model"
   arguments.check(what, "model", "module", model)
-  if not class.is(peft_config, configs.LoraConfig) then
-    fail("%s: peft_config: expected a LoraConfig, got %s", what, describe(peft_config))
+  if not class.is(peft_config, configs.PeftConfig) then
+    fail("%s: peft_config: expected a LoraConfig or IA3Config, got %s", what, describe(peft_config))
   end
   if class.is(model, PeftModel) then fail("%s: the model has adapters; use its add_adapter", what) end
   return PeftModel(model, peft_config, adapter_name)

@@ -1,4 +1,6 @@
---- The modules of a model that receive adapters, selected as by peft: by the ends of their names.
+--- The modules of a model that receive adapters, selected as by peft: by the ends of their names, or
+--- by regular expressions.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local Conv1D = require("accelhost.models.gpt2").Conv1D
 local Linear = require("accelhost.nn.linear").Linear
@@ -7,13 +9,28 @@ local class = require "accelhost.util.class"
 local fail = arguments.fail
 local targets = {}
 
--- The default targets by the type of the model.
-local qv = {"q_proj", "v_proj"}
+local qv, kvd, qvd = {"q_proj", "v_proj"}, {"k_proj", "v_proj", "down_proj"}, {"q_proj", "v_proj", "down_proj"}
 local query_value = {"query", "value"}
-local by_type = {
-  llama = qv, mistral = qv, qwen2 = qv, qwen3 = qv, gemma2 = qv, gemma3_text = qv, phi3 = {"qkv_proj"},
-  gpt_neox = {"query_key_value"}, gpt2 = {"c_attn"}, bert = query_value, roberta = query_value,
-  ["xlm-roberta"] = query_value, electra = query_value, distilbert = {"q_lin", "v_lin"}, t5 = {"q", "v"},
+local down, dense = {"down_proj"}, {"output.dense"}
+
+-- peft's defaults of a field by the type of the model: peft_type -> field -> type -> names.
+local defaults = {
+  LORA = {target_modules = {
+    llama = qv, mistral = qv, qwen2 = qv, qwen3 = qv, gemma2 = qv, gemma3_text = qv, phi3 = {"qkv_proj"},
+    gpt_neox = {"query_key_value"}, gpt2 = {"c_attn"}, bert = query_value, roberta = query_value,
+    ["xlm-roberta"] = query_value, electra = query_value, distilbert = {"q_lin", "v_lin"}, t5 = {"q", "v"},
+  }},
+  IA3 = {
+    target_modules = {
+      llama = kvd, mistral = kvd, qwen2 = qvd, qwen3 = qvd, gemma2 = qvd, gemma3_text = qvd,
+      gpt_neox = {"query_key_value", "dense_4h_to_h"}, gpt2 = {"c_attn", "mlp.c_proj"},
+      bert = {"key", "value", "output.dense"}, roberta = {"key", "value", "output.dense"}, t5 = {"k", "v", "wo"},
+    },
+    feedforward_modules = {
+      llama = down, mistral = down, qwen2 = down, qwen3 = down, gemma2 = down, gemma3_text = down,
+      gpt_neox = {"dense_4h_to_h"}, gpt2 = {"mlp.c_proj"}, bert = dense, roberta = dense, t5 = {"wo"},
+    },
+  },
 }
 
 local heads = {"classifier", "score"}
@@ -27,13 +44,31 @@ function targets.ends_with(name, tail)
 end
 
 local function is_listed(name, list)
-  if type(list) == "string" then list = {list} end
   for _, tail in ipairs(list or {}) do
     if targets.ends_with(name, tail) then return true end
   end
   return false
 end
 targets.is_listed = is_listed
+
+--- Return a flag for each name: does a field select it, a list of ends or a regular expression of the whole name?
+---@param what string the function, for messages
+---@param names string[]
+---@param pattern string[]|string?
+---@return boolean[]
+function targets.matches(what, names, pattern)
+  if type(pattern) == "string" then
+    local fine, flags = pcall(C.text.fullmatch, pattern, names)
+    if not fine then
+      local reason = tostring(flags):gsub("^.-: pattern .*\\z': ", ""):gsub("^character %d+: ", "")
+      fail("%s: regular expression '%s': %s", what, pattern, reason)
+    end
+    return flags
+  end
+  local flags = {}
+  for i, name in ipairs(names) do flags[i] = is_listed(name, pattern) end
+  return flags
+end
 
 -- The heads that "all-linear" leaves out.
 local function is_head(name, config)
@@ -50,8 +85,10 @@ local function is_in_layers(name, config)
   local layers = config.layers_to_transform
   if layers == nil then return true end
   if type(layers) == "number" then layers = {layers} end
+  local patterns = config.layers_pattern
+  if type(patterns) == "string" then patterns = {patterns} end
   for list, number in name:gmatch "([^.]+)%.(%d+)%." do
-    if config.layers_pattern == nil or is_listed(list, config.layers_pattern) then
+    if patterns == nil or is_listed(list, patterns) then
       for _, wanted in ipairs(layers) do
         if wanted == tonumber(number) then return true end
       end
@@ -76,15 +113,17 @@ end
 --- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
 ---@param what string the function, for messages
 ---@param model Module
----@param config LoraConfig
+---@param config PeftConfig
 function targets.complete(what, model, config)
   local kind = model.config and model.config.model_type
-  if config.target_modules == nil then
-    if not by_type[kind] then
-      fail("%s: target_modules: there is no default for %s; list the ends of the modules' names, or use "
-        .. "\"all-linear\"", what, kind or model:class_name())
+  for field, by_type in pairs(defaults[config.peft_type]) do
+    if config[field] == nil then
+      if not by_type[kind] then
+        fail("%s: %s: there is no default for %s; list the ends of the modules' names%s", what, field,
+          kind or model:class_name(), field == "target_modules" and ", or use \"all-linear\"" or "")
+      end
+      config[field] = arguments.copy(by_type[kind])
     end
-    config.target_modules = arguments.copy(by_type[kind])
   end
   if config.task_type == "SEQ_CLS" or config.task_type == "TOKEN_CLS" then
     local saved, known = config.modules_to_save or {}, {}
@@ -96,34 +135,39 @@ function targets.complete(what, model, config)
   end
 end
 
+local function fail_unmatched(what, config, linear)
+  local pattern, shown = config.target_modules, table.concat(linear, ", ", 1, math.min(3, #linear))
+  local there = #linear > 0 and "there are " .. shown .. ", ..." or "there are no linear maps"
+  if type(pattern) == "string" and pattern ~= "all-linear" then
+    fail("%s: target_modules: the regular expression '%s' matches no module's whole name (%s); for the ends of names "
+      .. "use a list, {\"q_proj\"}", what, pattern, there)
+  end
+  fail("%s: target_modules: no module of the model ends with %s (%s)", what,
+    type(pattern) == "table" and table.concat(pattern, ", ") or pattern, there)
+end
+
 --- Return the full names of the target modules, in order.
 ---@param what string
 ---@param model Module
----@param config LoraConfig
+---@param config PeftConfig
 ---@return string[]
 function targets.names(what, model, config)
-  local list, all = {}, config.target_modules == "all-linear"
-  local examples = {}
+  local names, linear, wanted = {}, {}, {}
   for name, module in model:named_modules() do
-    local is_linear = class.is(module, Linear) or class.is(module, Conv1D)
-    if is_linear and #examples < 3 then examples[#examples + 1] = name end
-    local wanted
-    if all then
-      wanted = is_linear and not is_head(name, config)
-    else
-      wanted = is_listed(name, config.target_modules)
+    names[#names + 1] = name
+    if class.is(module, Linear) or class.is(module, Conv1D) then
+      linear[#linear + 1] = name
+      wanted[#names] = config.target_modules == "all-linear" and not is_head(name, config)
     end
-    if wanted and not is_listed(name, config.exclude_modules) and not is_listed(name, config.modules_to_save)
-      and is_in_layers(name, config) then
+  end
+  if config.target_modules ~= "all-linear" then wanted = targets.matches(what, names, config.target_modules) end
+  local excluded, list = targets.matches(what, names, config.exclude_modules), {}
+  for i, name in ipairs(names) do
+    if wanted[i] and not excluded[i] and not is_listed(name, config.modules_to_save) and is_in_layers(name, config) then
       list[#list + 1] = name
     end
   end
-  if #list == 0 then
-    local tails = type(config.target_modules) == "table" and table.concat(config.target_modules, ", ")
-      or config.target_modules
-    fail("%s: target_modules: no module of the model ends with %s (there are %s)", what, tails,
-      #examples > 0 and table.concat(examples, ", ") .. ", ..." or "no linear maps")
-  end
+  if #list == 0 then fail_unmatched(what, config, linear) end
   return list
 end
 

@@ -42,6 +42,8 @@ describe("apply_chat_template", function()
       .. "{% if add_generation_prompt %} </s>{% endif %}")
     local one, two = {{role = "user", content = "hello"}}, {{role = "user", content = "hello there"}}
     assert.same({{1, 2, 4}}, tokenizer:apply_chat_template(one, {add_generation_prompt = true}).input_ids:tolist())
+    assert.same({1, 2}, tokenizer:apply_chat_template(one, {return_dict = false, return_tensors = false}))
+    assert.same({{1, 2}}, tokenizer:apply_chat_template(one, {return_dict = false}):tolist())
     tokenizer.pad_token = "[UNK]"
     assert.same({{1, 2, 0}, {1, 2, 3}}, tokenizer:apply_chat_template({one, two}, {padding = true}).input_ids:tolist())
     assert.same({"<s> hello", "<s> hello there"}, tokenizer:apply_chat_template({one, two}, {tokenize = false}))

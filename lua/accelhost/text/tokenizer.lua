@@ -469,7 +469,7 @@ local read_chat = arguments.signature("apply_chat_template", {
   "conversation: list", {"chat_template: string"}, {"tools: list"}, {"documents: list"},
   {"add_generation_prompt: flag", false}, {"continue_final_message: flag", false}, {"tokenize: flag", true},
   {"padding: flag|'longest'|'max_length'|'do_not_pad'", false}, {"truncation: flag", false}, {"max_length: size"},
-  {"return_tensors: 'pt'|false", "pt"}, {"chat_template_kwargs: table"},
+  {"return_tensors: 'pt'|false", "pt"}, {"return_dict: flag", true}, {"chat_template_kwargs: table"},
 })
 
 --- A conversation, or several, as the text of the model's chat template, and that as ids: a BatchEncoding as of a call,
@@ -491,11 +491,12 @@ local read_chat = arguments.signature("apply_chat_template", {
 ---@param truncation? boolean
 ---@param max_length? integer
 ---@param return_tensors? string|false
+---@param return_dict? boolean false: return the ids alone (default true)
 ---@param chat_template_kwargs? table further values by name, as enable_thinking = false
----@return BatchEncoding|string|string[]
+---@return BatchEncoding|Tensor|integer[]|string|string[]
 function Tokenizer:apply_chat_template(...)
   local conversation, template, tools, documents, prompt, continues, tokenize, padding, truncation, max_length, tensors,
-    more = read_chat(...)
+    as_dict, more = read_chat(...)
   if prompt and continues then
     fail "apply_chat_template: add_generation_prompt and continue_final_message exclude each other"
   end
@@ -509,10 +510,11 @@ function Tokenizer:apply_chat_template(...)
     texts[i] = chat.render(self, messages, options, C.json.null)
   end
   if not tokenize then return several and texts or texts[1] end
-  return self(several and texts or texts[1], {
+  local encoded = self(several and texts or texts[1], {
     add_special_tokens = false, padding = padding, truncation = truncation or nil, max_length = max_length,
     return_tensors = tensors,
   })
+  return as_dict and encoded or encoded.input_ids
 end
 
 --- Write tokenizer.json, tokenizer_config.json and special_tokens_map.json, which from_pretrained and transformers

@@ -144,3 +144,23 @@ describe("DataCollatorForLanguageModeling", function()
     end)
   end)
 end)
+
+describe("DataCollatorWithFlattening", function()
+  local rows = {{input_ids = {7, 8, 9}}, {input_ids = accelhost.tensor({4, 5}, {dtype = "int64"}), labels = {-100, 6}}}
+
+  it("makes one row of the texts, whose positions begin at 0 in each", function()
+    local batch = text.DataCollatorWithFlattening()(rows)
+    assert.same({{7, 8, 9, 4, 5}}, batch.input_ids:tolist())
+    assert.same({{-100, 8, 9, -100, 6}}, batch.labels:tolist())
+    assert.same({{0, 1, 2, 0, 1}}, batch.position_ids:tolist())
+    batch = text.DataCollatorWithFlattening {return_position_ids = false, separator_id = -1}(rows)
+    assert.same({{-1, 8, 9, -1, 6}}, batch.labels:tolist())
+    assert.is_nil(batch.position_ids)
+  end)
+
+  it("names labels of another number", function()
+    check.raises("labels: expected 2, one for each of the input_ids, got 1", function()
+      text.DataCollatorWithFlattening()({{input_ids = {1, 2}, labels = {1}}})
+    end)
+  end)
+end)

@@ -23,7 +23,12 @@ end
 local function mask_of(visible, queries, keys, device)
   if visible.mask or not visible.causal then return visible.mask end
   local mask = C.ones({queries, keys}, {dtype = "bool", device = device}):tril()
-  return visible.window and mask:logical_and(mask:tril(-visible.window):logical_not()) or mask
+  if visible.window then mask = mask:logical_and(mask:tril(-visible.window):logical_not()) end
+  if visible.texts then
+    local numbers = visible.texts.numbers:unsqueeze(1)
+    mask = mask:logical_and(numbers:unsqueeze(3):eq(numbers:unsqueeze(2)))
+  end
+  return mask
 end
 
 -- The same with the scores as a tensor: for callers that request the weights, and for bounded scores.
@@ -46,16 +51,26 @@ local function in_window(q, k, v, window, o)
   return y:transpose(1, 2)
 end
 
+-- Causal attention of texts one after the other, each in itself: keys of other texts are not computed.
+local function in_texts(q, k, v, visible, o)
+  local function flat(x) return x:transpose(1, 2):flatten(0, 1) end
+  local texts = visible.texts
+  local y = C.attention(flat(q), flat(k), flat(v), nil, texts.bounds, texts.bounds, nil, nil,
+    {texts.longest, texts.longest}, {visible.window and visible.window - 1 or -1, 0},
+    o.scale or 1 / math.sqrt(q:size(-1)), o.dropout)
+  return y:unflatten(0, {q:size(0), q:size(2)}):transpose(1, 2)
+end
+
 --- softmax(q k^T scale) v, and, when asked for, the weights. Heads of k and v serve several of q's where they are
 --- fewer.
 ---
 --- `visible` is the keys that a query may see: those where `mask` is true; with `causal`, of as many queries as keys,
---- those that are not later; with `window`, of these the last ones.
+--- those that are not later; with `window`, of these the last ones; with `texts`, of these those of the query's text.
 ---@param q Tensor [batch, heads, tokens, width]
 ---@param k Tensor
 ---@param v Tensor
----@param o table visible = {mask: Tensor?, causal: boolean?, window: integer?}, dropout: number, scale: number?,
---- cap: number? (bound of the scores: cap tanh(scores / cap)), weights: boolean?
+---@param o table visible = {mask: Tensor?, causal: boolean?, window: integer?, texts: table?}, dropout: number,
+--- scale: number?, cap: number? (bound of the scores: cap tanh(scores / cap)), weights: boolean?
 ---@return Tensor
 ---@return Tensor?
 function attention.attend(q, k, v, o)
@@ -71,7 +86,8 @@ function attention.attend(q, k, v, o)
     return y:reshape(batch, heads, 1, -1), weights and weights:reshape(batch, heads, 1, -1)
   end
   if o.weights or o.cap then return with_scores(q, k, v, o) end
-  if window and visible.causal then
+  if visible.texts and q.device == "cpu" then return in_texts(q, k, v, visible, o) end
+  if (window or visible.texts) and visible.causal then
     if q.device == "cpu" then return in_window(q, k, v, window, o) end
     return C.scaled_dot_product_attention(q, k, v, mask_of(visible, keys, keys, q.device), o.dropout, false, o.scale,
       true)

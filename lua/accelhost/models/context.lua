@@ -35,6 +35,27 @@ function context.seen(what, given, layers)
   return past[1][1]:size(2)
 end
 
+--- Return the texts of rows that hold several, one after the other: a text begins where a position is not that of the
+--- token before, plus 1. nil where each row is one text, and in calls with a mask or with earlier tokens.
+---@param how table of `settings`
+---@param positions Tensor? position_ids, [batch, tokens] or [tokens]
+---@param past integer
+---@return {numbers: Tensor, bounds: Tensor, longest: integer}? numbers of texts [batch, tokens], and where texts begin
+--- and end in the flattened batch
+function context.texts(how, positions, past)
+  if not positions or how.kept or past > 0 or how.tokens < 2 then return nil end
+  local rows, tokens = how.rows, how.tokens
+  positions = positions:view(-1, tokens):expand(rows, tokens)
+  local begins = positions:narrow(1, 1, tokens - 1):sub(positions:narrow(1, 0, tokens - 1)):ne(1)
+  if not begins:any():item() then return nil end
+  begins = C.cat({C.ones({rows, 1}, {dtype = "bool", device = how.device}), begins}, 1)
+  local first = begins:flatten():nonzero():flatten()
+  local bounds = C.cat({first, C.tensor({rows * tokens}, {dtype = "int64", device = how.device})})
+  return {
+    numbers = begins:to("int64"):cumsum(1), bounds = bounds, longest = bounds:diff():max():item(),
+  }
+end
+
 --- Return the keys that each query may see: those before it that are no padding, and itself, so that no row is empty;
 --- with a window, of these the last ones.
 ---@param kept Tensor? [batch, past + tokens] bool, nil: there is no padding
@@ -42,9 +63,11 @@ end
 ---@param past integer
 ---@param device string
 ---@param window? integer
----@return {mask: Tensor?, causal: boolean?, window: integer?} as attention.attend accepts them
-function context.visible(kept, tokens, past, device, window)
+---@param texts? table of `texts`: a query sees the keys in its text
+---@return {mask: Tensor?, causal: boolean?, window: integer?, texts: table?} as attention.attend accepts them
+function context.visible(kept, tokens, past, device, window, texts)
   if window and window >= past + tokens then window = nil end
+  if texts then return {causal = true, window = window, texts = texts} end
   if not kept and past == 0 then return {causal = tokens > 1, window = window} end
   if not kept and tokens == 1 then return {window = window} end
   local own = C.arange(past, past + tokens, {device = device}):view(tokens, 1)
@@ -60,7 +83,7 @@ end
 ---@param given table inputs by name
 ---@param past integer tokens of earlier calls
 ---@param most integer number of the model's positions
----@return {tokens: integer, kept: Tensor?, device: string, keeps: boolean, wants_weights: boolean}
+---@return {rows: integer, tokens: integer, kept: Tensor?, device: string, keeps: boolean, wants_weights: boolean}
 function context.settings(model, given, past, most)
   local config, what = model.config, model._name
   local function asked(name)
@@ -76,7 +99,7 @@ function context.settings(model, given, past, most)
       what)
   end
   return {
-    tokens = tokens, kept = attention.kept(given.attention_mask), keeps = keeps,
+    rows = rows, tokens = tokens, kept = attention.kept(given.attention_mask), keeps = keeps,
     device = (given.input_ids or given.inputs_embeds).device, wants_weights = asked "output_attentions",
     wants_states = asked "output_hidden_states",
   }

@@ -66,10 +66,11 @@ local function add_places(self, how, given, past, dtype)
   if not positions then
     positions, length = C.arange(past, past + how.tokens, {device = how.device}), past + how.tokens
   end
+  local texts = context.texts(how, given.position_ids, past)
   how.angles, how.visible = {}, {}
   for kind in pairs(self.kinds) do
     how.angles[kind] = {rotary.angles(self.rotary[kind], positions, length, dtype)}
-    how.visible[kind] = context.visible(how.kept, how.tokens, past, how.device, self.windows[kind])
+    how.visible[kind] = context.visible(how.kept, how.tokens, past, how.device, self.windows[kind], texts)
   end
 end
 

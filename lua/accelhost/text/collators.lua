@@ -122,4 +122,43 @@ function LanguageModeling:__call(features)
   return batch
 end
 
+---@class DataCollatorWithFlattening
+local WithFlattening = class.new "DataCollatorWithFlattening"
+collators.DataCollatorWithFlattening = WithFlattening
+
+local set_flattening = arguments.setter("DataCollatorWithFlattening", {
+  {"return_position_ids: flag", true}, {"separator_id: number", IGNORED},
+})
+
+--- A collate function that makes one row of all texts of a batch, without padding: input_ids and labels [1, tokens],
+--- and position_ids that begin at 0 in each text, by which decoders keep the texts apart. The label of a text's first
+--- token, which nothing in the text predicts, is separator_id. Without labels the ids are the labels.
+--
+--   local collate = accelhost.text.DataCollatorWithFlattening()
+--   local batch = collate{{input_ids = {7, 8, 9}}, {input_ids = {4, 5}, labels = {-100, 5}}}
+--   print(batch.position_ids, batch.labels)  --> tensor([[0, 1, 2, 0, 1]])  tensor([[-100,    8,    9, -100,    5]])
+---@param return_position_ids? boolean default true; false lets tokens see the texts before theirs
+---@param separator_id? integer default -100
+function WithFlattening:init(...) set_flattening(self, ...) end
+
+local function ids_of(value) return C.is_tensor(value) and value:tolist() or value end
+
+function WithFlattening:__call(features)
+  local ids, labels, positions, at = {}, {}, {}, 0
+  for _, feature in ipairs(features) do
+    local own = ids_of(feature.input_ids)
+    local wanted = ids_of(feature.labels) or own
+    if #wanted ~= #own then
+      fail("DataCollatorWithFlattening: labels: expected %d, one for each of the input_ids, got %d", #own, #wanted)
+    end
+    for i = 1, #own do
+      at = at + 1
+      ids[at], positions[at], labels[at] = own[i], i - 1, i > 1 and wanted[i] or self.separator_id
+    end
+  end
+  local batch = {input_ids = ids, labels = labels, position_ids = self.return_position_ids and positions or nil}
+  for name, row in pairs(batch) do batch[name] = C.tensor({row}, {dtype = "int64", device = "cpu"}) end
+  return batch
+end
+
 return collators

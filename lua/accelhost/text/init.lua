@@ -11,6 +11,8 @@ local lazy = {AutoTokenizer = {"accelhost.text.auto_tokenizer"}}
 namespace.add(lazy, "accelhost.text.tokenizer", {"Tokenizer"})
 namespace.add(lazy, "accelhost.text.batch_encoding", {"BatchEncoding"})
 namespace.add(lazy, "accelhost.text.characters", {"character_tokenizer"})
-namespace.add(lazy, "accelhost.text.collators", {"DataCollatorWithPadding", "DataCollatorForLanguageModeling"})
+namespace.add(lazy, "accelhost.text.collators", {
+  "DataCollatorForLanguageModeling", "DataCollatorWithFlattening", "DataCollatorWithPadding",
+})
 
 return namespace.new("text", {}, lazy)

@@ -12,7 +12,7 @@ local class = require "accelhost.util.class"
 local rng_streams = require "accelhost.data.rng_streams"
 local kinds = require "accelhost.util.kinds"
 local pack = require "accelhost.util.pack"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 local fail, signature = arguments.fail, arguments.signature
 local iterable = {}
@@ -149,8 +149,8 @@ end
 --- Batches of a stream, in the place of a batch sampler: a batch is a table of samples.
 ---@class StreamBatches
 ---@field seed userdata? of the pass that begins next
----@field turn integer of the samples' streams: the lane's, or the worker's
----@field lane integer turn of worker 0
+---@field turn integer of the samples' streams: the rank's first, or the worker's
+---@field first_turn integer turn of worker 0
 local StreamBatches = class.new "StreamBatches"
 StreamBatches.is_stream = true
 iterable.StreamBatches = StreamBatches
@@ -159,7 +159,7 @@ iterable.StreamBatches = StreamBatches
 ---@param batch_size integer
 ---@param drop_last boolean
 function StreamBatches:init(dataset, batch_size, drop_last)
-  self.dataset, self.batch_size, self.drop_last, self.lane, self.turn = dataset, batch_size, drop_last, 0, 0
+  self.dataset, self.batch_size, self.drop_last, self.first_turn, self.turn = dataset, batch_size, drop_last, 0, 0
   if not iterable.knows_length(dataset) then self.len = false end
 end
 
@@ -226,7 +226,7 @@ function StreamBatches:iter(draw, from) -- luacheck: ignore draw
   end
 end
 
-walk.register(StreamBatches.iter, false)
+iteration.register(StreamBatches.iter, false)
 
 --- The samples of a batch in the form for collating, and the number of values of each.
 ---@param batch table

@@ -7,7 +7,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local native = C.data
@@ -15,7 +15,7 @@ local sampler = {}
 
 local CHUNK = 1024
 
--- Return the place where a walk begins.
+-- Return the position where an iteration begins.
 local function place_of(from)
   return from == nil and 0 or arguments.check("iter", "from", "size", from)
 end
@@ -35,7 +35,7 @@ local function numbers_of(tensor, count, from)
   end
 end
 
--- A walk without its first `count` steps.
+-- An iteration without its first `count` steps.
 local function dropped(take, count)
   for _ = 1, place_of(count) do
     if take() == nil then break end
@@ -61,7 +61,7 @@ end
 local Sampler = class.sized "Sampler"
 sampler.Sampler = Sampler
 
---- A new walk over the indices.
+--- A new iteration over the indices.
 ---@param draw? userdata bytes of an earlier `draw()`
 ---@return fun(): integer?
 function Sampler:iter(draw) -- luacheck: ignore draw
@@ -395,14 +395,14 @@ end
 function BatchSampler:iter(draw, from)
   from = place_of(from)
   local count = self.sampler.valid_count and self.sampler:valid_count()
-  local take = self:_walk(draw, from)
+  local take = self:_batches(draw, from)
   return count and counted(take, from, count) or take
 end
 
-function BatchSampler:_walk(draw, from)
+function BatchSampler:_batches(draw, from)
   local order = self.sampler.order and self.sampler:order(draw)
   if order then return slices(order, self.sampler:len(), self.batch_size, self.drop_last, from) end
-  local seeks = walk.takes_place(self.sampler)
+  local seeks = iteration.accepts_position(self.sampler)
   local next_index = seeks and self.sampler:iter(draw, from) or dropped(self.sampler:iter(draw), from)
   local size, drop_last = self.batch_size, self.drop_last
   local ended = false
@@ -439,7 +439,7 @@ for _, known in ipairs {
   SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler, BatchSampler,
   ListSampler,
 } do
-  walk.register(known.iter, true)
+  iteration.register(known.iter, true)
 end
 
 --- A sampler as it is, a plain table as a sampler over its items.

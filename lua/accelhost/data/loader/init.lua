@@ -43,7 +43,7 @@ local fail = arguments.fail
 ---@field non_blocking boolean? false: the device copies a batch when its kernels have reached it
 ---@field pin_memory boolean
 local DataLoader = class.without_positions(class.sized "DataLoader",
-  "for inputs, labels in loader do walks the batches")
+  "for inputs, labels in loader do iterates over the batches")
 DataLoader._is_loader = true
 
 local read = arguments.signature("DataLoader", {

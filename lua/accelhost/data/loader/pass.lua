@@ -10,7 +10,7 @@ local later = require "accelhost.util.later"
 local passes = require "accelhost.data.loader.passes"
 local placement = require "accelhost.data.loader.placement"
 local protect = require "accelhost.util.protect"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 local iterable, worker = later "accelhost.data.iterable", later "accelhost.data.loader.worker"
 local fail, describe = arguments.fail, arguments.describe
@@ -19,7 +19,7 @@ local native = C.data
 ---@class Pass
 ---@field loader DataLoader
 ---@field epoch integer
----@field start integer place of the batch sampler where it began (see data/walk.lua)
+---@field start integer place of the batch sampler where it began (see data/iteration.lua)
 ---@field rounds integer rounds given since
 ---@field micro_batch integer of a loader with virtual shards: which of the round's batches is the current one, from 0
 ---@field filler boolean does the current batch count for nothing? (data/partition/micro_batches.lua)
@@ -110,7 +110,7 @@ local function low_bits(seed)
   return a + 256 * (b + 256 * (c + 256 * d))
 end
 
--- Return the next answer of the workers that walk a stream; false at the end.
+-- Return the next answer of the workers that iterate over a stream; false at the end.
 local function next_answer(pass)
   local answer, loader = pass.workers:take() or false, pass.loader
   if not goes_on(pass, answer ~= false) then return false end
@@ -132,7 +132,7 @@ local function hire(pass)
   local rounds = pass.start / partition:round_size()
   workers:begin(pass.seed, function() return next_batch(pass) end, math.floor(rounds * partition.batches_per_round))
   if loader.stream then
-    -- Each worker walks the stream by itself: earlier samples are read once more.
+    -- Each worker iterates over the whole stream: earlier samples are read once more.
     if rounds % 1 ~= 0 then
       fail("DataLoader: with num_workers a stream continues only from a position at the end of a round (%d samples)",
         partition:round_size())
@@ -150,7 +150,8 @@ local function meet(pass)
   local partition = pass.loader.partition
   local same = pass.start % partition:round_size() == 0
   local batches = same and partition or partition.batch_sampler
-  local size, count = same and partition:round_size() or walk.unit(batches), same and partition.batches_per_round or 1
+  local size = same and partition:round_size() or iteration.unit(batches)
+  local count = same and partition.batches_per_round or 1
   local take, place, number = batches:iter(pass.draw), 0, 0
   while place < pass.start do
     local batch, _, filler = take()
@@ -162,7 +163,7 @@ local function meet(pass)
   return same and take or nil
 end
 
--- The walk over the batches from the pass's start on.
+-- The iteration over the batches from the pass's start on.
 local function set_out(pass)
   local loader = pass.loader
   pass.met = not loader.stream and not (loader.sampler and loader.sampler.visits_once) and {} or nil

@@ -149,7 +149,7 @@ function passes.holder(loader, iterator)
   end
 end
 
-local function is_walked(pass)
+local function is_iterated(pass)
   local holder, thread = pass.holder, pass.thread
   if holder == nil then return true end
   if thread then
@@ -183,7 +183,7 @@ end
 ---@param loop_begins boolean does a loop begin around it?
 ---@return boolean
 function passes.is_left(pass, loop_begins)
-  pass.left = pass.left or not is_walked(pass) or pass.holder == nil and is_dropped(pass, loop_begins)
+  pass.left = pass.left or not is_iterated(pass) or pass.holder == nil and is_dropped(pass, loop_begins)
   return pass.left
 end
 
@@ -191,7 +191,7 @@ end
 ---@return table?
 function passes.innermost()
   local pass = top()
-  while pass and not is_walked(pass) do
+  while pass and not is_iterated(pass) do
     drop()
     pass = top()
   end
@@ -204,7 +204,7 @@ end
 function passes.is_within_another(loader)
   for i = 1, depth do
     local pass = running[i].pass
-    if pass and pass.loader ~= loader and pass.holder ~= nil and is_walked(pass) then return true end
+    if pass and pass.loader ~= loader and pass.holder ~= nil and is_iterated(pass) then return true end
   end
   return false
 end

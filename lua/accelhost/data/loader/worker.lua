@@ -42,22 +42,22 @@ local function maker(loader)
       return fetch.batch(set, loader.collate_fn, request.batch, request.seed, request.repeats)
     end
   end
-  local walk
+  local next_batch
   return function(request)
     seed_batch(request) -- before iter(), which may draw too
     if request.first then
       if request.epoch then set:set_epoch(request.epoch) end -- it may have changed since the fork
-      loader.stream.seed, loader.stream.turn = request.seed, loader.stream.lane + info.id
-      walk = loader.partition:iter()
+      loader.stream.seed, loader.stream.turn = request.seed, loader.stream.first_turn + info.id
+      next_batch = loader.partition:iter()
     end
-    local batch, valid = walk()
+    local batch, valid = next_batch()
     if not batch then return nil end
     info.length, info.uneven, info.valid = #batch, loader.partition:is_uneven(), valid or #batch
     return fetch.finish(loader.collate_fn, iterable.samples(batch))
   end
 end
 
--- Answer requests until the other side is gone. Never returns.
+-- Answer requests until the other side has closed the channel. Never returns.
 local function serve(channel, loader, id, seed)
   info = {id = id, num_workers = loader.num_workers, seed = seed + id, dataset = loader.dataset}
   local fine, problem = xpcall(function()

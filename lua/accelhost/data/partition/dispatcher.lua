@@ -6,7 +6,7 @@
 -- a rank may get none.
 local arguments = require "accelhost.util.arguments"
 local Partition = require "accelhost.data.partition.partition"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 local fail = arguments.fail
 
@@ -77,10 +77,10 @@ end
 --- Iterate over the parts, on rank 0: return the batch of rank 0, its number of valid samples, then that of rank 1 and
 --- so on; no batches without samples.
 ---@param draw? userdata
----@param from? integer place of the batch sampler (see data/walk.lua)
+---@param from? integer place of the batch sampler (see data/iteration.lua)
 ---@return fun(): table?, integer?
 function Dispatcher:iter(draw, from)
-  local next_batch, head = walk.with_head(self.batch_sampler, draw, from or 0, self:stride())
+  local next_batch, head = iteration.with_head(self.batch_sampler, draw, from or 0, self:stride())
   local start, following, parts, valids, rank
   local function of_head()
     local batches, at = head(), 0
@@ -119,6 +119,6 @@ end
 -- A loader's even_batches is set when it is prepared.
 function Dispatcher:exchange_even_batches() return nil end -- luacheck: ignore self
 
-walk.register(Dispatcher.iter, false)
+iteration.register(Dispatcher.iter, false)
 
 return Dispatcher

@@ -7,7 +7,7 @@
 -- results gathered by micro-batch are in the order of the virtual shards.
 local BatchSamplerShard = require "accelhost.data.partition.sampler_shard"
 local Partition = require "accelhost.data.partition.partition"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 ---@class MicroBatches: Partition
 ---@field size integer number of virtual shards
@@ -39,7 +39,7 @@ function MicroBatches:virtual_shard(micro_batch) return micro_batch * self.ranks
 --- Iterate over this rank's micro-batches: return each with the number of its samples that count, and whether it is a
 --- filler.
 ---@param draw? userdata
----@param from? integer place of the batch sampler (see data/walk.lua), where a round begins
+---@param from? integer place of the batch sampler (see data/iteration.lua), where a round begins
 ---@return fun(): integer[]?, integer?, boolean?
 function MicroBatches:iter(draw, from)
   local shards, count = self.round, self.batches_per_round
@@ -59,6 +59,6 @@ function MicroBatches:iter(draw, from)
   end
 end
 
-walk.register(MicroBatches.iter, false)
+iteration.register(MicroBatches.iter, false)
 
 return MicroBatches

@@ -1,8 +1,8 @@
 --- Partition: which rank gets which batch of a batch sampler, the interface that loaders and their passes use.
 --
 -- A round is the samples of all ranks in one step; `stride` batches of the batch sampler make one. A place counts the
--- samples or batches of all ranks together (walk.lua), so that a job of another number of ranks can continue from it.
--- The kinds:
+-- samples or batches of all ranks together (iteration.lua), so that a job of another number of ranks can continue from
+-- it. The kinds:
 --
 --   whole           every batch to this rank: one process, or an order that is divided already
 --   sampler shard   whole batches to the ranks in turn, or equal or proportional parts of them (BatchSamplerShard)
@@ -10,7 +10,7 @@
 --   micro-batches   a fixed number of virtual shards, each rank's one after the other
 --   stream shard    batches of the part that a stream returns of itself
 local class = require "accelhost.util.class"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 ---@class Partition
 ---@field batch_sampler table of the batches of all ranks
@@ -49,11 +49,11 @@ function Partition:stride() return self.split_batches and 1 or self.size end
 
 --- Return the number of places in a round.
 ---@return integer
-function Partition:round_size() return self:stride() * walk.unit(self.batch_sampler) end
+function Partition:round_size() return self:stride() * iteration.unit(self.batch_sampler) end
 
 --- Return the unit of a position; a pass cannot continue from a position in another unit.
 ---@return string
-function Partition:unit() return walk.counts_samples(self.batch_sampler) and "samples" or "batches" end
+function Partition:unit() return iteration.counts_samples(self.batch_sampler) and "samples" or "batches" end
 
 --- Return the number of samples in a full batch of this rank; nil when it is not known.
 ---@return number?

@@ -7,7 +7,7 @@
 local arguments = require "accelhost.util.arguments"
 local Partition = require "accelhost.data.partition.partition"
 local batch_proportions = require "accelhost.data.partition.proportions"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -107,9 +107,9 @@ local function at_least(value, least) return value > least and value or least en
 -- Iterators over rounds: each returns the data that a part is cut from, and the number of the part's samples that
 -- count.
 
-function BatchSamplerShard:_walk_split(draw, from)
+function BatchSamplerShard:_iter_split(draw, from)
   local size = self.batch_size
-  local next_batch, head = walk.with_head(self.batch_sampler, draw, from, 1)
+  local next_batch, head = iteration.with_head(self.batch_sampler, draw, from, 1)
   local start
   return function()
     local batch = next_batch()
@@ -166,9 +166,9 @@ function BatchSamplerShard:_fill(round, first_round)
   return filled
 end
 
-function BatchSamplerShard:_walk_whole(draw, from)
+function BatchSamplerShard:_iter_whole(draw, from)
   local ranks, size = self.size, self.batch_size
-  local next_batch, head = walk.with_head(self.batch_sampler, draw, from, ranks)
+  local next_batch, head = iteration.with_head(self.batch_sampler, draw, from, ranks)
   local first_round, ended
   return function()
     if ended then return nil end
@@ -220,8 +220,8 @@ function BatchSamplerShard:_cut_proportional(rank, round, given)
 end
 
 -- The ranks' batches differ in length.
-function BatchSamplerShard:_walk_proportional(draw, from)
-  local next_round = self.split_batches and self:_walk_split(draw, from) or self:_walk_whole(draw, from)
+function BatchSamplerShard:_iter_proportional(draw, from)
+  local next_round = self.split_batches and self:_iter_split(draw, from) or self:_iter_whole(draw, from)
   return function()
     local round, given = next_round()
     self.uneven = true
@@ -235,20 +235,20 @@ end
 ---@return fun(): any, any
 ---@return fun(self: BatchSamplerShard, rank: integer, round: any, given: any): integer[]?, integer?
 function BatchSamplerShard:rounds(draw, from)
-  if self.size == 1 then return walk.from(self.batch_sampler, draw, from), cut_nothing end
-  if self.proportions then return self:_walk_proportional(draw, from), self._cut_proportional end
-  if self.split_batches then return self:_walk_split(draw, from), self._cut_split end
-  return self:_walk_whole(draw, from), self._cut_whole
+  if self.size == 1 then return iteration.from(self.batch_sampler, draw, from), cut_nothing end
+  if self.proportions then return self:_iter_proportional(draw, from), self._cut_proportional end
+  if self.split_batches then return self:_iter_split(draw, from), self._cut_split end
+  return self:_iter_whole(draw, from), self._cut_whole
 end
 
 --- Iterate over this rank's batches: returns each with the number of its valid samples, which are the first; the others
 --- fill it up.
 ---@param draw? userdata
----@param from? integer begin at this place of the batch sampler (see data/walk.lua), where a round begins
+---@param from? integer begin at this place of the batch sampler (see data/iteration.lua), where a round begins
 ---@return fun(): integer[]?, integer?
 function BatchSamplerShard:iter(draw, from)
   from = from == nil and 0 or arguments.check("iter", "from", "size", from)
-  if self.size == 1 then return walk.from(self.batch_sampler, draw, from) end
+  if self.size == 1 then return iteration.from(self.batch_sampler, draw, from) end
   local next_round, cut = self:rounds(draw, from)
   return function()
     local round, given = next_round()
@@ -263,6 +263,6 @@ function BatchSamplerShard:exchange_even_batches(even)
   return Partition.exchange_even_batches(self, even)
 end
 
-walk.register(BatchSamplerShard.iter, false)
+iteration.register(BatchSamplerShard.iter, false)
 
 return BatchSamplerShard

@@ -7,7 +7,7 @@ local arguments = require "accelhost.util.arguments"
 local Partition = require "accelhost.data.partition.partition"
 local iterable = require "accelhost.data.iterable"
 local kinds = require "accelhost.util.kinds"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 local fail = arguments.fail
 
@@ -44,8 +44,8 @@ function StreamShard:init(loader, options, agree)
   self.even_batches, self.agree = options.even_batches ~= false, agree
   local shard = shard_of(self.whole, self.size, self.rank)
   self.batch_sampler = iterable.StreamBatches(shard, loader.batch_size, loader.drop_last)
-  self.batch_sampler.lane = self.rank * MOST_WORKERS -- so that no two ranks' samples draw alike
-  self.batch_sampler.turn = self.batch_sampler.lane
+  self.batch_sampler.first_turn = self.rank * MOST_WORKERS -- so that no two ranks' samples draw alike
+  self.batch_sampler.turn = self.batch_sampler.first_turn
   self.batch_size, self.drop_last = loader.batch_size, loader.drop_last
 end
 
@@ -129,6 +129,6 @@ function StreamShard:filler()
   return filled(first, first, self.batch_size)
 end
 
-walk.register(StreamShard.iter, false)
+iteration.register(StreamShard.iter, false)
 
 return StreamShard

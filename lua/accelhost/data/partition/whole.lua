@@ -1,7 +1,7 @@
 --- Every batch to this rank: of a job of one process, or of an order that is divided among the ranks already.
 local Partition = require "accelhost.data.partition.partition"
 local arguments = require "accelhost.util.arguments"
-local walk = require "accelhost.data.walk"
+local iteration = require "accelhost.data.iteration"
 
 ---@class Whole: Partition
 local Whole = Partition:extend "Whole"
@@ -23,7 +23,7 @@ function Whole:len()
   return self.batch_sampler:len()
 end
 
-function Whole:iter(draw, from) return walk.from(self.batch_sampler, draw, from or 0) end
+function Whole:iter(draw, from) return iteration.from(self.batch_sampler, draw, from or 0) end
 
 function Whole:is_uneven() return self.batch_sampler.uneven == true end
 

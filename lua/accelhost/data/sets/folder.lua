@@ -50,7 +50,7 @@ local function names_in(path)
 end
 
 -- Add the files below `path` that are wanted, sorted, folder after folder.
-local function walk(path, wanted, add, depth)
+local function add_files(path, wanted, add, depth)
   if depth > 100 then fail("'%s': folders nested deeper than 100 (does one link to itself?)", path) end
   local inner = {}
   for _, name in ipairs(names_in(path)) do
@@ -62,7 +62,7 @@ local function walk(path, wanted, add, depth)
       add(full)
     end
   end
-  for _, full in ipairs(inner) do walk(full, wanted, add, depth + 1) end
+  for _, full in ipairs(inner) do add_files(full, wanted, add, depth + 1) end
 end
 
 local function ending_test(extensions)
@@ -96,7 +96,7 @@ local function find(self, root, wanted, what, allow_empty)
   local empty = {}
   for target, name in ipairs(self.classes) do
     local before = #self.samples
-    walk(root .. "/" .. name, wanted, function(path)
+    add_files(root .. "/" .. name, wanted, function(path)
       self.samples[#self.samples + 1], self.targets[#self.targets + 1] = path, target - 1
     end, 0)
     if #self.samples == before then empty[#empty + 1] = name end

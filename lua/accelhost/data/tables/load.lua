@@ -79,7 +79,7 @@ end
 
 --- The rows of files as tables (data.Table), by split: {train = Table} for a path or a list of paths, which are read
 --- one behind the other; for {train = paths, test = paths} a table for each. With `split` the table of that one. With
---- `streaming` streams of rows (data.RowStream), which read the files block by block while they are walked.
+--- `streaming` streams of rows (data.RowStream), which read the files block by block while they are read.
 --
 -- A column of a file is int64 where all its fields are whole numbers of 64 bits, float64 where all are numbers or, some
 -- of them, empty (NaN), bool where all are true or false, else texts; for a stream this is inferred from the first
@@ -104,7 +104,7 @@ end
 ---@param features? table<string, string> of csv and json: the types of columns: "bool", "float32", "float64", "int32",
 --- "int64" or "string"
 ---@param sample_by? string of text: a row for each "line" (default), "paragraph" (empty lines part them) or "document"
----@param streaming? boolean read while walking, instead of now (default false)
+---@param streaming? boolean read while iterating, instead of now (default false)
 ---@return Table|RowStream|table<string, Table|RowStream>
 function load.load_dataset(...)
   local options, streaming = {}

@@ -130,10 +130,10 @@ function RowFiles:shard(count, index)
   return other
 end
 
----@class RowFilesWalk
-local Walk = class.new "RowFilesWalk"
+---@class RowFilesCursor
+local Cursor = class.new "RowFilesCursor"
 
-function Walk:init(source, order, state)
+function Cursor:init(source, order, state)
   self.source, self.order = source, order
   self.part, self.before, self.given = state and state.part or 1, state and state.before or 0, 0
   self.rows, self.place = {}, state and {state.offset, state.line, state.state} or nil
@@ -197,7 +197,7 @@ local function fill(self)
   end
 end
 
-function Walk:next()
+function Cursor:next()
   local block = self.block
   if not block or self.given >= #block then
     if block then self.before = self.before + self.count end
@@ -214,7 +214,7 @@ function Walk:next()
 end
 
 --- Skip rows; return the number skipped.
-function Walk:skip(count)
+function Cursor:skip(count)
   local done = 0
   while done < count do
     if self.block and self.given < #self.block then
@@ -229,7 +229,7 @@ function Walk:skip(count)
   return done
 end
 
-function Walk:state()
+function Cursor:state()
   local place = self.place or {0, 0, 0}
   return {
     part = self.part, before = self.before, given = self.block and self.given or self.skipped,
@@ -237,7 +237,7 @@ function Walk:state()
   }
 end
 
---- Begin a walk over the rows, from the beginning or from the position of `state`.
+--- Open a cursor over the rows, from the beginning or from the position of `state`.
 ---@param epoch integer
 ---@param state? table
 ---@param shuffled? fun(count: integer): integer[] an order of this many files, from 1
@@ -249,7 +249,7 @@ function RowFiles:open(epoch, state, shuffled) -- luacheck: ignore epoch
     for i, k in ipairs(drawn) do drawn[i] = self.files[k] end
     order = drawn
   end
-  return Walk(self, order, state)
+  return Cursor(self, order, state)
 end
 
 return RowFiles

@@ -15,7 +15,7 @@ local mapped = require "accelhost.data.tables.mapped"
 local native = C.data
 local steps = {}
 
--- Skip rows by reading them, in walks without a quicker way.
+-- Skip rows by reading them, of cursors without a faster method.
 local function skip_slowly(self, count)
   for done = 0, count - 1 do
     if self:next() == nil then return done end
@@ -36,19 +36,19 @@ local function shard_behind(self, count, index) return steps.Every(self, count, 
 
 -- Every n-th row.
 
-local EveryWalk = class.new "EveryWalk"
+local EveryCursor = class.new "EveryCursor"
 
-function EveryWalk:init(inner, step, first, state)
+function EveryCursor:init(inner, step, first, state)
   self.inner, self.step, self.left = inner, step, state and state.left or first
 end
 
-function EveryWalk:next()
+function EveryCursor:next()
   if self.left > 0 and self.inner:skip(self.left) < self.left then return nil end
   self.left = self.step - 1
   return self.inner:next()
 end
 
-function EveryWalk:skip(count)
+function EveryCursor:skip(count)
   if count == 0 then return 0 end
   local wanted = self.left + (count - 1) * self.step + 1
   local done = self.inner:skip(wanted)
@@ -58,7 +58,7 @@ function EveryWalk:skip(count)
   return done <= before and 0 or math.floor((done - before - 1) / self.step) + 1
 end
 
-function EveryWalk:state() return {left = self.left, inner = self.inner:state()} end
+function EveryCursor:state() return {left = self.left, inner = self.inner:state()} end
 
 local Every = class.new "Every"
 steps.Every = Every
@@ -70,28 +70,28 @@ end
 Every.shard = shard_behind
 
 function Every:open(epoch, state, shuffled)
-  return EveryWalk(self.inner:open(epoch, state and state.inner, shuffled), self.count, self.index, state)
+  return EveryCursor(self.inner:open(epoch, state and state.inner, shuffled), self.count, self.index, state)
 end
 
 -- The first rows, and all but them.
 
-local TakeWalk = class.new "TakeWalk"
+local TakeCursor = class.new "TakeCursor"
 
-function TakeWalk:init(inner, left) self.inner, self.left = inner, left end
+function TakeCursor:init(inner, left) self.inner, self.left = inner, left end
 
-function TakeWalk:next()
+function TakeCursor:next()
   if self.left == 0 then return nil end
   self.left = self.left - 1
   return self.inner:next()
 end
 
-function TakeWalk:skip(count)
+function TakeCursor:skip(count)
   local done = self.inner:skip(math.min(count, self.left))
   self.left = self.left - done
   return done
 end
 
-function TakeWalk:state() return {left = self.left, inner = self.inner:state()} end
+function TakeCursor:state() return {left = self.left, inner = self.inner:state()} end
 
 local Take = class.new "Take"
 steps.Take = Take
@@ -103,7 +103,7 @@ end
 Take.shard = shard_behind
 
 function Take:open(epoch, state)
-  return TakeWalk(self.inner:open(epoch, state and state.inner), state and state.left or self.count)
+  return TakeCursor(self.inner:open(epoch, state and state.inner), state and state.left or self.count)
 end
 
 local Skip = class.new "Skip"
@@ -114,20 +114,20 @@ Skip.init = Take.init
 Skip.shard = shard_behind
 
 function Skip:open(epoch, state)
-  local walk = self.inner:open(epoch, state)
-  if not state then walk:skip(self.count) end
-  return walk
+  local cursor = self.inner:open(epoch, state)
+  if not state then cursor:skip(self.count) end
+  return cursor
 end
 
 -- A function of each row, which returns a row, or nil to leave it out.
 
-local EachWalk = class.new "EachWalk"
+local EachCursor = class.new "EachCursor"
 
-function EachWalk:init(inner, fn, exact, at, step)
+function EachCursor:init(inner, fn, exact, at, step)
   self.inner, self.fn, self.exact, self.at, self.step = inner, fn, exact, at, step
 end
 
-function EachWalk:next()
+function EachCursor:next()
   while true do
     local row = self.inner:next()
     if row == nil then return nil end
@@ -138,14 +138,14 @@ function EachWalk:next()
   end
 end
 
-function EachWalk:skip(count)
+function EachCursor:skip(count)
   if not self.exact then return skip_slowly(self, count) end
   local done = self.inner:skip(count)
   self.at = self.at + done * self.step
   return done
 end
 
-function EachWalk:state() return {at = self.at, inner = self.inner:state()} end
+function EachCursor:state() return {at = self.at, inner = self.inner:state()} end
 
 --- A step of a function of a row and, with `counts`, of its number.
 ---@class Each
@@ -168,15 +168,15 @@ function Each:shard(count, index)
 end
 
 function Each:open(epoch, state, shuffled)
-  return EachWalk(self.inner:open(epoch, state and state.inner, shuffled), self.fn, self.exact,
+  return EachCursor(self.inner:open(epoch, state and state.inner, shuffled), self.fn, self.exact,
     state and state.at or self.first, self.step)
 end
 
 -- A function of batches.
 
-local BatchWalk = class.new "BatchWalk"
+local BatchCursor = class.new "BatchCursor"
 
-function BatchWalk:init(inner, of, state)
+function BatchCursor:init(inner, of, state)
   self.inner, self.of, self.made, self.given = inner, of, {}, 0
   self.at = state and state.at or of.first
   if state and state.given > 0 then
@@ -185,7 +185,7 @@ function BatchWalk:init(inner, of, state)
   end
 end
 
-function BatchWalk:fill()
+function BatchCursor:fill()
   local rows, size, indices = {}, self.of.size, {}
   self.before = {at = self.at, inner = self.inner:state()}
   for k = 1, size do
@@ -200,7 +200,7 @@ function BatchWalk:fill()
   return true
 end
 
-function BatchWalk:next()
+function BatchCursor:next()
   while self.given >= #self.made do
     if self.ended or not self:fill() then
       self.made, self.ended = {}, true
@@ -211,9 +211,9 @@ function BatchWalk:next()
   return self.made[self.given]
 end
 
-BatchWalk.skip = skip_slowly
+BatchCursor.skip = skip_slowly
 
-function BatchWalk:state()
+function BatchCursor:state()
   if self.given == 0 or self.given >= #self.made then
     return {at = self.at, given = 0, inner = self.inner:state()}
   end
@@ -237,20 +237,20 @@ end
 Batches.shard = Each.shard
 
 function Batches:open(epoch, state, shuffled)
-  return BatchWalk(self.inner:open(epoch, state and state.inner, shuffled), self, state)
+  return BatchCursor(self.inner:open(epoch, state and state.inner, shuffled), self, state)
 end
 
 -- Shuffling by a buffer: each row that is given makes room for the next.
 
-local ShuffleWalk = class.new "ShuffleWalk"
+local ShuffleCursor = class.new "ShuffleCursor"
 
-function ShuffleWalk:init(inner, size, seed, state)
+function ShuffleCursor:init(inner, size, seed, state)
   self.inner, self.size, self.seed = inner, size, seed
   self.buffer, self.drawn, self.ended = {}, state and state.drawn or 0, state and state.ended or false
   for i, row in ipairs(state and state.buffer or {}) do self.buffer[i] = row end
 end
 
-function ShuffleWalk:next()
+function ShuffleCursor:next()
   local buffer = self.buffer
   while not self.ended and #buffer <= self.size do
     local row = self.inner:next()
@@ -267,9 +267,9 @@ function ShuffleWalk:next()
   return row
 end
 
-ShuffleWalk.skip = skip_slowly
+ShuffleCursor.skip = skip_slowly
 
-function ShuffleWalk:state()
+function ShuffleCursor:state()
   local kept = {}
   for i, row in ipairs(self.buffer) do kept[i] = row end
   return {drawn = self.drawn, ended = self.ended, buffer = kept, inner = self.inner:state()}
@@ -295,7 +295,7 @@ function Shuffle:open(epoch, state, shuffled)
     for i, k in ipairs(list) do list[i] = below and below[k + 1] or k + 1 end
     return list
   end
-  return ShuffleWalk(self.inner:open(epoch, state and state.inner, order), self.size, seed, state)
+  return ShuffleCursor(self.inner:open(epoch, state and state.inner, order), self.size, seed, state)
 end
 
 -- Columns of rows.

@@ -5,7 +5,7 @@
 --   --> 4
 --
 -- A stream never changes and holds nothing: each method returns another one, and its work is done while rows are
--- walked.
+-- read.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collate = require "accelhost.data.collate"
@@ -48,7 +48,7 @@ end
 ---@return table<string, string>?
 function RowStream:features() return self._step.kinds and arguments.copy(self._step.kinds) end
 
--- Walking.
+-- Iteration.
 
 local function tensor_of(value, kind)
   if type(value) == "number" then
@@ -71,18 +71,18 @@ end
 function RowStream:iter()
   local info, step, resume = worker.get_worker_info(), self._step, self._resume
   if info and info.num_workers > 1 then step = step:shard(info.num_workers, info.id) end
-  local walk = step:open(resume and resume.epoch or self.epoch, resume and resume.walk)
-  self._resume, self._walk, self._walked = nil, walk, resume and resume.epoch or self.epoch
+  local cursor = step:open(resume and resume.epoch or self.epoch, resume and resume.walk)
+  self._resume, self._cursor, self._cursor_epoch = nil, cursor, resume and resume.epoch or self.epoch
   local kinds = step.kinds or {}
-  local function following() return walk:next() end
+  local function following() return cursor:next() end
   local function in_tensors()
-    local row = walk:next()
+    local row = cursor:next()
     if row == nil then return nil end
     local made = {}
     for name, value in pairs(row) do made[name] = tensor_of(value, kinds[name]) end
     return made
   end
-  return self._tensors and in_tensors or following, function(count) return walk:skip(count) end
+  return self._tensors and in_tensors or following, function(count) return cursor:skip(count) end
 end
 
 --- Return the position of the iterator begun last, to the row, as plain values that accelhost.save accepts: the
@@ -98,10 +98,10 @@ end
 function RowStream:state_dict()
   local resume = self._resume
   if resume then return {epoch = resume.epoch, walk = resume.walk} end
-  return {epoch = self._walk and self._walked or self.epoch, walk = self._walk and self._walk:state()}
+  return {epoch = self._cursor and self._cursor_epoch or self.epoch, walk = self._cursor and self._cursor:state()}
 end
 
---- Let the next walk continue at the position of a state, of a stream made in the same way.
+--- Let the next iteration continue at the position of a state, of a stream made in the same way.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset()
 --   set:load_state_dict(set:state_dict())
@@ -182,7 +182,7 @@ end
 local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count", 1000}, {"generator: generator"}})
 
 --- The rows in a drawn order: each is drawn from a buffer of buffer_size rows, in which the next row replaces it, and
---- files (or parts of a table) are walked in a drawn order. The order is a function of the seed and the epoch
+--- files (or parts of a table) are read in a drawn order. The order is a function of the seed and the epoch
 --- (set_epoch); without a seed one is drawn now from the global generator, which has to be in the same state in all
 --- processes of a job.
 --
@@ -262,8 +262,8 @@ end
 function RowStream:remove_columns(column_names)
   local names = list_of("remove_columns", "column_names", column_names)
   check_known(self, "remove_columns", names)
-  local gone = set_of(names)
-  return renamed(self, nil, function(name) return not gone[name] and name or nil end)
+  local removed = set_of(names)
+  return renamed(self, nil, function(name) return not removed[name] and name or nil end)
 end
 
 --- With another name for a column.

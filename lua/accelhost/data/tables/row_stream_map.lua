@@ -32,39 +32,39 @@ local function caller(fn, names, with_indices)
 end
 
 -- Join a row, without the columns that are removed, with the result of fn.
-local function joined(row, result, gone)
+local function joined(row, result, removed)
   local made = {}
   for name, value in pairs(row) do
-    if not gone[name] then made[name] = value end
+    if not removed[name] then made[name] = value end
   end
   for name, value in pairs(result) do made[name] = value end
   return made
 end
 
-local function row_step(self, call, gone, options)
+local function row_step(self, call, removed, options)
   return steps.Each(self._step, function(row, at)
     local result = call(row, at)
     if type(result) ~= "table" and type(result) ~= "userdata" then
       fail("map: fn: expected a table of values by column, got %s", describe(result))
     end
-    return joined(row, result, gone)
+    return joined(row, result, removed)
   end, options)
 end
 
-local function batch_step(self, call, gone, size, options)
+local function batch_step(self, call, removed, size, options)
   local inner = self._step
   return steps.Batches(inner, function(rows, indices)
     local made, count = steps.rows(call(steps.columns(rows, inner.names, inner.kinds), indices))
     if count ~= #rows then
       for name in pairs(rows[1]) do
-        if not gone[name] and (not made[1] or made[1][name] == nil) then
+        if not removed[name] and (not made[1] or made[1][name] == nil) then
           fail("map: fn returned %d rows for %d, which column '%s' does not fit; remove_columns removes it", count,
             #rows, name)
         end
       end
       return made
     end
-    for i = 1, count do made[i] = joined(rows[i], made[i], gone) end
+    for i = 1, count do made[i] = joined(rows[i], made[i], removed) end
     return made
   end, size, options)
 end
@@ -113,13 +113,13 @@ return function(RowStream)
   --- tensors of that dtype, instead of int64 for whole numbers and float32 for others
   ---@return RowStream
   function RowStream:map(...)
-    local fn, with_indices, batched, size, removed, inputs, drops, features = read_map(...)
-    local gone = {}
-    for _, name in ipairs(list_of(removed) or {}) do gone[name] = true end
+    local fn, with_indices, batched, size, remove_columns, inputs, drops, features = read_map(...)
+    local removed = {}
+    for _, name in ipairs(list_of(remove_columns) or {}) do removed[name] = true end
     local call = caller(fn, list_of(inputs), with_indices)
     local options = {counts = with_indices, exact = true, drops = drops, kinds = known_kinds(features)}
-    return behind(self, batched and batch_step(self, call, gone, size, options)
-      or row_step(self, call, gone, options))
+    return behind(self, batched and batch_step(self, call, removed, size, options)
+      or row_step(self, call, removed, options))
   end
 
   --- The rows for which fn returns true (not false or nil), during iteration; with batched fn(batch) returns a table

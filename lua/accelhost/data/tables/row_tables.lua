@@ -2,9 +2,9 @@
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
-local Walk = class.new "RowTableWalk"
+local Cursor = class.new "RowTableCursor"
 
-function Walk:init(source, parts, state)
+function Cursor:init(source, parts, state)
   self.table, self.parts, self.step = source.table, parts, source.step
   self.part, self.given, self.left = state and state.part or 1, state and state.given or 0,
     state and state.left or source.first
@@ -24,14 +24,14 @@ local function go(self)
   end
 end
 
-function Walk:next()
+function Cursor:next()
   local at = go(self)
   if not at then return nil end
   self.left = self.step
   return self.table:get(at)
 end
 
-function Walk:skip(count)
+function Cursor:skip(count)
   for done = 0, count - 1 do
     if not go(self) then return done end
     self.left = self.step
@@ -39,7 +39,7 @@ function Walk:skip(count)
   return count
 end
 
-function Walk:state() return {part = self.part, given = self.given, left = self.left} end
+function Cursor:state() return {part = self.part, given = self.given, left = self.left} end
 
 ---@class RowTables
 local RowTables = class.new "RowTables"
@@ -72,7 +72,7 @@ function RowTables:shard(count, index)
   return other
 end
 
---- A walk over the rows.
+--- Open a cursor over the rows.
 ---@param epoch integer
 ---@param state? table
 ---@param shuffled? fun(count: integer): integer[]
@@ -84,7 +84,7 @@ function RowTables:open(epoch, state, shuffled) -- luacheck: ignore epoch
     for i, k in ipairs(drawn) do drawn[i] = self.parts[k] end
     parts = drawn
   end
-  return Walk(self, parts, state)
+  return Cursor(self, parts, state)
 end
 
 return RowTables

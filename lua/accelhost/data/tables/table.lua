@@ -150,13 +150,13 @@ function Table:features()
 end
 
 local function names_without(self, what, removed)
-  local names, gone = {}, {}
+  local names, is_removed = {}, {}
   for _, name in ipairs(type(removed) == "table" and removed or {removed}) do
     column_of(self, what, name)
-    gone[name] = true
+    is_removed[name] = true
   end
   for _, name in ipairs(self.column_names) do
-    if not gone[name] then names[#names + 1] = name end
+    if not is_removed[name] then names[#names + 1] = name end
   end
   return names
 end

@@ -199,7 +199,7 @@ return function(sets)
   ---@param output_all_columns? boolean
   function Table:set_transform(...) format_in_place(self, transform_of(self, read_transform(...))) end
 
-  --- The rows one after the other: a stream with lazy map, filter and a shuffle by buffer. Its parts are walked in a
+  --- The rows one after the other: a stream with lazy map, filter and a shuffle by buffer. Its parts are read in a
   --- drawn order when it is shuffled, and processes take whole ones where their number allows it.
   --
   --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset{num_shards = 2}

@@ -102,35 +102,37 @@ local function is_loader(value)
   return is_object(value) and field(value, "dataset") ~= nil
 end
 
-local function walked(at, walker)
-  local call = at.line:match(walker .. "%s*%(%s*([%a_][%w_%.]*:named_[%w_]+)")
+local function iterated(at, iterator)
+  local call = at.line:match(iterator .. "%s*%(%s*([%a_][%w_%.]*:named_[%w_]+)")
   if call then return ("it is an iterator already: for name, value in %s() do"):format(call) end
-  local path = at.line:match(walker .. "%s*%(%s*([%a_][%w_%.]*)")
+  local path = at.line:match(iterator .. "%s*%(%s*([%a_][%w_%.]*)")
   local value = path and resolve(at, path)
   if C.is_tensor(value) then
-    return ("a tensor is walked by its positions: for i = 0, #%s - 1 do local row = %s[i] ... end"):format(path, path)
+    return ("a tensor is iterated by position: for i = 0, #%s - 1 do local row = %s[i] ... end"):format(path, path)
   end
   if is_loader(value) then
-    return ("a loader is walked by itself: for batch in %s do, or for i, batch in accelhost.enumerate(%s) do"):format(
+    return ("a loader is its own iterator: for batch in %s do, or for i, batch in accelhost.enumerate(%s) do"):format(
       path, path)
   end
   if is_object(value) and field(value, "get") then
-    return ("a data set is walked by a loader, or for i = 0, #%s - 1 do local sample = %s:get(i) ... end"):format(path,
-      path)
+    return ("a data set is iterated by a loader, or for i = 0, #%s - 1 do local sample = %s:get(i) ... end"):format(
+      path, path)
   end
 end
 
 local function called_table(at, name)
   local call = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*:[%w_]+%b())%s+do%f[^%w_]"
-  if call then return ("it returns a table, which ipairs walks: for i, value in ipairs(%s) do"):format(call) end
-  if at.line:find "%f[%w_]in%s+%b{}%s+do%f[^%w_]" then return "ipairs walks a list, pairs a table of names" end
+  if call then return ("it returns a table, which ipairs iterates over: for i, value in ipairs(%s) do"):format(call) end
+  if at.line:find "%f[%w_]in%s+%b{}%s+do%f[^%w_]" then
+    return "ipairs iterates over a list, pairs over a table of names"
+  end
   name = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*)%s+do%f[^%w_]" or name
   local value = name and resolve(at, name)
   if is_object(value) and field(value, "get") and field(value, "len") then
     return ("%s is a data set: data.DataLoader(%s) yields its batches"):format(name, name)
   end
   if type(value) == "table" and not is_object(value) then
-    return ("ipairs walks a list: for i, value in ipairs(%s) do"):format(name)
+    return ("ipairs iterates over a list: for i, value in ipairs(%s) do"):format(name)
   end
 end
 
@@ -187,7 +189,7 @@ local rules = {
   {"bad argument #%d+ to '[%w_?]+' %(number expected, got userdata%)", function()
     return "a tensor is no number: tensor:item() is"
   end},
-  {"bad argument #1 to '(i?pairs)' %(table expected", walked},
+  {"bad argument #1 to '(i?pairs)' %(table expected", iterated},
   {"attempt to call %a+ '([%w_]+)' %(a table value%)", called_table},
   {"attempt to call %a+ '([%w_]+)' %(a userdata value%)", called_table},
   {"attempt to call a table value", called_table},

@@ -189,7 +189,7 @@ function Trackers:log_images(...)
   note_step(self, step)
 end
 
---- Finish the trackers, which are gone then.
+--- Finish the trackers and remove them.
 function Trackers:finish()
   local trackers = self.list
   self.list = {}

@@ -297,7 +297,7 @@ function GradScaler:_stepped(optimizer)
   return entry ~= nil and entry.stage == "stepped"
 end
 
--- Its gradients are gone.
+-- Forget the stage of an optimizer whose gradients were reset.
 function GradScaler:_forget(optimizer)
   if self:_stepped(optimizer) or not self._stages[optimizer] then return end
   self._stages[optimizer] = nil

@@ -18,10 +18,10 @@ local handles = {}
 -- Set by accelerator:backward for the backward that it is about to start.
 local asking, asked_weight
 
--- Models whose parameters are gone on all processes are forgotten; those of a part of the processes stay. A collective.
+-- Models whose parameters are collected on all processes are removed; those of some processes only stay. A collective.
 local function sweep()
   collectgarbage()
-  local shared, flags, gone = {}, {}, {}
+  local shared, flags, removed = {}, {}, {}
   for _, handle in ipairs(handles) do
     if not handle.group then shared[#shared + 1] = handle end
   end
@@ -31,8 +31,8 @@ local function sweep()
     comm.all_reduce(all, "min")
     flags = all:tolist()
   end
-  for i, handle in ipairs(shared) do gone[handle] = flags[i] == 1 end
-  averaging.remove(function(handle) return gone[handle] end)
+  for i, handle in ipairs(shared) do removed[handle] = flags[i] == 1 end
+  averaging.remove(function(handle) return removed[handle] end)
 end
 
 --- Add a model. A collective.

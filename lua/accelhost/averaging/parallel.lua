@@ -1,8 +1,8 @@
 --- A prepared model: its parameters and gradients live in flat arenas, and gradients are averaged over the processes
 --- while backward runs.
 --
--- It holds the parameters through the reducer in C only, and the model weakly, so that a model that a script drops can
--- be found to be gone (see `abandoned`).
+-- It holds the parameters through the reducer in C only, and the model weakly, so that `abandoned` can
+-- find out that the script has dropped the model.
 local Buffers = require "accelhost.averaging.buffers"
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -128,7 +128,7 @@ end
 
 -- Comparison of the model with its structure at prepare.
 
---- Note the structure of the model, so that a backward need not walk it: the count of changes to all modules, and the
+--- Note the structure of the model, so that a backward need not read it: the count of changes to all modules, and the
 --- items of modules that are arrays, which change without notice.
 function Parallel:remember_tree(model)
   local arrays, count = setmetatable({}, {__mode = "k"}), 0

@@ -77,12 +77,14 @@ function shards.write(folder, names, tensors, tied, most)
     C.io.write_text(folder .. "/" .. INDEX, index .. "\n")
     written[#written + 1] = INDEX
   end
-  local kept = {}
-  for _, name in ipairs(written) do kept[name] = true end
+  local is_written = {}
+  for _, name in ipairs(written) do is_written[name] = true end
   for _, name in ipairs(C.data.list_folder(folder)) do
-    if is_ours(name) and not kept[name] then
-      local gone, reason = C.io.remove_file(folder .. "/" .. name)
-      if not gone then fail("%s: it would be loaded in place of the new files; move it to another folder", reason) end
+    if is_ours(name) and not is_written[name] then
+      local removed, reason = C.io.remove_file(folder .. "/" .. name)
+      if not removed then
+        fail("%s: it would be loaded in place of the new files; move it to another folder", reason)
+      end
     end
   end
   return written

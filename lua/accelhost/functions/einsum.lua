@@ -84,12 +84,12 @@ end
 
 -- Sum over the names that `keep` does not have.
 local function reduce(operand, keep)
-  local gone, names = {}, {}
+  local summed, names = {}, {}
   for d, name in ipairs(operand.names) do
-    if keep[name] then names[#names + 1] = name else gone[#gone + 1] = d - 1 end
+    if keep[name] then names[#names + 1] = name else summed[#summed + 1] = d - 1 end
   end
-  if #gone == 0 then return operand end
-  return {tensor = operand.tensor:sum(gone), names = names}
+  if #summed == 0 then return operand end
+  return {tensor = operand.tensor:sum(summed), names = names}
 end
 
 -- Dims in the order of `names`, expanded to their sizes, in groups that become one dim each.

@@ -52,7 +52,7 @@ local lazy_methods = {}
 functions.methods = lazy_methods
 
 local meta = getmetatable(C.methods)
-local find_op, walk, names_of = meta.__index, meta.__pairs, meta.names
+local find_op, pairs_of, names_of = meta.__index, meta.__pairs, meta.names
 
 function meta.__index(methods, name)
   local method = namespace.load(lazy_methods, name)
@@ -63,7 +63,7 @@ end
 
 function meta.__pairs(methods)
   for _, name in ipairs(namespace.names(lazy_methods)) do rawset(methods, name, methods[name]) end
-  return walk(methods)
+  return pairs_of(methods)
 end
 
 function meta.names(methods)

@@ -42,7 +42,7 @@ local function is_ours(fn)
 end
 
 -- Names of LuaJIT, and those that the library has added to its tables; other names there are the script's.
-local function walk_standard(index, module)
+local function index_standard(index, module)
   local value = package.loaded[module]
   if value == nil then return end
   index[value] = {module}
@@ -54,8 +54,8 @@ local function walk_standard(index, module)
   end
 end
 
--- Walk the library breadth first, so that each value gets its shortest path, whatever the order of a table's fields.
-local function walk_library(index, modules)
+-- Traverse the library breadth first, so that each value has its shortest path, independent of the fields' order.
+local function index_library(index, modules)
   local queue, count = {}, 0
   local function visit(value, way)
     if index[value] ~= nil then return end
@@ -86,7 +86,7 @@ end
 
 -- Index a module from a file: its functions and classes, and the module itself when it has some. Mere data is not
 -- indexed: the script may have changed it.
-local function walk_file(index, module, value, path)
+local function index_file(index, module, value, path)
   local source = "@" .. path
   local function is_code(item)
     return type(item) == "function" and (source_of(item) == source or source_of(item) == "=[C]") or is_class(item)
@@ -114,12 +114,12 @@ end
 ---@return table<any, string[]>
 function names.index()
   local index, modules = {}, sorted_modules()
-  for _, module in ipairs(STANDARD) do walk_standard(index, module) end
-  walk_library(index, modules)
+  for _, module in ipairs(STANDARD) do index_standard(index, module) end
+  index_library(index, modules)
   for _, module in ipairs(modules) do
     if not standard[module] and not is_library(module) then
       local path = package.searchpath(module, package.path) or package.searchpath(module, package.cpath)
-      if path then walk_file(index, module, package.loaded[module], path) end
+      if path then index_file(index, module, package.loaded[module], path) end
     end
   end
   return index

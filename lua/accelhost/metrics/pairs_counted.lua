@@ -1,6 +1,6 @@
 --- The number (or total weight) of the pairs of each reference and prediction.
 --
--- Labels are walked in order, so that sums of weights are the same in every process.
+-- Labels are read in order, so that sums of weights are the same in every process.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 

@@ -2,7 +2,7 @@
 --
 -- The items are the array part of the instance, so that `#list`, `ipairs`, `unpack`, `table.insert` and `table.remove`
 -- work as on any Lua table. Assignments to that part are not seen when they happen: `_seen` has the items at the last
--- walk, and `settle` compares. `_names` has, by place, the names other than the default one (the place counted from 0).
+-- comparison, and `settle` compares. `_names` has, by place, the names other than the default one (the place, from 0).
 local arguments = require "accelhost.util.arguments"
 local module = require "accelhost.nn.module"
 

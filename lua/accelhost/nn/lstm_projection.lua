@@ -47,7 +47,7 @@ local function join(state, ended)
   return C.cat({state, unpack(ended)}, 0)
 end
 
---- Walk the steps. Rows are those of all steps, one step after the other.
+--- Run the steps. Rows are those of all steps, one step after the other.
 ---@param gates Tensor [rows, 4 * hidden_size] W_ih x + b_ih
 ---@param hidden Tensor [batch, proj_size] the first hidden state
 ---@param cell Tensor [batch, hidden_size]

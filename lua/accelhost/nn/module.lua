@@ -242,7 +242,7 @@ end
 --- The same as add_module.
 Module.register_module = Module.add_module
 
--- Calling, walking the tree, state, copies.
+-- Calling, traversal of the tree, state, copies.
 
 local path = require "accelhost.nn.call"(Module, is_module)
 local state_pairs = require "accelhost.nn.state"(Module, require "accelhost.nn.tree"(Module, check_table))

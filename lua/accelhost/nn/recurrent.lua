@@ -1,6 +1,6 @@
 --- Recurrent layers: RNN, LSTM, GRU over sequences, and their cells for one step.
 --
--- A direction of a layer is one product for the input's share of all steps, then one op that walks the steps in C
+-- A direction of a layer is one product for the input's part of all steps, then one op for the recurrence, in C
 -- (host/cpu/linear/recurrent.c). It has gradients, but no second derivatives.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
@@ -90,7 +90,7 @@ end
 
 -- Run one direction over all steps. A GRU and the cell of an LSTM mix their state into their result, so under autocast
 -- the results have the state's dtype; all else is in the block's.
-local function walk(keeps, hidden, gates, ...)
+local function run_direction(keeps, hidden, gates, ...)
   local dtype = hidden.dtype
   local output, h, c = C.recurrent(gates, hidden, ...)
   if keeps and h.dtype ~= dtype and C.autocast.is_enabled() then
@@ -115,8 +115,8 @@ local function run(self, rows, hidden, cell, batch_sizes)
         output, h, c = project(gates, first_hidden, first_cell, weight, bias, self["weight_hr" .. suffix], batch_sizes,
           reverse)
       else
-        output, h, c = walk(self.mode == "GRU", first_hidden, gates, first_cell, weight, bias, batch_sizes, self.mode,
-          reverse)
+        output, h, c = run_direction(self.mode == "GRU", first_hidden, gates, first_cell, weight, bias, batch_sizes,
+          self.mode, reverse)
       end
       outputs[direction], last_hidden[at + 1], last_cell[at + 1] = output, h, c
     end
@@ -318,8 +318,8 @@ local function step(self, mode, input, state)
   end
   local hidden, memory = split_state(self, state, mode)
   hidden, memory = given(hidden, "hidden"), mode == "LSTM" and given(memory, "cell") or nil
-  local _, h, c = walk(mode == "GRU" or mode == "LSTM", hidden, C.linear(input, self.weight_ih, self.bias_ih), memory,
-    self.weight_hh, self.bias_hh, nil, mode, false)
+  local _, h, c = run_direction(mode == "GRU" or mode == "LSTM", hidden,
+    C.linear(input, self.weight_ih, self.bias_ih), memory, self.weight_hh, self.bias_hh, nil, mode, false)
   if single then h, c = h:squeeze(0), c and c:squeeze(0) end
   if c then return h, c end
   return h

@@ -8,10 +8,10 @@ local fail, describe = arguments.fail, arguments.describe
 
 --- Add the state methods to the Module class.
 ---@param Module table
----@param walk {join: function, iterate: function, check_tables: function} of nn/tree.lua
+---@param traversal {join: function, iterate: function, check_tables: function} of nn/tree.lua
 ---@return fun(state: table): fun(): string, table state_pairs
-return function(Module, walk)
-  local join, iterate, check_tables = walk.join, walk.iterate, walk.check_tables
+return function(Module, traversal)
+  local join, iterate, check_tables = traversal.join, traversal.iterate, traversal.check_tables
 
   local read_state = arguments.signature("state_dict", {{"prefix: string", ""}, {"keep_vars: flag", false}})
   local read_load = arguments.signature("load_state_dict",
@@ -64,7 +64,7 @@ return function(Module, walk)
     end
   end
 
-  --- Walk the tree in PyTorch's order: before(module, prefix), its own state, its children, after(module, prefix).
+  --- Traverse the tree in PyTorch's order: before(module, prefix), its own state, its children, after(module, prefix).
   -- Shared modules are visited under each of their names.
   local function each_state(self, prefix, before, fn, after)
     if self._sync then self:_sync() end

@@ -1,12 +1,12 @@
---- Walking a tree of modules: parameters, buffers, children, and names to all of them.
+--- Traversal of a tree of modules: parameters, buffers, children, and names to all of them.
 local arguments = require "accelhost.util.arguments"
 
 local fail, signature = arguments.fail, arguments.signature
 
---- Add the walks to the Module class.
+--- Add the traversal methods to the Module class.
 ---@param Module table
 ---@param check_table fun(module: table, name: string, value: table) refuses plain tables that hold modules
----@return {join: function, iterate: function, check_tables: function} walk
+---@return {join: function, iterate: function, check_tables: function} traversal
 return function(Module, check_table)
   --- Direct children: arrays of names and modules. Containers override it. `_sync` of a class is called before a
   -- traversal, `_item(self, key)` for keys that are neither fields nor methods.

@@ -69,7 +69,7 @@ local function read(text, at)
   return "sign", doubled[text:sub(at, at + 1)] and at + 1 or at
 end
 
---- Walk the words.
+--- Iterate over the words.
 ---@param text string
 ---@return fun(): string?, string?, integer?, integer? # the kind (name, keyword, number, string, comment, sign, or
 --- open: a string or comment without its end), the word, where it begins and ends

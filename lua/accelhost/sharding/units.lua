@@ -13,17 +13,17 @@ local function has_parameters(module) return #module:parameters() > 0 end
 -- The outermost modules for which `picks` is true.
 local function outermost(model, picks)
   local found = {}
-  local function walk(module, name)
+  local function visit(module, name)
     for child_name, child in module:named_children() do
       local path = name == "" and child_name or name .. "." .. child_name
       if picks(child, path) then
         found[#found + 1] = child
       else
-        walk(child, path)
+        visit(child, path)
       end
     end
   end
-  walk(model, "")
+  visit(model, "")
   return found
 end
 
@@ -69,9 +69,9 @@ end
 -- no unit yet.
 local function by_size(model, least)
   local found, taken = {}, {}
-  local function walk(module)
+  local function visit(module)
     for _, child in ipairs(module:children()) do
-      walk(child)
+      visit(child)
       local count = 0
       for _, parameter in ipairs(child:parameters()) do
         if not taken[parameter] then count = count + parameter:numel() end
@@ -82,7 +82,7 @@ local function by_size(model, least)
       end
     end
   end
-  walk(model)
+  visit(model)
   return found
 end
 

@@ -23,22 +23,22 @@ function EvalPrediction:init(found)
   self.inputs, self.losses = found.inputs, found.losses
 end
 
--- One evaluation: its sums, and the kept outputs of this process's batches.
----@class Walk
-local Walk = class.new "Walk"
+-- One evaluation: its sums, and the collected outputs of this process's batches.
+---@class EvaluationPass
+local EvaluationPass = class.new "EvaluationPass"
 
-function Walk:init(trainer, loader, options)
+function EvaluationPass:init(trainer, loader, options)
   local args, wanted = trainer.args, {}
   for _, name in ipairs(args.include_for_metrics) do wanted[name] = true end
   self.trainer, self.loader, self.options, self.wanted = trainer, loader, options, wanted
   self.parts, self.sum, self.weight, self.rows = {}, 0, 0, 0
   self.place, self.since = trainer.evaluator.process_index, 0
   self.by_batch = args.batch_eval_metrics and trainer.compute_metrics ~= nil and not options.loss_only
-  self.keeps = not options.loss_only and (not self.by_batch or options.predicting)
+  self.collects = not options.loss_only and (not self.by_batch or options.predicting)
 end
 
---- Return the parts of a batch's results that are kept.
-function Walk:part(inputs, loss, logits, labels)
+--- Return the parts of a batch's results that are collected.
+function EvaluationPass:part(inputs, loss, logits, labels)
   local trainer, wanted = self.trainer, self.wanted
   if logits ~= nil and trainer.preprocess_logits_for_metrics then
     logits = trainer.preprocess_logits_for_metrics(logits, labels)
@@ -51,8 +51,8 @@ function Walk:part(inputs, loss, logits, labels)
   return part
 end
 
---- Keep it, on the CPU after every eval_accumulation_steps batches.
-function Walk:keep(part)
+--- Collect a part, on the CPU after every eval_accumulation_steps batches.
+function EvaluationPass:collect(part)
   self.parts[#self.parts + 1] = part
   self.since = self.since + 1
   if self.since ~= self.trainer.args.eval_accumulation_steps then return end
@@ -61,7 +61,7 @@ function Walk:keep(part)
 end
 
 --- With batch_eval_metrics: hand a round of batches, one of each process that has one left, to compute_metrics.
-function Walk:hand_over(part, last)
+function EvaluationPass:hand_over(part, last)
   local trainer, all_last = self.trainer, last
   local round = {part}
   if trainer.evaluator.num_processes > 1 then round, all_last = predictions.round(part, last) end
@@ -71,8 +71,8 @@ function Walk:hand_over(part, last)
   return all_last
 end
 
---- A batch: its loss is counted, the rest is given.
-function Walk:batch(inputs)
+--- Add a batch: its loss is summed, the other outputs are returned.
+function EvaluationPass:batch(inputs)
   local trainer, options = self.trainer, self.options
   local loss, logits, labels = trainer:prediction_step(trainer.model, inputs, options.loss_only)
   self.rows = self.rows + batches.rows(inputs)
@@ -82,22 +82,22 @@ function Walk:batch(inputs)
   end
   if options.loss_only then return end
   local part = self:part(inputs, loss, logits, labels)
-  if self.keeps then self:keep(part) end
+  if self.collects then self:collect(part) end
   return part
 end
 
---- Walk all batches.
-function Walk:go()
+--- Evaluate all batches.
+function EvaluationPass:run()
   local handler, loader = self.trainer.callback_handler, self.loader
-  local through = false
+  local complete = false
   for first, second, third in loader do
     local part = self:batch(batches.inputs(first, second, third))
     self.place = self.place + self.trainer.evaluator.num_processes
     handler:call("on_prediction_step", {eval_dataloader = loader})
-    if self.by_batch then through = self:hand_over(part, loader.end_of_dataloader) end
+    if self.by_batch then complete = self:hand_over(part, loader.end_of_dataloader) end
   end
-  while self.by_batch and not through and self.trainer.evaluator.num_processes > 1 do
-    through = self:hand_over(nil, true)
+  while self.by_batch and not complete and self.trainer.evaluator.num_processes > 1 do
+    complete = self:hand_over(nil, true)
   end
   return true
 end
@@ -143,38 +143,38 @@ local function prefixed(metrics, prefix)
   return result
 end
 
--- Return the metrics of the collected outputs; those of batch_eval_metrics were computed on the way.
-local function metrics_of(walk, found)
-  local compute = walk.trainer.compute_metrics
-  if walk.by_batch then return walk.metrics and check_metrics(walk.metrics) or {} end
+-- Return the metrics of the collected outputs; those of batch_eval_metrics were computed during the pass.
+local function metrics_of(pass, found)
+  local compute = pass.trainer.compute_metrics
+  if pass.by_batch then return pass.metrics and check_metrics(pass.metrics) or {} end
   if not compute or found.logits == nil or found.labels == nil then return {} end
   return check_metrics(compute(EvalPrediction(found)))
 end
 
-local function walked(trainer, loader, options)
-  local walk, model = Walk(trainer, loader, options), trainer.model
+local function run_pass(trainer, loader, options)
+  local pass, model = EvaluationPass(trainer, loader, options), trainer.model
   local was_training = model.training
   model:eval()
-  local fine, reason = pcall(C.autograd.no_grad, function() return walk:go() end)
+  local fine, reason = pcall(C.autograd.no_grad, function() return pass:run() end)
   if was_training then model:train() end
   if not fine then error(reason, 0) end
-  return walk
+  return pass
 end
 
---- Walk a prepared loader. A collective.
+--- Evaluate a prepared loader. A collective.
 ---@param trainer Trainer
 ---@param loader DataLoader
 ---@param options {loss_only: boolean, prefix: string, predicting: boolean?}
 ---@return {predictions: any, label_ids: any, metrics: table, num_samples: integer}
 function evaluation.loop(trainer, loader, options)
   local began, prefix = C.system.now(), options.prefix
-  local walk = walked(trainer, loader, options)
-  local sums = {C.is_tensor(walk.sum) and walk.sum:item() or walk.sum, walk.weight, walk.rows}
+  local pass = run_pass(trainer, loader, options)
+  local sums = {C.is_tensor(pass.sum) and pass.sum:item() or pass.sum, pass.weight, pass.rows}
   local total = trainer.evaluator:reduce(C.tensor(sums, {dtype = "float64", device = "cpu"}), "sum"):tolist()
   if total[3] == 0 then arguments.fail("Trainer: the data set of the evaluation '%s' has no samples", prefix) end
-  local found = predictions.joined(predictions.together(trainer.evaluator, walk.parts),
+  local found = predictions.joined(predictions.together(trainer.evaluator, pass.parts),
     trainer.args.eval_do_concat_batches)
-  local metrics = prefixed(metrics_of(walk, found), prefix)
+  local metrics = prefixed(metrics_of(pass, found), prefix)
   if total[2] > 0 then metrics[prefix .. "_loss"] = total[1] / total[2] end
   local seconds = math.max(C.system.now() - began, 1e-9)
   metrics[prefix .. "_runtime"] = seconds

@@ -126,8 +126,8 @@ local function before(a, b)
   return x < y
 end
 
---- A table's keys in one order everywhere: numbers first, then strings, each sorted. LuaJIT walks a table by the hashes
---- of its strings, and those depend on the compilations and collections until then: output that a user, a file or
+--- A table's keys in one order everywhere: numbers first, then strings, each sorted. LuaJIT's order is by the hashes of
+--- its strings, and those depend on the compilations and collections until then: output that a user, a file or
 --- another rank sees may not depend on the order of `pairs`.
 ---@param value table
 ---@return (number|string)[]

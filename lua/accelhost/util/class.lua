@@ -54,8 +54,8 @@ end
 -- fields -> the object that they belong to, of classes whose objects are read by position
 local objects = setmetatable({}, {__mode = "kv"})
 
--- In this Lua `#` of a table never asks the metatable, and ipairs and pairs walk any table: a userdata in front of the
--- fields makes the first right and the others an error.
+-- In this Lua `#` of a table never asks the metatable, and ipairs and pairs iterate over any table: a userdata in front
+-- of the fields makes the first right and the others an error.
 local function blank_sized(cls)
   local self = newproxy(true)
   local meta, fields = getmetatable(self), setmetatable({}, cls)

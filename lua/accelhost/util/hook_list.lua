@@ -1,4 +1,4 @@
---- Lists of hooks that are never changed, only replaced: a hook may add and remove hooks while its list is walked.
+--- Lists of hooks that are never changed, only replaced: a hook may add and remove hooks while its list is read.
 local hook_list = {}
 
 --- A list without an entry.

@@ -4,8 +4,8 @@ local C = require "accelhost._C"
 
 local link = {}
 
--- Seconds between two polls of a file, and before a trial considers a sweep that does not answer gone.
-local LOOK, GONE = 0.1, 600
+-- Seconds between two polls of a file, and before a trial considers a silent sweep dead.
+local LOOK, TIMEOUT = 0.1, 600
 
 ---@class Mailbox
 local Mailbox = {}
@@ -64,7 +64,7 @@ end
 function link.receive(facts, seconds)
   if not facts.mailbox then return C.channel.receive(seconds) end
   received, waiting = received or link.mailbox(facts.mailbox .. ".answers"), waiting or {}
-  local deadline = C.system.now() + (seconds or GONE)
+  local deadline = C.system.now() + (seconds or TIMEOUT)
   while true do
     for _, text in ipairs(received:take()) do waiting[#waiting + 1] = text end
     if waiting[1] then return table.remove(waiting, 1) end

@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local namespace = {}
 
 --- Let names be found in a file that has them, loaded at the first use of one. They are kept as one text: a string, a
---- place in a table for each of a thousand names would be walked by every collect.
+--- place in a table for each of a thousand names would be traversed by every collection.
 ---@param lazy table
 ---@param file string
 ---@param names string[]

@@ -1,5 +1,5 @@
---- `pairs` that asks the metatable (`__pairs`), as later versions of Lua do: a Sequential walks its items, a ModuleDict
---- its names.
+--- `pairs` that asks the metatable (`__pairs`), as later versions of Lua do: a Sequential iterates over its items, a
+--- ModuleDict over its names.
 local plain, getmetatable, type = pairs, getmetatable, type
 
 return function(value)

@@ -58,13 +58,13 @@ local function is_map(value) return type(value) == "table" and value[1] == nil a
 ---@return table<string, any>
 function params.flatten(values)
   local flat = {}
-  local function walk(prefix, map)
+  local function add(prefix, map)
     for key, value in next, map do
       local name = prefix .. tostring(key)
-      if is_map(value) then walk(name .. ".", value) else flat[name] = value end
+      if is_map(value) then add(name .. ".", value) else flat[name] = value end
     end
   end
-  walk("", values)
+  add("", values)
   return flat
 end
 

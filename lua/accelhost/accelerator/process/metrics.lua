@@ -83,7 +83,7 @@ end
 -- Methods of the Accelerator class.
 local Accelerator = {}
 
---- Concatenate every process's tensor on dim 0, on every process; tables are walked, scalars become length 1. The
+--- Concatenate every process's tensor on dim 0, on every process; tables are traversed, scalars become length 1. The
 --- sizes of dim 0 may differ, the others not. A collective.
 --
 --   accelerator:gather(a)              --> tensor([1., 2., 3.])
@@ -144,7 +144,7 @@ function Accelerator:keep_for_metrics(...)
   return unpack(results, 1, count)
 end
 
---- Combine every process's tensor, on every process; tables are walked. A collective.
+--- Combine every process's tensor, on every process; tables are traversed. A collective.
 --
 --   accelerator:reduce(a, "mean")  --> tensor([1., 2., 3.])
 ---@param value userdata|table
@@ -157,7 +157,7 @@ function Accelerator:reduce(value, reduction) -- luacheck: ignore self
 end
 
 --- Pad every process's tensor to the longest of all along a dim, for operations that need equal sizes; tables are
---- walked. A collective.
+--- traversed. A collective.
 --
 --   accelerator:pad_across_processes(t, {dim = 1, pad_index = -1}):shape()  --> {2, 3}
 ---@param value userdata|table

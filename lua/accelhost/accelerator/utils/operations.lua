@@ -7,7 +7,7 @@ local comm = C.comm
 
 local operations = {}
 
---- Concatenate every process's tensors on dim 0, on every process; tables are walked. A collective.
+--- Concatenate every process's tensors on dim 0, on every process; tables are traversed. A collective.
 --
 --   accelhost.utils.gather(a)  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
@@ -19,7 +19,7 @@ end
 local read_reduce = arguments.signature("reduce",
   {"tensor: any", {"reduction: string", "mean"}, {"scale: number", 1}})
 
---- Combine every process's tensors, on every process; tables are walked. A collective.
+--- Combine every process's tensors, on every process; tables are traversed. A collective.
 --
 --   accelhost.utils.reduce(a, "sum")  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
@@ -42,7 +42,7 @@ end
 
 local read_broadcast = arguments.signature("broadcast", {"tensor: any", {"from_process: size", 0}})
 
---- One process's tensors on every process; tables are walked. All pass tensors of one shape. A collective.
+--- One process's tensors on every process; tables are traversed. All pass tensors of one shape. A collective.
 --
 --   accelhost.utils.broadcast(a)  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
@@ -61,7 +61,7 @@ end
 local read_pad = arguments.signature("pad_across_processes",
   {"tensor: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false}})
 
---- Pad every process's tensors to the longest along a dim; tables are walked. A collective.
+--- Pad every process's tensors to the longest along a dim; tables are traversed. A collective.
 --
 --   accelhost.utils.pad_across_processes(a)  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table

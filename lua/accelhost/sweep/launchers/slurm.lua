@@ -131,8 +131,8 @@ function SlurmTrial:kill() os.execute("scancel " .. self.number .. " 2> /dev/nul
 
 function SlurmTrial:terminate() self:kill() end
 
--- Is the job gone, without a report of its end?
-local function is_gone(self)
+-- Has the job left Slurm's queue without a report of its end?
+local function has_vanished(self)
   local now = C.system.now()
   if now - self.asked < ASK and not self.aborted and not self.timed_out then return false end
   self.asked = now
@@ -152,8 +152,8 @@ function SlurmTrial:poll(report)
   end
   hear_all(self, report)
   local code = tonumber(read(self.mailbox .. ".ended") or "")
-  local gone = not code and is_gone(self)
-  if not code and not gone then return end
+  local vanished = not code and has_vanished(self)
+  if not code and not vanished then return end
   code = code or tonumber(read(self.mailbox .. ".ended") or "")
   self.lost, self.code = code == nil, code or 3
   self.last_words = (read(self.directory .. "/log.txt") or ""):sub(self.log_size + 1):sub(-4000)

@@ -156,5 +156,5 @@ run $as_root apt-get update -q || echo "install-deps: could not refresh the pack
 run $install $needed
 for name in $useful; do
     # shellcheck disable=SC2086
-    run $install "$name" || echo "install-deps: no $name here; going on without it" >&2
+    run $install "$name" || echo "install-deps: no $name here; continuing without it" >&2
 done

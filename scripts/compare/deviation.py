@@ -1,4 +1,4 @@
-"""What a known deviation is, and the words in which many are told."""
+"""The class of known deviations, and constructors for frequent ones."""
 
 import re
 

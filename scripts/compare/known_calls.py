@@ -179,7 +179,7 @@ CALLS = [
     refused("the kernel of a convolution has as many sizes as dims", MODULE, "expected a number or a table of"),
     refused("a weight of lerp is kept as a tensor, also where it is a number", BACKWARD,
             "backward of lerp: the graph was already used"),
-    refused("a view that was made anew after a write into its base may be gone through once", BACKWARD,
+    refused("a view that was made again after a write into its base may be differentiated once", BACKWARD,
             "backward of (as_strided|copy_slices): the graph was already used"),
     refused("a view that was made anew after a write into its base is the result of an op", "requires_grad_",
             "the result of an op cannot be changed"),

@@ -1,6 +1,7 @@
 """Random programs on both sides. usage: run.py [options]; see --help.
 
-The programs run in a child process: one in which PyTorch crashes is told and left out, and another child goes on."""
+The programs run in a child process: one in which PyTorch crashes is reported and left out, and another child
+continues."""
 
 import argparse
 import mmap
@@ -133,7 +134,7 @@ class Run:
 
 
 def supervised(options):
-    """Run the programs in children, each going on where PyTorch has crashed the one before; all counts."""
+    """Run the programs in children, each resuming where PyTorch has crashed the one before; all counts."""
     progress = Progress()
     progress.save(options.first, Counter(), {}, [0] * len(KNOWN))
     while True:

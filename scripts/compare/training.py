@@ -141,7 +141,7 @@ def show_state(g, optimizer):
 
 
 def saved_scheduler(g, again, scheduler, kind):
-    """A new scheduler goes on where the saved one was."""
+    """A new scheduler resumes where the saved one was."""
     state = g.let(Call(scheduler, "state_dict", (), ()), "_d")
     other = g.let(again, "z")
     if state and other:

@@ -60,16 +60,16 @@ local function others()
 end
 
 -- Pages in the order of the site: {group, id, title, text, guide = true?}.
-local function all_pages(told)
+local function all_pages(reference)
   local start = read(root .. "/README.md")
   local pages = {{group = "Start", id = "start", title = "Read me first", text = start, guide = true}}
-  for _, guide in ipairs(told.guides) do
+  for _, guide in ipairs(reference.guides) do
     pages[#pages + 1] = {
       group = "Guides: " .. guide.group, id = "guide-" .. guide.name, title = guide.title,
       text = table.concat(guide.lines, "\n") .. "\n", guide = true, name = guide.name,
     }
   end
-  for _, page in ipairs(told.pages) do
+  for _, page in ipairs(reference.pages) do
     pages[#pages + 1] = {
       group = "Reference", id = "page-" .. page.name, title = page.name, text = markdown.page(page), page = page,
     }
@@ -77,7 +77,8 @@ local function all_pages(told)
   local list = commands.of(binary)
   pages[#pages + 1] = {group = "Program", id = "commands", title = "Commands", text = markdown.commands(list)}
   pages[#pages + 1] = {
-    group = "Program", id = "environment", title = "Environment variables", text = markdown.variables(told.variables),
+    group = "Program", id = "environment", title = "Environment variables",
+    text = markdown.variables(reference.variables),
   }
   pages[#pages + 1] = {
     group = "Program", id = "pytorch", title = "PyTorch's names", text = coverage() .. others(), guide = true,
@@ -114,24 +115,24 @@ local function add_absent(page, add)
   end
 end
 
-local function name_rows(told, pages, list)
+local function name_rows(reference, pages, list)
   local rows, seen = {}, {}
   local function add(name, id, summary)
     if not seen[name] then rows[#rows + 1] = {name, id, summary} end
     seen[name] = true
   end
-  for name, entry in pairs(told.by_name) do
+  for name, entry in pairs(reference.by_name) do
     if name:find "^Tensor:" then add(name, entry.name, model.summary(entry)) end
   end
-  for _, entry in ipairs(told.entries) do
+  for _, entry in ipairs(reference.entries) do
     for _, alias in ipairs(entry.aliases) do add(alias, entry.name, model.summary(entry)) end
   end
-  for _, entry in ipairs(told.entries) do add(entry.name, entry.name, model.summary(entry)) end
+  for _, entry in ipairs(reference.entries) do add(entry.name, entry.name, model.summary(entry)) end
   for _, page in ipairs(pages) do
     local about = page.page and page.page.parts[1]
     add(page.title, page.id, about and about.text or page.group)
   end
-  for _, variable in ipairs(told.variables) do
+  for _, variable in ipairs(reference.variables) do
     add(variable.name, variable.name, model.summary(variable))
   end
   for _, command in ipairs(list) do
@@ -145,9 +146,9 @@ local function name_rows(told, pages, list)
 end
 
 -- The index by last names, and the file where each name is in full.
-local function index_rows(told)
+local function index_rows(reference)
   local rows = {}
-  for _, page in ipairs(told.pages) do
+  for _, page in ipairs(reference.pages) do
     for _, section in ipairs(page.sections) do
       for _, item in ipairs(section.items) do
         if item.entry.page == page.name then
@@ -164,13 +165,13 @@ end
 -- The site.
 
 -- Return the place of a heading of a page: entries by their name, others after the page's.
-local function place_of(page, told, titles, heading)
-  local named = page.page and told.by_name[heading] or titles[heading]
+local function place_of(page, reference, titles, heading)
+  local named = page.page and reference.by_name[heading] or titles[heading]
   return named and heading or page.id .. "-" .. markdown.anchor(heading)
 end
 
 -- The names of a page by section, each a link.
-local function contents(page, told, titles)
+local function contents(page, reference, titles)
   local rows = {}
   for _, section in ipairs(page.page.sections) do
     local names = {}
@@ -180,25 +181,25 @@ local function contents(page, told, titles)
     local head = ""
     if markdown.is_headed(page.page, section) then
       head = ('<a class="section" href="#%s">%s</a> '):format(
-        html.escape(place_of(page, told, titles, section.title)), html.escape(section.title))
+        html.escape(place_of(page, reference, titles, section.title)), html.escape(section.title))
     end
     rows[#rows + 1] = "<p>" .. head .. table.concat(names, " ") .. "</p>"
   end
   return '<div class="contents">' .. table.concat(rows, "\n") .. "</div>\n"
 end
 
-local function site_page(page, told, titles)
+local function site_page(page, reference, titles)
   local seen = {}
   local function id(heading, level)
     if level == 1 then return page.id end
-    local name = place_of(page, told, titles, heading)
+    local name = place_of(page, reference, titles, heading)
     if seen[name] then name = name .. "-" .. level end
     seen[name] = true
     return name
   end
   local function link(code)
     local name = code:gsub("%(.*", "")
-    local entry = told.by_name[name]
+    local entry = reference.by_name[name]
     if entry and (name:find "[%.:]" or page.page) and #name > 1 then return entry.name end
     return titles[name]
   end
@@ -207,7 +208,7 @@ local function site_page(page, told, titles)
   body = body:gsub('<h1 id="[^"]*">', "<h1>", 1)
   if page.page then
     local from, to = body:find("<!-- names -->", 1, true)
-    body = body:sub(1, from - 1) .. contents(page, told, titles) .. body:sub(to + 1)
+    body = body:sub(1, from - 1) .. contents(page, reference, titles) .. body:sub(to + 1)
   end
   return ('<article class="page%s" id="%s" data-title="%s">\n%s\n</article>'):format(page.guide and " guide" or "",
     page.id, html.escape(page.title), body)
@@ -225,16 +226,16 @@ local function navigation(pages)
   return table.concat(parts, "\n")
 end
 
-local function site(pages, told, list)
+local function site(pages, reference, list)
   local titles = {environment = "environment"}
   for _, page in ipairs(pages) do
     if page.name then titles["examples/guides/" .. page.name .. ".md"] = page.id end
     if page.page then titles[page.page.title] = page.id end
   end
-  for _, variable in ipairs(told.variables) do titles[variable.name] = variable.name end
+  for _, variable in ipairs(reference.variables) do titles[variable.name] = variable.name end
   local articles = {}
-  for i, page in ipairs(pages) do articles[i] = site_page(page, told, titles) end
-  local names = C.json.encode(accelhost.json.array(name_rows(told, pages, list))):gsub("</", "<\\/")
+  for i, page in ipairs(pages) do articles[i] = site_page(page, reference, titles) end
+  local names = C.json.encode(accelhost.json.array(name_rows(reference, pages, list))):gsub("</", "<\\/")
   return (read(here .. "/site.html"):gsub("{{(%w+)}}", {
     version = accelhost._VERSION, style = read(here .. "/site.css"), script = read(here .. "/site.js"),
     navigation = navigation(pages), articles = table.concat(articles, "\n"), names = names,
@@ -242,17 +243,17 @@ local function site(pages, told, list)
 end
 
 local function main()
-  local told = model.build(accelhost)
-  local pages, list = all_pages(told)
-  write(out .. "/index.html", site(pages, told, list))
+  local reference = model.build(accelhost)
+  local pages, list = all_pages(reference)
+  write(out .. "/index.html", site(pages, reference, list))
   for _, page in ipairs(pages) do
     write(("%s/markdown/%s.md"):format(out, page.page and page.page.name or page.id), page.text)
   end
-  write(out .. "/markdown/index.md", markdown.index(index_rows(told)))
+  write(out .. "/markdown/index.md", markdown.index(index_rows(reference)))
   local pipe = io.popen "date -u +%Y-%m-%d"
   local date = pipe:read "*l"
   pipe:close()
-  write(out .. "/man/accelhost.1", man.program(list, told.variables, accelhost._VERSION, date))
+  write(out .. "/man/accelhost.1", man.program(list, reference.variables, accelhost._VERSION, date))
   for _, command in ipairs(list) do
     if man.has_page(command) then
       write(("%s/man/accelhost-%s.1"):format(out, command.name), man.command(command, accelhost._VERSION, date))

@@ -26,9 +26,9 @@ local function known_untold()
   return list
 end
 
-local function check_texts(told)
+local function check_texts(reference)
   local untold = known_untold()
-  for _, entry in ipairs(told.entries) do
+  for _, entry in ipairs(reference.entries) do
     local has = model.is_documented(entry)
     if not has and not untold[entry.name] then
       report("%s: %s has no text", entry.path or "?", entry.name)
@@ -78,27 +78,27 @@ local function is_wanted(name)
   return not wanted or name:find(wanted, 1, true) ~= nil
 end
 
-local function check_examples(told)
+local function check_examples(reference)
   local count = 0
-  for _, entry in ipairs(told.entries) do
+  for _, entry in ipairs(reference.entries) do
     if is_wanted(entry.name) then count = count + run_parts(entry.parts, entry.name) end
   end
-  for _, page in ipairs(told.pages) do
+  for _, page in ipairs(reference.pages) do
     if is_wanted(page.name) then count = count + run_parts(page.parts, "page " .. page.name) end
     for _, section in ipairs(page.sections) do
       if is_wanted(section.title) then count = count + run_parts(section.parts, "section " .. section.title) end
     end
   end
-  for _, guide in ipairs(told.guides) do
+  for _, guide in ipairs(reference.guides) do
     if is_wanted(guide.path) then run_guide(guide) end
   end
   return count
 end
 
 -- Our own variables, wherever the sources name them.
-local function check_variables(told)
+local function check_variables(reference)
   local known = {}
-  for _, variable in ipairs(told.variables) do
+  for _, variable in ipairs(reference.variables) do
     if known[variable.name] then report("host/cli/base/variables.def: %s has two rows", variable.name) end
     known[variable.name] = true
   end
@@ -110,12 +110,12 @@ local function check_variables(told)
   pipe:close()
 end
 
-local told = model.build(accelhost)
+local reference = model.build(accelhost)
 if not wanted then
-  check_texts(told)
-  check_variables(told)
+  check_texts(reference)
+  check_variables(reference)
 end
-local count = check_examples(told)
-io.stderr:write(("%d names, %d examples, %d guides, %d breaches\n"):format(#told.entries, count, #told.guides,
+local count = check_examples(reference)
+io.stderr:write(("%d names, %d examples, %d guides, %d breaches\n"):format(#reference.entries, count, #reference.guides,
   breaches))
 os.exit(breaches > 0 and 1 or 0)

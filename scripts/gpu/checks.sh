@@ -108,12 +108,12 @@ capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/nul
 if [ -z "$simulated" ] && [ -n "$capability" ]; then
     timeout 90 scripts/gpu/images.sh "$build" "$capability" 2>&1 | tee "$logs/images.log"
 fi
-told=$(describe)
-case $told in
-*capability*) goal "the plugin opens the card" "$told" met "$host env" ;;
+card_text=$(describe)
+case $card_text in
+*capability*) goal "the plugin opens the card" "$card_text" met "$host env" ;;
 *)
-    echo "$told"
-    goal "the plugin opens the card" "$told" missed "$host env"
+    echo "$card_text"
+    goal "the plugin opens the card" "$card_text" missed "$host env"
     finish 1
     ;;
 esac

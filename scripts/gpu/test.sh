@@ -10,9 +10,9 @@ fail() {
 }
 [ -z "${ACCELHOST_CUDA:-}" ] ||
     fail "ACCELHOST_CUDA=$ACCELHOST_CUDA is no card; make test-sim is for the simulator"
-told=$("$build/accelhost" -e 'local C = require("accelhost._C").device
+card=$("$build/accelhost" -e 'local C = require("accelhost._C").device
     local missing = C.missing "cuda"
     print(missing and "none: " .. missing or C.describe("cuda", 0))')
-case $told in none:*) fail "there is no card to test on: ${told#none: }" ;; esac
-echo "$told"
+case $card in none:*) fail "there is no card to test on: ${card#none: }" ;; esac
+echo "$card"
 ACCELHOST_TEST_DEVICE=cuda DEVICE_ONLY=1 exec scripts/test.sh "$build" "${2:-}"

@@ -10,7 +10,7 @@ fail() {
     exit 1
 }
 
-# make_folder PATH: with those above it; each that is new goes into the manifest
+# make_folder PATH: make it and its parents, and write each new one to the manifest
 make_folder() {
     [ ! -d "$1" ] || return 0
     make_folder "$(dirname "$1")"

@@ -49,17 +49,17 @@ local rate = 2 * side ^ 3 / time_of(function() return left:matmul(right) end) / 
 print("copy_gbs", copy)
 print("matrix_tflops", rate)
 
-local function tell(name, us, share)
+local function print_rate(name, us, share)
   print(name .. "_us", us)
   print(name .. "_share", share)
 end
 local function bytes(name, count, fn)
   local us = time_of(fn)
-  tell(name, us, count / us / 1e3 / copy)
+  print_rate(name, us, count / us / 1e3 / copy)
 end
 local function operations(name, count, fn)
   local us = time_of(fn)
-  tell(name, us, count / us / 1e6 / rate)
+  print_rate(name, us, count / us / 1e6 / rate)
 end
 
 -- Forward and backward of a function of x.

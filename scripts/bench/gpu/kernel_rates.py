@@ -41,7 +41,7 @@ def random(*shape, dtype=torch.float32):
     return torch.randn(*shape, device=device).to(dtype)
 
 
-def tell(name, fn):
+def print_rate(name, fn):
     print(name + "_us", time_of(fn))
 
 
@@ -74,27 +74,27 @@ def measure():
 def memory_bound(dtype, short):
     count, rows, width = small(2**27, 1000), small(65536, 8), small(768, 24)
     x, y = random(count, dtype=dtype), random(count, dtype=dtype)
-    tell("add_" + short, lambda: x + y)
-    tell("mul_scalar_" + short, lambda: x * 1.5)
-    tell("gelu_" + short, lambda: F.gelu(x))
-    tell("sum_" + short, lambda: x.sum())
-    tell("dropout_" + short, lambda: F.dropout(x, 0.1))
+    print_rate("add_" + short, lambda: x + y)
+    print_rate("mul_scalar_" + short, lambda: x * 1.5)
+    print_rate("gelu_" + short, lambda: F.gelu(x))
+    print_rate("sum_" + short, lambda: x.sum())
+    print_rate("dropout_" + short, lambda: F.dropout(x, 0.1))
     wide = random(rows, width, dtype=dtype)
     weight, bias = random(width, dtype=dtype), random(width, dtype=dtype)
-    tell("layer_norm_" + short, lambda: F.layer_norm(wide, (width,), weight, bias))
-    tell("softmax_" + short, lambda: wide.softmax(1))
-    tell("transpose_" + short, lambda: wide.t().contiguous())
-    tell("sum_rows_" + short, lambda: wide.sum(1))
-    tell("sum_columns_" + short, lambda: wide.sum(0))
-    tell("layer_norm_both_" + short, both(wide, lambda t: F.layer_norm(t, (width,), weight, bias)))
+    print_rate("layer_norm_" + short, lambda: F.layer_norm(wide, (width,), weight, bias))
+    print_rate("softmax_" + short, lambda: wide.softmax(1))
+    print_rate("transpose_" + short, lambda: wide.t().contiguous())
+    print_rate("sum_rows_" + short, lambda: wide.sum(1))
+    print_rate("sum_columns_" + short, lambda: wide.sum(0))
+    print_rate("layer_norm_both_" + short, both(wide, lambda t: F.layer_norm(t, (width,), weight, bias)))
 
 
 def losses():
     rows, classes, width = small(8192, 8), small(50304, 40), small(768, 24)
     scores, labels = random(rows, classes, dtype=torch.bfloat16), torch.randint(0, classes, (rows,), device=device)
-    tell("cross_entropy_both_bf16", both(scores, lambda t: F.cross_entropy(t, labels)))
+    print_rate("cross_entropy_both_bf16", both(scores, lambda t: F.cross_entropy(t, labels)))
     ids = torch.randint(0, classes, (small(16384, 30),), device=device)
-    tell("embedding_both_f32", both(random(classes, width), lambda t: F.embedding(ids, t)))
+    print_rate("embedding_both_f32", both(random(classes, width), lambda t: F.embedding(ids, t)))
 
 
 def adamw():
@@ -103,22 +103,22 @@ def adamw():
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=device == "cuda")
-    tell("adamw_124m", optimizer.step)
+    print_rate("adamw_124m", optimizer.step)
 
 
 def products():
     for size in (1024, 4096):
         edge = small(size, 16)
         a, b = random(edge, edge, dtype=torch.bfloat16), random(edge, edge, dtype=torch.bfloat16)
-        tell(f"matmul_{size}_bf16", lambda: a @ b)
+        print_rate(f"matmul_{size}_bf16", lambda: a @ b)
     rows, width = small(16384, 16), small(768, 16)
     x, weight = random(rows, width, dtype=torch.bfloat16), random(4 * width, width, dtype=torch.bfloat16)
     bias = random(4 * width, dtype=torch.bfloat16)
-    tell("linear_bf16", lambda: F.linear(x, weight, bias))
+    print_rate("linear_bf16", lambda: F.linear(x, weight, bias))
     shape = (small(16, 1), small(12, 2), small(1024, 20), 64)
     q, k, v = (random(*shape, dtype=torch.bfloat16) for _ in range(3))
-    tell("attention_bf16", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
-    tell("attention_both_bf16", both(q, lambda t: F.scaled_dot_product_attention(t, k, v, is_causal=True)))
+    print_rate("attention_bf16", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    print_rate("attention_both_bf16", both(q, lambda t: F.scaled_dot_product_attention(t, k, v, is_causal=True)))
 
 
 measure()

@@ -209,7 +209,7 @@ local function share_goal(text, patterns, least)
     mine.matrix_tflops), met, command)
 end
 
-local function tell_goals()
+local function print_goals()
   training_goal("gpt2", "GPT-2 124M in bfloat16 level with torch.compile", "tokens", "torch_compile", 1)
   training_goal("mnist_64", "MNIST CNN, batch 64: 3 times PyTorch eager", "images", "torch_eager", 3)
   share_goal("elementwise kernels at 80 % of the copy's bandwidth", {"^add_", "^mul_", "^gelu_", "^dropout_"}, 0.8)
@@ -238,7 +238,7 @@ end
 training_table()
 kernel_table()
 if #skipped > 0 then print("left out, since the time was up: " .. table.concat(skipped, " ")) end
-tell_goals()
+print_goals()
 
 local function write(path, mode, text)
   local file = assert(io.open(path, mode))

@@ -1,7 +1,7 @@
 """nets.lua and train.lua in PyTorch, on the card, or with `smoke` and without one on the CPU.
 
 usage: train.py NET BATCH DTYPE MODE [smoke]      MODE: eager, compile (torch.compile) or graph (mode="reduce-overhead")
-With WARM=1 a step of each kind is made and nothing is told: what torch.compile makes is kept in its cache on disk.
+With WARM=1 a step of each kind is made and nothing is printed: the output of torch.compile stays in its cache on disk.
 """
 import os
 import sys

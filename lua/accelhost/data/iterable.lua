@@ -183,14 +183,14 @@ end
 -- One more batch: its samples as {values..., n = count}.
 local function gather(following, size, seed, position, turn)
   local batch = {}
-  local function keep(...)
+  local function append(...)
     if (...) == nil then return false end
     batch[#batch + 1] = pack(...)
     return true
   end
   for i = 1, size do
     rng_streams.of(seed, position + i - 1, turn)
-    if not keep(following()) then return batch, true end
+    if not append(following()) then return batch, true end
   end
   return batch, false
 end

@@ -36,11 +36,11 @@ local function numbers_of(tensor, count, from)
 end
 
 -- An iteration without its first `count` steps.
-local function dropped(take, count)
+local function dropped(following, count)
   for _ = 1, place_of(count) do
-    if take() == nil then break end
+    if following() == nil then break end
   end
-  return take
+  return following
 end
 
 local function length_of(source)
@@ -377,10 +377,10 @@ local function slices(order, count, size, drop_last, from)
 end
 
 -- Return an iterator that also returns the number of valid indices of each batch: the first `count` of all are valid.
-local function counted(take, from, count)
+local function counted(following, from, count)
   local at = from
   return function()
-    local batch = take()
+    local batch = following()
     if not batch then return nil end
     local valid = math.max(0, math.min(#batch, count - at))
     at = at + #batch
@@ -395,8 +395,8 @@ end
 function BatchSampler:iter(draw, from)
   from = place_of(from)
   local count = self.sampler.valid_count and self.sampler:valid_count()
-  local take = self:_batches(draw, from)
-  return count and counted(take, from, count) or take
+  local following = self:_batches(draw, from)
+  return count and counted(following, from, count) or following
 end
 
 function BatchSampler:_batches(draw, from)

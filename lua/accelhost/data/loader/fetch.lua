@@ -9,7 +9,7 @@ local fetch = {}
 -- Return the samples of these indices, each with its own random numbers, and the number of values of each.
 local function samples_of(set, batch, seed, repeats)
   local samples, width = {}, nil
-  local function keep(i, ...)
+  local function append(i, ...)
     local count = select("#", ...)
     if (...) == nil then fail("DataLoader: get(%d) of the data set returned nil", batch[i]) end
     if width and count ~= width then
@@ -20,7 +20,7 @@ local function samples_of(set, batch, seed, repeats)
   end
   for i = 1, #batch do
     rng_streams.of(seed, batch[i], repeats and repeats[i] or 0)
-    keep(i, set:get(batch[i]))
+    append(i, set:get(batch[i]))
   end
   return samples, width or 1
 end

@@ -85,17 +85,17 @@ local function repeats_of(pass, batch, number)
 end
 
 -- Do the ranks continue? Of a pass that continues among others that never stopped they have agreed at its first batch.
-local function goes_on(pass, has)
+local function continues(pass, has)
   local agreed = pass.live
   pass.live = false
-  return pass.loader.partition:goes_on(has, agreed)
+  return pass.loader.partition:continues(has, agreed)
 end
 
 -- Return the indices of the next batch and their repeats, and record the fields to set when it is delivered.
 local function next_batch(pass)
-  local batch, valid, filler = pass.take()
+  local batch, valid, filler = pass.next_indices()
   local partition = pass.loader.partition
-  if not goes_on(pass, batch ~= nil) then return nil end
+  if not continues(pass, batch ~= nil) then return nil end
   if not batch then batch, valid = partition:filler(), 0 end
   local place = pass.known + 1
   pass.known = place
@@ -112,8 +112,8 @@ end
 
 -- Return the next answer of the workers that iterate over a stream; false at the end.
 local function next_answer(pass)
-  local answer, loader = pass.workers:take() or false, pass.loader
-  if not goes_on(pass, answer ~= false) then return false end
+  local answer, loader = pass.workers:receive() or false, pass.loader
+  if not continues(pass, answer ~= false) then return false end
   if answer then return answer end
   local batch = loader.partition:filler()
   local values = {fetch.finish(loader.collate_fn, iterable.samples(batch))}
@@ -138,7 +138,7 @@ local function hire(pass)
         partition:round_size())
     end
     for _ = 1, rounds do
-      if not workers:take() then break end
+      if not workers:receive() then break end
     end
     pass.held = next_answer(pass)
   end
@@ -152,23 +152,23 @@ local function meet(pass)
   local batches = same and partition or partition.batch_sampler
   local size = same and partition:round_size() or iteration.unit(batches)
   local count = same and partition.batches_per_round or 1
-  local take, place, number = batches:iter(pass.draw), 0, 0
+  local next_indices, place, number = batches:iter(pass.draw), 0, 0
   while place < pass.start do
-    local batch, _, filler = take()
+    local batch, _, filler = next_indices()
     if not batch then break end
     if not filler then repeats_of(pass, batch, number) end
     number = number + 1
     if number % count == 0 then place = place + size end
   end
-  return same and take or nil
+  return same and next_indices or nil
 end
 
 -- The iteration over the batches from the pass's start on.
 local function set_out(pass)
   local loader = pass.loader
   pass.met = not loader.stream and not (loader.sampler and loader.sampler.visits_once) and {} or nil
-  if pass.met and pass.start > 0 then pass.take = meet(pass) end
-  pass.take = pass.take or loader.partition:iter(pass.draw, pass.start)
+  if pass.met and pass.start > 0 then pass.next_indices = meet(pass) end
+  pass.next_indices = pass.next_indices or loader.partition:iter(pass.draw, pass.start)
 end
 
 -- Choose, once, the function that makes the batches.
@@ -308,7 +308,7 @@ end
 -- The next batch that workers have made. Whether more follow is known of a stream when the next one is here.
 local function hear(pass)
   local answer, stream = pass.held, pass.loader.stream
-  if not stream then answer = pass.workers:take() end
+  if not stream then answer = pass.workers:receive() end
   if not answer then return false end
   native.step()
   if stream then

@@ -201,7 +201,7 @@ end
 --- The next batch as {values =, length =, uneven =, valid =}; nil at the end of the pass. An error in a worker is
 --- raised here.
 ---@return table?
-function Workers:take()
+function Workers:receive()
   while true do
     if self.given == self.asked then return nil end
     local number = self.given + 1

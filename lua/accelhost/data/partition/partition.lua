@@ -88,7 +88,7 @@ function Partition:is_uneven() return self.uneven end
 ---@param has boolean
 ---@param agreed boolean? have the ranks agreed already that they do?
 ---@return boolean
-function Partition:goes_on(has, agreed) return has end -- luacheck: ignore self agreed
+function Partition:continues(has, agreed) return has end -- luacheck: ignore self agreed
 
 --- Set even_batches where it can be changed between passes; return its value before, nil where it cannot.
 ---@param even boolean

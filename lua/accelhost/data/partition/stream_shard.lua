@@ -83,9 +83,9 @@ end
 ---@param from? integer begin at this place of all ranks' samples, where a round begins
 ---@return fun(): table?, integer?
 function StreamShard:iter(draw, from) -- luacheck: ignore draw
-  local take, first = self.batch_sampler:iter(), nil
+  local next_batch, first = self.batch_sampler:iter(), nil
   local function following()
-    local batch = take()
+    local batch = next_batch()
     first = first or batch
     return batch
   end
@@ -109,7 +109,7 @@ end
 ---@param has boolean
 ---@param agreed boolean?
 ---@return boolean
-function StreamShard:goes_on(has, agreed)
+function StreamShard:continues(has, agreed)
   if agreed then return true end
   if not self.even_batches then return has end
   return self.agree(has, self.drop_last)

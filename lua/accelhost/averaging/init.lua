@@ -160,7 +160,7 @@ end
 
 -- Return the models that a backward from the roots will reach: those of the calling accelerator on any process, when it
 -- synchronises, the others on this one. Known beforehand, so that the buckets of one among several overlap too.
-local function look_ahead(roots, accelerator)
+local function reached_models(roots, accelerator)
   local reached, asked = {}, accelerator and averaging.of(accelerator) or {}
   for _, leaf in ipairs(C.autograd.prepared_leaves(roots)) do
     local handle = Parallel.of(leaf)
@@ -223,7 +223,7 @@ local function before(roots)
   if lone then lone:check() end
   local first = lone or (#handles == 1 and not accelerator and handles[1])
   if not first and #handles > 0 and comm.size() > 1 then
-    expected = look_ahead(roots, accelerator)
+    expected = reached_models(roots, accelerator)
     first = only_expected()
   end
   if first and first.sync then
@@ -241,7 +241,7 @@ local function finish(handle, reached)
     if handle ~= early then handle:begin_average() end
     handle:finish_average()
   else
-    handle:keep()
+    handle:after_accumulation()
   end
 end
 

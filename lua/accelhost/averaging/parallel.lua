@@ -321,7 +321,7 @@ function Parallel:after_average()
 end
 
 --- After a backward that does not average.
-function Parallel:keep()
+function Parallel:after_accumulation()
   if self.shard then self.reducer:release() end
 end
 

@@ -82,7 +82,7 @@ end
 
 --- After a backward that does not average: the shard's gradients wait for the others. A round that ends so copies
 --- shard 0's buffers to all processes, as one does that is averaged; that is a collective.
-function ShardedParallel:keep()
+function ShardedParallel:after_accumulation()
   local pass = self.at.pass
   if not pass then return end
   local shard = shard_of(self)

@@ -98,7 +98,7 @@ function states.own(optimizer, shard_of, over_pieces)
 end
 
 -- The whole of a parameter's state, of the pieces in the order of the ranks.
-local function put_together(pieces, parameter)
+local function join_pieces(pieces, parameter)
   local whole = {}
   for name, first in pairs(pieces[1]) do
     if C.is_tensor(first) and first:dim() == 1 and not counters[name] then
@@ -127,7 +127,7 @@ function states.together(optimizer, parts)
   for i, parameter in ipairs(parameters) do
     local id, pieces = i - 1, {}
     for rank, part in ipairs(parts) do pieces[rank] = state_of(part, id) end
-    if pieces[1] ~= nil then joined[id] = parts[1].cut[i] and put_together(pieces, parameter) or pieces[1] end
+    if pieces[1] ~= nil then joined[id] = parts[1].cut[i] and join_pieces(pieces, parameter) or pieces[1] end
   end
   return {state = joined, param_groups = whole.param_groups}
 end

@@ -18,7 +18,7 @@ local function agree(trainer)
 end
 
 local function log(trainer)
-  local loss = trainer.losses:take()
+  local loss = trainer.losses:pop_mean()
   local logs = {learning_rate = trainer.logged_rate}
   logs.loss = loss
   local norm = trainer.logged_norm

@@ -79,9 +79,9 @@ end
 ---@return boolean
 function Losses:pending() return #self._sums > 0 or self.state.logged_loss_steps > 0 end
 
---- The mean over the updates since the last time; nil where there are none. A collective.
+--- Return the mean over the updates since the last call, nil without any. A collective.
 ---@return number?
-function Losses:take()
+function Losses:pop_mean()
   self:settle()
   local state = self.state
   local mean = state.logged_loss_steps > 0 and state.logged_loss_sum / state.logged_loss_steps or nil

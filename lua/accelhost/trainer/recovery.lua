@@ -59,7 +59,7 @@ end
 --- Begin the loop, or resume it at the position of the process before this one.
 ---@param trainer Trainer
 ---@return {undo: fun()} # for the end of the training
-function recovery.go_on(trainer)
+function recovery.resume(trainer)
   if not C.recovery.is_on() then return {undo = function() end} end
   local cache = {}
   local part = {
@@ -68,7 +68,7 @@ function recovery.go_on(trainer)
   }
   local of_accelerator = trainer.accelerator._recovery
   of_accelerator:attach(part)
-  of_accelerator:go_on()
+  of_accelerator:resume()
   return {undo = function() of_accelerator:detach(part) end}
 end
 

@@ -185,7 +185,7 @@ local function run(trainer, from)
   local handler = trainer.callback_handler
   handler:call "on_train_begin"
   if trainer.args.eval_on_start and trainer.state.global_step == 0 then trainer:evaluate() end
-  local part = recovery.go_on(trainer)
+  local part = recovery.resume(trainer)
   loop.run(trainer)
   part.undo()
   local output = finish(trainer)

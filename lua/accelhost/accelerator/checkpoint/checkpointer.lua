@@ -386,7 +386,7 @@ function Checkpointer:load_state(...)
   local dir, purge_step = read_load(...)
   if purge_step then arguments.check("load_state", "purge_step", "size", purge_step) end
   if C.recovery.is_on() then
-    if accelerator._recovery:take(purge_step) then return "live" end
+    if accelerator._recovery:restore(purge_step) then return "live" end
     if not dir and not accelerator.project_dir then return false end
   end
   finish(self)

@@ -235,16 +235,16 @@ local function apply(self, note, values, list, purge_step)
   for i, object in ipairs(self.attached) do object:load_state_dict(note.parts[i]) end
 end
 
---- Let the run resume at `go_on`, where the Trainer's loop begins, not at load_state.
+--- Let the run resume at `resume`, where the Trainer's loop begins, not at load_state.
 function Recovery:hold()
   check(self.accelerator)
   held = true
 end
 
---- There.
-function Recovery:go_on()
+--- Resume a run that `hold` has delayed.
+function Recovery:resume()
   held = false
-  self:take()
+  self:restore()
   held = true
 end
 
@@ -252,8 +252,8 @@ end
 --- make none at this place.
 ---@param purge_step? integer|false false: keep the values that were logged after that; the step of a checkpoint has no
 --- effect here
----@return boolean # false where this process replaces none, or one that had no step behind it
-function Recovery:take(purge_step)
+---@return boolean # false where this process replaces none, or one that had no step before it
+function Recovery:restore(purge_step)
   if held then return false end
   ready = true
   passes.mark_outside_loops()

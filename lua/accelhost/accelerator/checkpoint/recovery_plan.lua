@@ -163,7 +163,7 @@ local function is_same(watch)
 end
 
 -- Let the plan hold the tensor that is now in a buffer's place, if it is like the one before.
-local function take_up(self, watch, now)
+local function adopt_tensor(self, watch, now)
   local before = watch.tensor
   local at = before and now and self.uses[before] == 1 and self.place_of[before]
   if not at or before.dtype ~= now.dtype or not C.same_shape(before, now) or self.uses[now]
@@ -186,7 +186,7 @@ function Plan:is_current(accelerator)
   for i = 1, #self.buffers do
     local watch = self.buffers[i]
     local now = watch.fields[watch.name] or false
-    if now ~= watch.tensor and not take_up(self, watch, now) then return false end
+    if now ~= watch.tensor and not adopt_tensor(self, watch, now) then return false end
   end
   for i = 1, #self.watched do
     if not is_same(self.watched[i]) then return false end

@@ -71,10 +71,10 @@ local function results(count, fine, ...)
 end
 
 local function record(fn, arguments_)
-  local function keep(recorded, ...)
+  local function pack_results(recorded, ...)
     return recorded, results(select("#", ...), ...)
   end
-  return keep(host_updates.record(fn, unpack(arguments_, 1, arguments_.n)))
+  return pack_results(host_updates.record(fn, unpack(arguments_, 1, arguments_.n)))
 end
 
 -- The results of the step, or raise its error, with the graph closed.

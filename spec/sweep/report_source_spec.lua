@@ -26,7 +26,7 @@ local function begin(path)
   local store = Store(path .. "/study.db", "create")
   local given = {name = "digits", directory = path, command = "accelhost sweep digits.lua", total = 6, parallel = 2}
   local study = Study(definition(), store)
-  source.keep(store, study.definition, given)
+  source.store(store, study.definition, given)
   study:set_limit(6)
   local first = study:next(100, 0)
   study:report(first, 1, {accuracy = 0.5, loss = 2}, 101)

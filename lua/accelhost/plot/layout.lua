@@ -28,12 +28,12 @@ function layout.letter(place)
 end
 
 -- A range of values with some room at both ends.
-local function widen(low, high, share)
+local function widen(low, high, fraction)
   if low == high then
     local room = low == 0 and 1 or math.abs(low) * 0.1
     return low - room, high + room
   end
-  local room = (high - low) * share
+  local room = (high - low) * fraction
   return low - room, high + room
 end
 

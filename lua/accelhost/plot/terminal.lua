@@ -122,26 +122,26 @@ local function braille(bits)
   return string.char(0xe2, 0xa0 + math.floor(bits / 64), 0x80 + bits % 64)
 end
 
-local function look_of(cell, colored)
+local function style_of(cell, colored)
   if not colored then return "" end
   if cell.bold then return "\27[1m" end
   return cell.run and (cell.text or cell.bits) and ("\27[%sm"):format(COLORS[(cell.run - 1) % #COLORS + 1]) or ""
 end
 
 local function line_text(line, colored)
-  local parts, last, look = {}, 0, ""
+  local parts, last, style = {}, 0, ""
   for column in pairs(line) do last = math.max(last, column) end
   for column = 1, last do
     local cell = line[column] or {}
-    local own = look_of(cell, colored)
-    if own ~= look then
-      if look ~= "" then parts[#parts + 1] = "\27[0m" end
+    local own = style_of(cell, colored)
+    if own ~= style then
+      if style ~= "" then parts[#parts + 1] = "\27[0m" end
       parts[#parts + 1] = own
-      look = own
+      style = own
     end
     parts[#parts + 1] = cell.text or cell.bits and braille(cell.bits) or cell.sides and BOXES[cell.sides] or " "
   end
-  if look ~= "" then parts[#parts + 1] = "\27[0m" end
+  if style ~= "" then parts[#parts + 1] = "\27[0m" end
   return (table.concat(parts):gsub(" +$", ""))
 end
 

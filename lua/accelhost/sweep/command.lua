@@ -102,7 +102,7 @@ function command.run(path, options)
   local name = path:match "([^/]+)%.[^./]+$" or path
   local directory = options.study or definition.study or name .. ".study"
   LogFile.folder("accelhost sweep", directory)
-  local held = lock.take(directory)
+  local held = lock.acquire(directory)
   if not held then fail("another process runs the study '%s'", directory) end
   local store = Store(directory .. "/study.db", "create")
   check_same(store, definition, directory)
@@ -112,7 +112,7 @@ function command.run(path, options)
   local given = {name = definition.name or name, directory = directory, total = limit,
     parallel = Runner.shares(definition), command = command_text(path, directory)}
   if not store:get "created" then store:put("created", C.system.time()) end
-  source.keep(store, definition, given)
+  source.store(store, definition, given)
   local observer = make_observer(study, given, options.quiet)
   local runner = Runner(study, {directory = absolute(directory), file = absolute(path)}, observer)
   runner:run()
@@ -128,7 +128,7 @@ end
 function command.retry(directory)
   local path = directory:gsub("(.)/+$", "%1") .. "/study.db"
   Store(path, "read"):close() -- no folder for a lock is made where there is no study
-  local held = lock.take(directory)
+  local held = lock.acquire(directory)
   if not held then fail("another process runs the study '%s'", directory) end
   local store, failed = Store(path, "write"), {}
   for _, trial in ipairs(store:trials()) do

@@ -97,11 +97,11 @@ end
 
 local function number_density(places, counts, size)
   local density, weight, width = {}, 1, width_of(places, counts)
-  local function add(middle, deviation, share)
+  local function add(middle, deviation, fraction)
     local whole = normal.mass((-0.5 - middle) / deviation, (size - 0.5 - middle) / deviation)
     for k = 0, size - 1 do
       local mass = normal.mass((k - 0.5 - middle) / deviation, (k + 0.5 - middle) / deviation)
-      density[k] = (density[k] or 0) + share * mass / whole
+      density[k] = (density[k] or 0) + fraction * mass / whole
     end
   end
   for _, k in ipairs(places) do
@@ -116,10 +116,10 @@ end
 
 local function choice_density(places, counts, size)
   local density, total = {}, 0
-  local share = 1 / (#places + 1)
+  local fraction = 1 / (#places + 1)
   for _, k in ipairs(places) do total = total + counts[k] end
   for k = 0, size - 1 do
-    local smoothed = (counts[k] + total * share) / (1 + size * share)
+    local smoothed = (counts[k] + total * fraction) / (1 + size * fraction)
     density[k] = (smoothed + 1 / size) / (total + 1)
   end
   return density

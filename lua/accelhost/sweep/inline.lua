@@ -7,13 +7,13 @@ local inline = {}
 -- The value that a report raises to leave the objective.
 local leaving = {}
 
-local function facts_of(study, trial)
+local function trial_info(study, trial)
   return {number = trial.number, seed = study.definition.seed + trial.replicate, attempt = trial.attempt,
     replicate = trial.replicate}
 end
 
--- Do the work between two trials: report progress, and handle signals.
-local function look_around(runner)
+-- Report progress and handle signals, between two trials.
+local function handle_events(runner)
   runner.observer:update(runner.study, C.system.time())
   for _, event in ipairs(C.job.wait({}, 0)) do
     if event.kind == "signal" then runner:interrupt() end
@@ -26,7 +26,7 @@ end
 function inline.run(runner, trial)
   local study, answer = runner.study, nil
   local definition = study.definition
-  local given = objective.trial(facts_of(study, trial), study.space:expand(trial.params), study.space)
+  local given = objective.trial(trial_info(study, trial), study.space:expand(trial.params), study.space)
   given._metric = definition.metric
   given._report = function(step, metrics, options)
     answer = runner:report(trial, step, metrics)
@@ -44,7 +44,7 @@ function inline.run(runner, trial)
     local value, reason = objective.value_of(result, definition.metric)
     if value then runner:leave(trial, "complete", value) else runner:leave(trial, "refused", reason) end
   end
-  look_around(runner)
+  handle_events(runner)
 end
 
 return inline

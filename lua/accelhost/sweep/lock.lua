@@ -1,13 +1,13 @@
---- A study is run by one process: a lock on a file in its folder, which the kernel releases when the process ends, in
---- whatever way.
+--- A study is run by one process: a lock on a file in its folder, which the kernel releases when the process ends,
+--- normally or not.
 local C = require "accelhost._C"
 
 local lock = {}
 
 --- Acquire the lock.
 ---@param directory string the study's
----@return table? lock keep it as long as the lock is to hold; nil when another process has it
-function lock.take(directory)
+---@return table? lock reference it as long as the lock is needed; nil when another process has it
+function lock.acquire(directory)
   local database = C.sqlite.open(directory .. "/lock", "create")
   database:execute "PRAGMA busy_timeout = 0"
   if pcall(database.execute, database, "BEGIN EXCLUSIVE") then return database end
@@ -20,9 +20,9 @@ end
 ---@return boolean
 function lock.is_taken(directory)
   if not C.data.look(directory .. "/lock") then return false end
-  local taken = lock.take(directory)
-  if taken then taken:close() end
-  return taken == nil
+  local acquired = lock.acquire(directory)
+  if acquired then acquired:close() end
+  return acquired == nil
 end
 
 return lock

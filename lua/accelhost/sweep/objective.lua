@@ -107,7 +107,7 @@ function objective.run(path)
   local trial, unread = objective.trial(facts, params.read(os.getenv "ACCELHOST_PARAMS"),
     Space(definition.space or definition.parameters))
   trial._report, trial._metric = report.report, facts.metric
-  params.take()
+  params.mark_read()
   C.random.manual_seed(facts.seed)
   local count = #arguments.sorted_keys(unread)
   local value, reason = objective.value_of(definition.objective(trial), facts.metric)

@@ -56,9 +56,9 @@ function Runner:_folder(trial) return ("%s/trials/%04d"):format(self.place.direc
 -- that failed and run again.
 function Runner:_recover()
   for _, trial in ipairs(self.study.trials) do
-    local goes_on = trial.state == "waiting" and not trial.reopened
-    if goes_on or trial.state == "paused" or trial.state == "pruned" then
-      self.launcher.recover(self:_folder(trial), goes_on and function(step, metrics)
+    local resumes = trial.state == "waiting" and not trial.reopened
+    if resumes or trial.state == "paused" or trial.state == "pruned" then
+      self.launcher.recover(self:_folder(trial), resumes and function(step, metrics)
         return self:report(trial, step, metrics)
       end)
     end
@@ -67,8 +67,8 @@ end
 
 function Runner:_start(trial, slot)
   local directory = self:_folder(trial)
-  local goes_on = #trial.reports > 0
-  if goes_on and not self.reported and not has_checkpoint(directory, 2) then
+  local resumes = #trial.reports > 0
+  if resumes and not self.reported and not has_checkpoint(directory, 2) then
     self.reported = true
     self:_notify("note", trial, "has saved no checkpoint, so it starts from the beginning (to resume, call "
       .. "accelerator:load_state at the start and save_state before a report)")

@@ -80,7 +80,7 @@ end
 local function name_of(path) return path:match "[^/]+$" or path end
 
 -- The files of a folder that are logs, in the order in which they were begun, and the folders in it.
-local function look_into(path)
+local function list_logs(path)
   local logs, folders = {}, {}
   local names = C.data.list_folder(path)
   table.sort(names)
@@ -136,7 +136,7 @@ local function join_trial(runs, path, run, first)
 end
 
 local function read_folder(runs, path, name, depth)
-  local logs, folders = look_into(path)
+  local logs, folders = list_logs(path)
   local run, first = read_files(new_run(name), logs), #runs
   local is_run = next(run.curves) or run.troubles[1]
   if is_run then

@@ -37,29 +37,29 @@ function TableTracker:start()
   self.path = ("%s/metrics.%s"):format(self.folder, self.name)
   self.row_count = 0
   local text = LogFile.content(what, self.path)
-  if text then self:_take_up(text, options.purge_step) end
+  if text then self:_read_rows(text, options.purge_step) end
   self.file = LogFile(what, self.path)
   self.tracker = self.file
 end
 
--- Rewrite the file with some of its rows.
-function TableTracker:_go_back(purge_step, count)
+-- Rewrite the file with a part of its rows.
+function TableTracker:_rewrite(purge_step, count)
   local what = "log: " .. self.name
   self.file:close()
-  self:_take_up(LogFile.content(what, self.path) or "", purge_step, count)
+  self:_read_rows(LogFile.content(what, self.path) or "", purge_step, count)
   self.file = LogFile(what, self.path)
   self.tracker = self.file
 end
 
 --- Drop the rows from a step on.
 ---@param step integer
-function TableTracker:purge(step) self:_go_back(step) end
+function TableTracker:purge(step) self:_rewrite(step) end
 
 --- Drop all rows but the first ones.
 ---@param count integer
-function TableTracker:keep_rows(count) self:_go_back(nil, count) end
+function TableTracker:keep_rows(count) self:_rewrite(nil, count) end
 
-function TableTracker:_take_up(text, purge_step, count)
+function TableTracker:_read_rows(text, purge_step, count)
   local rows, clean = self.format.read(text)
   local kept = {columns = rows.columns}
   for i = 1, math.min(#rows, count or #rows) do

@@ -28,7 +28,7 @@ end
 
 --- Return the texts that have arrived whole since the last call.
 ---@return string[]
-function Mailbox:take()
+function Mailbox:receive()
   local file, texts = io.open(self.path, "rb"), {}
   if not file then return texts end
   file:seek("set", self.offset)
@@ -66,7 +66,7 @@ function link.receive(facts, seconds)
   received, waiting = received or link.mailbox(facts.mailbox .. ".answers"), waiting or {}
   local deadline = C.system.now() + (seconds or TIMEOUT)
   while true do
-    for _, text in ipairs(received:take()) do waiting[#waiting + 1] = text end
+    for _, text in ipairs(received:receive()) do waiting[#waiting + 1] = text end
     if waiting[1] then return table.remove(waiting, 1) end
     if C.system.now() >= deadline then break end
     C.system.sleep(LOOK)

@@ -197,7 +197,7 @@ local function complete(spec, values, given_names)
     local given = {}
     if os.getenv "ACCELHOST_PARAMS" then
       take_given(spec, given, given_names)
-      params.take()
+      params.mark_read()
     end
     if os.getenv "ACCELHOST_TRIAL" then take_seed(spec, given, given_names) end
     for name, value in pairs(given) do values[name] = value end

@@ -209,8 +209,8 @@ function params.report_unread()
     .. "accelhost.parse_args{...} does\n"):format(path))
 end
 
---- The script has read its parameters: the sweep wants to know.
-function params.take()
+--- Record that the script has read its parameters, and report it to the sweep.
+function params.mark_read()
   params.taken = true
   params.send {kind = "read"}
 end

@@ -44,8 +44,8 @@ local function rate_text(rate, unit)
   return three_digits(rate) .. " " .. unit .. "/s"
 end
 
-local function bar_text(share, width)
-  local parts = math.floor(share * width * 8)
+local function bar_text(fraction, width)
+  local parts = math.floor(fraction * width * 8)
   local full, eighth = math.floor(parts / 8), parts % 8
   if full >= width then return ("█"):rep(width) end
   return ("█"):rep(full) .. (eighths[eighth] or " ") .. (" "):rep(width - full - 1)
@@ -61,12 +61,12 @@ local function line_of(self, now)
       .. (rate and duration((self.total - self.n) / rate) or "?") or duration(elapsed),
     rate_text(rate, self._unit), self._postfix and ", " .. self._postfix or "")
   if not self.total then return ("%s%d %s [%s"):format(head, self.n, self._unit, tail) end
-  local share = self.total > 0 and math.min(1, self.n / self.total) or 1
-  head = ("%s%3.0f%%|"):format(head, share * 100)
+  local fraction = self.total > 0 and math.min(1, self.n / self.total) or 1
+  head = ("%s%3.0f%%|"):format(head, fraction * 100)
   tail = ("| %d/%d [%s"):format(self.n, self.total, tail)
-  if not self._columns then return head .. bar_text(share, BAR) .. tail end
+  if not self._columns then return head .. bar_text(fraction, BAR) .. tail end
   local room = self._columns - 1 - columns_of(head) - columns_of(tail)
-  return cut(head .. bar_text(share, math.max(0, math.min(40, room))) .. tail, self._columns - 1)
+  return cut(head .. bar_text(fraction, math.max(0, math.min(40, room))) .. tail, self._columns - 1)
 end
 
 local function draw(self, now)

@@ -17,20 +17,20 @@ local function place_of(line)
 end
 
 -- Write a text in the n-th line. The cursor rests in the first one: it moves down, and returns.
-local function put(line, n, text)
+local function write_line(line, n, text)
   local width = columns.of(text)
   local padded = text .. (" "):rep((line.width or 0) - width)
   line.width = width
   line.file:write(("\n"):rep(n - 1), "\r", padded, n > 1 and ("\27[%dA"):format(n - 1) or "")
 end
 
-local function put_all()
-  for n, line in ipairs(open) do put(line, n, line.text) end
+local function write_all()
+  for n, line in ipairs(open) do write_line(line, n, line.text) end
 end
 
 local function clear_all()
   for n = #open, 1, -1 do
-    put(open[n], n, "")
+    write_line(open[n], n, "")
     open[n].file:write "\r"
   end
 end
@@ -42,7 +42,7 @@ local function print_above(...)
   open[1].file:flush()
   own_print(...)
   io.stdout:flush()
-  put_all()
+  write_all()
   open[1].file:flush()
 end
 
@@ -69,7 +69,7 @@ local function drop_dead()
       clear_all()
       line.width = 0
       line.file:write("\r", line.latest(), "\n")
-      put_all()
+      write_all()
     end
   end
 end
@@ -91,7 +91,7 @@ end
 ---@param text string
 function screen.draw(line, text)
   line.text = text
-  put(line, place_of(line) or 1, text)
+  write_line(line, place_of(line) or 1, text)
   line.file:flush()
 end
 
@@ -101,7 +101,7 @@ end
 function screen.above(line, text)
   clear_all()
   line.file:write(text, "\n")
-  put_all()
+  write_all()
   line.file:flush()
 end
 
@@ -118,7 +118,7 @@ function screen.close(line, leave)
     clear_all()
     table.remove(open, n)
     if leave then line.file:write("\r", line.text, "\n") end
-    put_all()
+    write_all()
   end
   line.file:flush()
   forget_print()

@@ -105,7 +105,7 @@ function SlurmTrial.recover(directory, report)
     os.execute(("scancel %s 2> /dev/null"):format(number))
     while ask(("squeue -h -j %s -o %%i"):format(number)):find "^%d" do C.system.sleep(0.5) end
   end
-  for _, text in ipairs(report and link.mailbox(base .. ".messages"):take() or {}) do
+  for _, text in ipairs(report and link.mailbox(base .. ".messages"):receive() or {}) do
     local message = C.json.decode(text)
     if message.kind == "report" then report(message.step, SlurmTrial.metrics_of(message)) end
   end
@@ -140,7 +140,7 @@ local function has_vanished(self)
 end
 
 local function hear_all(self, report)
-  for _, text in ipairs(self.inbox:take()) do self:hear(text, report) end
+  for _, text in ipairs(self.inbox:receive()) do self:hear(text, report) end
 end
 
 --- Read new output of the trial.

@@ -29,10 +29,10 @@ function Course:add(number, step, loss)
   return trial
 end
 
---- Forget a trial.
+--- Remove a trial.
 ---@param number integer
 ---@return table? # its reports
-function Course:take(number)
+function Course:remove(number)
   local trial = self.trials[number]
   self.trials[number] = nil
   return trial

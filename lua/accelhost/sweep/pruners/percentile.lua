@@ -65,7 +65,7 @@ function PercentilePruner:judge(trial, step, loss)
 end
 
 function PercentilePruner:finish(trial, loss)
-  local course = self.course:take(trial.number)
+  local course = self.course:remove(trial.number)
   if trial.state ~= "complete" then return end
   self.complete = self.complete + 1
   for step, reported in pairs(course and course.loss_at or {}) do

@@ -35,6 +35,6 @@ function ThresholdPruner:judge(trial, step, loss)
   return inside and "continue" or "stop"
 end
 
-function ThresholdPruner:finish(trial, loss) self.course:take(trial.number) end
+function ThresholdPruner:finish(trial, loss) self.course:remove(trial.number) end
 
 return ThresholdPruner

@@ -16,7 +16,7 @@ local function named(value)
   return value._name or tostring(value[1] or value.name)
 end
 
-local function facts_of(definition, given)
+local function summary_of(definition, given)
   local space = definition.space
   return {
     name = given.name or definition.name, metric = definition.metric, direction = definition.direction,
@@ -27,13 +27,13 @@ local function facts_of(definition, given)
   }
 end
 
---- Store the facts of the definition that a report reads, each by its name.
+--- Store the properties of the definition that a report reads, each by its name.
 ---@param store Store
 ---@param definition Definition
 ---@param given {name: string, command?: string, total?: integer, parallel?: integer}
-function source.keep(store, definition, given)
+function source.store(store, definition, given)
   store:transaction(function()
-    for name, value in pairs(facts_of(definition, given)) do store:put(name, value) end
+    for name, value in pairs(summary_of(definition, given)) do store:put(name, value) end
   end)
 end
 
@@ -66,7 +66,7 @@ end
 ---@param given {name: string, directory: string, command?: string, total?: integer, parallel?: integer}
 ---@return table # see accelhost.sweep.report
 function source.of(study, given)
-  return finish(facts_of(study.definition, given), study.trials, given.directory)
+  return finish(summary_of(study.definition, given), study.trials, given.directory)
 end
 
 local function read_events(store, trials)

@@ -97,9 +97,9 @@ local function number_dim(parameter, places, order, base, n)
 end
 
 local function choice_dim(parameter, places, n, prior_weight)
-  local share = prior_weight / (n + 1)
-  local whole = parameter.count * share + 1
-  local dim = {parameter = parameter, places = places, hit = (share + 1) / whole, miss = share / whole}
+  local prior = prior_weight / (n + 1)
+  local whole = parameter.count * prior + 1
+  local dim = {parameter = parameter, places = places, hit = (prior + 1) / whole, miss = prior / whole}
   dim.log_hit, dim.log_miss, dim.log_prior = log(dim.hit), log(dim.miss), -log(parameter.count)
   return dim
 end

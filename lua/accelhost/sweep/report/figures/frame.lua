@@ -10,7 +10,7 @@ local frame = {}
 
 local tag, text = markup.tag, markup.text
 
-local function percent(share) return ("%.4g%%"):format(share * 100) end
+local function percent(fraction) return ("%.4g%%"):format(fraction * 100) end
 
 --- A path of the picture; without points nothing.
 ---@param class string

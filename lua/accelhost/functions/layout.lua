@@ -186,8 +186,8 @@ local indices = {
 }
 
 -- Rows and columns where a triangle of ones is.
-local function triangle(row, col, offset, dtype, device, take)
-  local where = take(C.ones({row, col}, {dtype = "uint8", device = device}), offset):nonzero()
+local function triangle(row, col, offset, dtype, device, triangle_of)
+  local where = triangle_of(C.ones({row, col}, {dtype = "uint8", device = device}), offset):nonzero()
   return where:t():contiguous():to(dtype)
 end
 

@@ -181,7 +181,7 @@ local read_isin = signature("isin", {
 })
 
 -- A number as a tensor that can be compared with this one's elements.
-local function beside(number, tensor)
+local function comparable(number, tensor)
   local dtype = tensor.dtype
   if not tensor:is_floating_point() then dtype = number == math.floor(number) and "int64" or "float64" end
   return C.full({}, number, {dtype = dtype, device = tensor.device})
@@ -198,8 +198,8 @@ end
 function order.isin(...)
   local elements, tests, _, invert = read_isin(...)
   if not C.is_tensor(elements) and not C.is_tensor(tests) then fail("isin: expected at least one tensor") end
-  if not C.is_tensor(elements) then elements = beside(elements, tests) end
-  if not C.is_tensor(tests) then tests = beside(tests, elements) end
+  if not C.is_tensor(elements) then elements = comparable(elements, tests) end
+  if not C.is_tensor(tests) then tests = comparable(tests, elements) end
   local dtype = C.dtype.promote_types(elements.dtype, tests.dtype)
   tests = tests:detach():to(dtype)
   local sorted = sorted_tests(tests)

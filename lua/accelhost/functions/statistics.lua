@@ -186,8 +186,8 @@ local function between(input, rank, dim, how)
   end
   local count = rank:size(dim)
   local both = entry_at(input, C.cat({below, above}, dim):to "int64", dim)
-  local share = how == "midpoint" and C.full_like(rank, 0.5) or rank - below
-  return C.lerp(both:narrow(dim, 0, count), both:narrow(dim, count, count), share:to(input.dtype))
+  local fraction = how == "midpoint" and C.full_like(rank, 0.5) or rank - below
+  return C.lerp(both:narrow(dim, 0, count), both:narrow(dim, count, count), fraction:to(input.dtype))
 end
 
 local function check_chances(what, input, q)

@@ -32,7 +32,7 @@ function Machine:fail(format, ...) fail("load: '%s': " .. format, self.name, ...
 function Machine:damaged(reason) self:fail("the pickle is damaged: %s", reason) end
 
 --- The next bytes.
-function Machine:take(count)
+function Machine:read(count)
   local from = self.at
   if from + count - 1 > #self.text then self:damaged "it ends early" end
   self.at = from + count
@@ -41,7 +41,7 @@ end
 
 --- Read a little-endian whole number of `count` bytes.
 function Machine:number(count, signed)
-  local value, bytes = 0, self:take(count)
+  local value, bytes = 0, self:read(count)
   for i = count, 1, -1 do value = value * 256 + bytes:byte(i) end
   if signed and count > 0 and bytes:byte(count) >= 128 then value = value - 256 ^ count end
   return value
@@ -154,7 +154,7 @@ local function tuple(count)
 end
 
 local function text_of(bytes)
-  return function(self) self:push(self:take(self:number(bytes))) end
+  return function(self) self:push(self:read(self:number(bytes))) end
 end
 
 local opcodes = {
@@ -162,7 +162,7 @@ local opcodes = {
     local protocol = self:number(1)
     if protocol > 5 then self:fail("a pickle of protocol %d, expected at most 5", protocol) end
   end,
-  ["\149"] = function(self) self:take(8) end, -- FRAME: a length that needs no checking
+  ["\149"] = function(self) self:read(8) end, -- FRAME: a length that needs no checking
   ["("] = function(self) self:push(MARK) end,
   ["0"] = function(self) self:pop() end,
   ["N"] = function(self) self:push(NONE) end,
@@ -176,7 +176,7 @@ local opcodes = {
     if bytes > 8 then self:fail("a whole number of %d bytes, expected at most 8", bytes) end
     self:push(self:number(bytes, true))
   end,
-  ["G"] = function(self) self:push(pickle.double(self:take(8))) end,
+  ["G"] = function(self) self:push(pickle.double(self:read(8))) end,
   ["X"] = text_of(4), ["\140"] = text_of(1), ["\141"] = text_of(8), ["T"] = text_of(4), ["U"] = text_of(1),
   ["B"] = text_of(4), ["C"] = text_of(1), ["\142"] = text_of(8), ["\150"] = text_of(8),
   ["}"] = function(self) self:push(EMPTY_DICT) end,
@@ -322,7 +322,7 @@ function pickle.run(text, options)
     makers = options.makers, persistent = options.persistent,
   }, Machine)
   while true do
-    local opcode = machine:take(1)
+    local opcode = machine:read(1)
     if opcode == "." then return machine:pop(), machine.at end
     local run = opcodes[opcode]
     if not run then machine:fail("the pickle has an operation (%d) that is not among the safe ones", opcode:byte()) end

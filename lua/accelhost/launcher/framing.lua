@@ -55,11 +55,11 @@ end
 --- Wait for the call from the process that started this rank, and return it.
 ---@return any
 function framing.receive()
-  local take = framing.receiver()
+  local receive = framing.receiver()
   while true do
     local message = C.channel.receive()
     if message then
-      local whole, data = take(message)
+      local whole, data = receive(message)
       if whole then return data end
     end
   end

@@ -90,9 +90,9 @@ local function run_once(what, call, options, attempt)
   }
   -- Processes that could not even listen have failed, which is reported below.
   local keeper = framing.send(function(message) pcall(job.send, job, nil, message) end, call, true)
-  local take, results = framing.receiver(), nil
+  local receive, results = framing.receiver(), nil
   local code, report = watch(job, function(_, message)
-    local whole, data = take(message)
+    local whole, data = receive(message)
     if whole then results = data end
   end)
   return code, report, results, keeper

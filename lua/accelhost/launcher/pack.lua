@@ -252,7 +252,7 @@ local function plain(numbers)
   return list
 end
 
-local function share(self, group, values)
+local function pack_shared(self, group, values)
   local extent, views = 0, {}
   for _, number in ipairs(group) do
     local tensor = self.tensors[number]
@@ -271,7 +271,7 @@ local function values_of(self)
   for _, group in ipairs(by_memory(self.tensors)) do
     local tensor = self.tensors[group[1]]
     if #group > 1 then
-      share(self, group, values)
+      pack_shared(self, group, values)
     elseif tensor.device == "meta" then
       values[#values + 1] = {tensor.dtype, plain(tensor:shape())}
       self.tensor_entries[group[1]][2] = #values

@@ -103,7 +103,7 @@ local function check(self)
   end
 end
 
-local function take(self, values)
+local function set_values(self, values)
   set(self, common)
   set(self, self.defaults)
   set(self, values)
@@ -131,7 +131,7 @@ function PretrainedConfig:init(values)
     fail("%s: expected a table of fields, got %s", self._name, describe(values))
   end
   check_names(self, values)
-  take(self, values)
+  set_values(self, values)
 end
 
 --- Return the changes of `with`, and those of fields that follow from the changed ones.
@@ -154,7 +154,7 @@ function PretrainedConfig:with(changes)
   if changes.num_labels and changes.id2label == nil then values.id2label = nil end
   if changes.id2label and changes.num_labels == nil then values.num_labels = nil end
   local copy = setmetatable({}, getmetatable(self))
-  take(copy, values)
+  set_values(copy, values)
   return copy
 end
 
@@ -267,7 +267,7 @@ function config.read(what, folder, changes)
   if not values then fail("%s: '%s' has no config.json: it is no folder of a model", what, folder) end
   local made = setmetatable({}, config.class_of(what .. ": " .. folder .. "/config.json", values.model_type))
   values.model_type = nil
-  take(made, values)
+  set_values(made, values)
   return changes and made:with(changes) or made
 end
 

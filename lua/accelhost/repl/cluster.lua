@@ -139,8 +139,9 @@ local function show(self, ranks, answers)
   end
 end
 
--- Did the ranks' collectives go apart? Each remembers how far it is, since a rank that skips a line makes no calls.
-local function went_apart(self, answers)
+-- Have the ranks made different numbers of collectives? The last counts of each are compared, since a rank that skips a
+-- line makes no calls.
+local function have_diverged(self, answers)
   local seen = {}
   for rank, answer in pairs(answers) do self.calls[rank] = answer.failed and {} or answer.calls end
   for _, answer in pairs(answers) do
@@ -179,7 +180,7 @@ local function run_on(self, ranks, order)
   show(self, ranks, answers)
   local seconds = C.system.now() - began
   if seconds >= SLOW then notify(self, ("(%.1f s)"):format(seconds)) end
-  if went_apart(self, answers) and not renew(self) then return false end
+  if have_diverged(self, answers) and not renew(self) then return false end
   for _, answer in pairs(answers) do
     if not answer.fine then return false end
   end

@@ -3,7 +3,7 @@
 
 local checks = {}
 
-local function add(name, says, fn) checks[#checks + 1] = {name = name, says = says, run = fn} end
+local function add(name, guarantee, fn) checks[#checks + 1] = {name = name, guarantee = guarantee, run = fn} end
 
 add("collectives", "gather (uneven too), reduce, padding and triggers return the same on every rank", function(t)
   local accelhost, accelerator, rank, size = t.accelhost, t.accelerator, t.rank, t.size

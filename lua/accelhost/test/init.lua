@@ -38,7 +38,7 @@ end
 local function run(check, t)
   local ok, message = xpcall(check.run, function(text) return tostring(text) end, t)
   if not ok then
-    fail("accelhost test: %s: FAILED on rank %d\n  it should hold that %s\n  %s", check.name, t.rank, check.says,
+    fail("accelhost test: %s: FAILED on rank %d\n  it should hold that %s\n  %s", check.name, t.rank, check.guarantee,
       message)
   end
 end
@@ -58,7 +58,7 @@ return function(accelhost, folder, clock)
     t.accelerator:free_memory() -- so that the next check does not compare with its objects
     t.accelerator:wait_for_everyone()
     local page = Page()
-    page:wrap(check.says, 34, ("  ok  %-18s%6.2f s  "):format(check.name, clock() - start))
+    page:wrap(check.guarantee, 34, ("  ok  %-18s%6.2f s  "):format(check.name, clock() - start))
     t.accelerator:print(table.concat(page.lines, "\n"))
   end
   t.accelerator:print(("accelhost test: %d checks passed in %.2f s"):format(#checks, clock() - first))

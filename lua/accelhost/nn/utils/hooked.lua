@@ -34,7 +34,7 @@ local function check_new(what, module, kind, name)
 end
 
 -- Remove the hook; return the current weight.
-local function take(what, module, kind, name)
+local function remove_hook(what, module, kind, name)
   local place, hook = find(module, kind, name)
   if not place then fail("%s: '%s' of %s has none", what, name, module._name) end
   local value = no_grad(hook.compute, hook, module, false)
@@ -86,7 +86,7 @@ local read_remove_weight_norm = arguments.signature("remove_weight_norm",
 ---@return Module module
 function hooked.remove_weight_norm(...)
   local module, name = read_remove_weight_norm(...)
-  local value = take("remove_weight_norm", module, WeightNorm, name)
+  local value = remove_hook("remove_weight_norm", module, WeightNorm, name)
   module:_drop(name .. "_g")
   module:_drop(name .. "_v")
   module:register_parameter(name, parameter.new(value))
@@ -147,7 +147,7 @@ local read_remove_spectral_norm = arguments.signature("remove_spectral_norm",
 ---@return Module module
 function hooked.remove_spectral_norm(...)
   local module, name = read_remove_spectral_norm(...)
-  local value = take("remove_spectral_norm", module, SpectralNorm, name)
+  local value = remove_hook("remove_spectral_norm", module, SpectralNorm, name)
   for _, part in ipairs {"_orig", "_u", "_v"} do module:_drop(name .. part) end
   module:register_parameter(name, parameter.new(value))
   return module

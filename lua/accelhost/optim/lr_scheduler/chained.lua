@@ -21,8 +21,8 @@ function ChainedScheduler:_initial_step()
   self._last_lr = self:current_lrs()
 end
 
-function ChainedScheduler:_go(epoch)
-  for _, scheduler in ipairs(self._schedulers) do scheduler:_go(epoch) end
+function ChainedScheduler:_move_to(epoch)
+  for _, scheduler in ipairs(self._schedulers) do scheduler:_move_to(epoch) end
   self._last_lr = self:current_lrs()
 end
 

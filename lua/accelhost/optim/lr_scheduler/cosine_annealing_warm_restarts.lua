@@ -29,10 +29,10 @@ end
 function Restarts:step(epoch)
   if host_updates.is_recording() then return self:_step_captured(epoch) end
   self._step_count = self._step_count + 1
-  self:_go(epoch)
+  self:_move_to(epoch)
 end
 
-function Restarts:_go(epoch)
+function Restarts:_move_to(epoch)
   if epoch == nil and self.last_epoch < 0 then epoch = 0 end
   if epoch == nil then
     epoch = self.last_epoch + 1

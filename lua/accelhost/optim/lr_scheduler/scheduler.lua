@@ -197,7 +197,7 @@ end
 
 --- Go to the next epoch, or to a given one.
 ---@param epoch integer?
-function LRScheduler:_go(epoch)
+function LRScheduler:_move_to(epoch)
   self.last_epoch = epoch or self.last_epoch + 1
   self:apply(epoch and self.closed_form and self:closed_form() or self:get_lr())
 end
@@ -237,7 +237,7 @@ function LRScheduler:step(epoch)
     warn("scheduler:step() before optimizer:step(): the first value of the schedule is skipped")
   end
   self._step_count = self._step_count + 1
-  self:_go(epoch)
+  self:_move_to(epoch)
 end
 
 --- The rates set last, one per group.

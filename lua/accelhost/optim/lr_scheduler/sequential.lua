@@ -50,7 +50,7 @@ function SequentialLR:step()
   self.last_epoch = self.last_epoch + 1
   local place, scheduler = part_at(self, self.last_epoch)
   if place > 1 and self._milestones[place - 1] == self.last_epoch then
-    scheduler:_go(0)
+    scheduler:_move_to(0)
   else
     scheduler:step()
   end

@@ -138,8 +138,6 @@ local read_anomaly = arguments.signature("set_detect_anomaly", {"mode: flag", {"
 --     accelhost.autograd.set_detect_anomaly(true)
 --     pcall(function() (w * 0):div(0):sum():backward() end)
 --     accelhost.autograd.set_detect_anomaly(false)
----@param mode boolean
----@param check_nan? boolean default true
 function autograd.set_detect_anomaly(...)
   C.autograd.set_detect_anomaly(read_anomaly(...))
 end

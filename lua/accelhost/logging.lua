@@ -173,8 +173,6 @@ local read = arguments.signature("get_logger", {"name: string", {"log_level: str
 --- ACCELERATE_LOG_LEVEL), else "info".
 --
 --   local logger = accelhost.logging.get_logger("train", {log_level = "debug"})
----@param name string
----@param log_level? string|number
 ---@return Logger
 function logging.get_logger(...)
   local name, level = read(...)

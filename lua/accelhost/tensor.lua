@@ -32,9 +32,6 @@ local read_bytes = signature("from_string", {"bytes: string", "size: sizes", {"d
 --- A tensor with these bytes, row-major and little-endian: accelhost.from_string(text, {2, 2}, {dtype = "uint8"}).
 --
 --   accelhost.from_string('\1\2', {2}, {dtype = "uint8"})  --> tensor([1, 2], dtype=uint8)
----@param bytes string
----@param size integer|integer[]
----@param dtype? string|table default "float32"
 ---@return userdata
 function tensor.from_string(...)
   return C.from_string(read_bytes(...))
@@ -46,8 +43,6 @@ local read_split = signature("split", {"input: tensor", "split_size_or_sections:
 --
 --   #t:split(2, 1)  --> 2
 ---@param input userdata [..., n, ...]
----@param split_size_or_sections integer|integer[]
----@param dim? integer|table default 0
 ---@return userdata[] # a table, counted from 1
 function tensor.split(...)
   local input, sizes, dim = read_split(...)
@@ -73,9 +68,6 @@ local read_chunk = signature("chunk", {"input: tensor", "chunks: count", {"dim: 
 --- At most `chunks` views of equal size along `dim` (the last may be smaller); `chunks` empty ones of an empty dim.
 --
 --   #t:chunk(2, 1)  --> 2
----@param input userdata
----@param chunks integer
----@param dim? integer|table default 0
 ---@return userdata[]
 function tensor.chunk(...)
   local input, chunks, dim = read_chunk(...)
@@ -92,8 +84,6 @@ local read_unbind = signature("unbind", {"input: tensor", {"dim: integer", 0}})
 --- The slices along `dim`, without that dim.
 --
 --   t:unbind()[2]  --> tensor([4., 5., 6.])
----@param input userdata
----@param dim? integer|table default 0
 ---@return userdata[]
 function tensor.unbind(...)
   local input, dim = read_unbind(...)
@@ -167,7 +157,6 @@ local read_with_data = signature("with_data", {"input: tensor", "fn: function"})
 
 --- Call fn(pointer, n) with an FFI pointer to the elements of a contiguous tensor: a loop there is compiled. The
 --- pointer counts from 0, is valid during the call only, and is not bounds-checked. Counts as an in-place write.
----@param input userdata
 ---@param fn fun(pointer: ffi.cdata*, n: integer): any
 ---@return any # the results of fn
 function methods.with_data(...)
@@ -190,7 +179,6 @@ end
 local read_hook = signature("register_hook", {"input: tensor", "hook: function"})
 
 --- Call fn(grad) when this tensor's gradient is computed; its result (if not nil) replaces the gradient.
----@param input userdata
 ---@param fn fun(grad: userdata): userdata?
 ---@return table # has :remove()
 function methods.register_hook(...)
@@ -248,9 +236,6 @@ local read_full = signature("new_full", {
 })
 
 --- A tensor of this one's dtype on its device, filled with a value.
----@param input userdata
----@param size integer[]
----@param fill_value number
 ---@return userdata
 function methods.new_full(...)
   local input, size, value, dtype, device, requires_grad = read_full(...)

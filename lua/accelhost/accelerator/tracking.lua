@@ -123,7 +123,6 @@ end
 --   local own = accelhost.Accelerator{log_with = "tensorboard", project_dir = os.tmpname() .. ".runs"}
 --   own:init_trackers "mnist"
 --   own:get_tracker("tensorboard", {unwrap = true}):add_histogram("noise", accelhost.randn(100), 1)
----@param name string
 ---@param unwrap? boolean return the object with which it writes, such as the SummaryWriter
 ---@return any
 function Trackers:get_tracker(...)
@@ -150,7 +149,6 @@ end
 -- It reads the elements of tensors, so log gathered values or this process's own. In a trial of a sweep this is
 -- accelhost.report too, by step or, without one, by count.
 ---@param values table<string, any>
----@param step? integer
 ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
 function Trackers:log(...)
   local values, step, log_kwargs = read_log(...)
@@ -171,7 +169,6 @@ end
 --   own:init_trackers "mnist"
 --   own:log_images({digits = accelhost.rand(4, 1, 28, 28)}, {step = 1})     -- in TensorBoard's files
 ---@param values table<string, userdata> uint8, or floats from 0 to 1
----@param step? integer
 ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {dataformats = "NHWC"}}
 function Trackers:log_images(...)
   local values, step, log_kwargs = read_images(...)

@@ -113,7 +113,6 @@ local read_enabled = arguments.signature("set_autocast_enabled", {"device_type: 
 --
 --   accelhost.set_autocast_enabled("cpu", false)
 ---@param device_type string "cpu" or "cuda"
----@param enabled boolean
 function autocast.set_autocast_enabled(...)
   local device_type, enabled = read_enabled(...)
   autocast.check_device("set_autocast_enabled", device_type)

@@ -51,10 +51,6 @@ end
 --   scaler:update()
 --   scaler:get_scale()  --> 1024
 ---@param device? string the loss's device: "cpu" (default) or "cuda"
----@param init_scale? number default 65536
----@param growth_factor? number default 2
----@param backoff_factor? number default 0.5
----@param growth_interval? integer default 2000
 ---@param enabled? boolean false: scale returns its argument, step steps, update does nothing
 function GradScaler:init(...)
   local device, scale, growth, backoff, interval, enabled = read(...)

@@ -26,9 +26,7 @@ local read_load = arguments.signature("load_checkpoint_in_model",
 --- files or only the model have are reported; with `strict` they are errors. Shapes must agree always.
 --
 --   | accelhost.load_checkpoint_in_model(net, "downloads/model").missing_keys
----@param model Module
 ---@param checkpoint string a file, an index or a folder
----@param strict? boolean default false
 ---@return table # {missing_keys = {...}, unexpected_keys = {...}}
 function model_files.load_checkpoint_in_model(...)
   local model, path, strict = read_load(...)

@@ -102,7 +102,6 @@ local read_seed = arguments.signature("cuda.manual_seed", {"seed: integer"})
 --- Seed the generator of the current device; nothing where there is none. accelhost.manual_seed seeds all generators.
 --
 --   accelhost.cuda.manual_seed(3)
----@param seed integer
 function cuda.manual_seed(seed)
   seed = read_seed(seed)
   if cuda.is_available() then C.device.seed(place.name "manual_seed", seed) end
@@ -113,7 +112,6 @@ local read_seed_all = arguments.signature("cuda.manual_seed_all", {"seed: intege
 --- Seed the generators of all CUDA devices, of those too that are used later.
 --
 --   accelhost.cuda.manual_seed_all(3)
----@param seed integer
 function cuda.manual_seed_all(seed) C.device.seed_type("cuda", read_seed_all(seed)) end
 
 --- The state of a device's generator.

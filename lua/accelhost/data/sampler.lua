@@ -117,11 +117,7 @@ local read_random = signature("RandomSampler", {
 --- function of seed and epoch alone.
 --
 --   data.RandomSampler(set, {replacement = true, num_samples = 100})
----@param data_source table|integer
----@param replacement? boolean|table default false
 ---@param num_samples? integer default: all
----@param generator? userdata
----@param seed? integer
 function RandomSampler:init(...)
   self.data_source, self.replacement, self._num_samples, self.generator, self.seed = read_random(...)
   if self.seed and self.generator then fail("RandomSampler: pass a seed or a generator, not both") end
@@ -205,7 +201,6 @@ local read_subset = signature("SubsetRandomSampler", {"indices: list", {"generat
 --
 --   #data.SubsetRandomSampler{3, 1, 4}  --> 3
 ---@param indices integer[]
----@param generator? userdata|table
 function SubsetRandomSampler:init(...)
   self.indices, self.generator = read_subset(...)
 end
@@ -235,9 +230,6 @@ local read_weighted = signature("WeightedRandomSampler",
 --
 --   #data.WeightedRandomSampler({0.1, 0.9}, 10)  --> 10
 ---@param weights number[]|userdata counted from 1 as tables are: weights[1] belongs to index 0
----@param num_samples integer
----@param replacement? boolean|table default true
----@param generator? userdata
 function WeightedRandomSampler:init(...)
   self.weights, self.num_samples, self.replacement, self.generator = read_weighted(...)
   if not self.replacement and self.num_samples > #self.weights then
@@ -279,9 +271,6 @@ local read_distributed = signature("DistributedSampler", {
 ---@param set table|integer
 ---@param num_replicas? integer|table default: the number of processes
 ---@param rank? integer default: this process's
----@param shuffle? boolean default true
----@param seed? integer default 0
----@param drop_last? boolean default false
 function DistributedSampler:init(...)
   local set, replicas, rank, shuffle, seed, drop_last = read_distributed(...)
   replicas, rank = replicas or C.comm.size(), rank or C.comm.rank()
@@ -339,7 +328,6 @@ local read_batches = signature("BatchSampler", {"sampler: sampler", "batch_size:
 --
 --   #data.BatchSampler(data.SequentialSampler(5), {batch_size = 2, drop_last = false})  --> 3
 ---@param inner table a sampler, or a table of indices
----@param batch_size integer
 ---@param drop_last? boolean|table leave out a last batch that is not full; default false
 function BatchSampler:init(...)
   local inner, batch_size, drop_last = read_batches(...)

@@ -81,7 +81,6 @@ local read_broadcast = arguments.signature("distributed.broadcast", {
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param src? integer the giver's rank in the job
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@param group_src? integer its rank in the group, instead of `src`
 ---@return Work? # with async_op
 function collectives.broadcast(...)
@@ -104,7 +103,6 @@ local read_reduce = arguments.signature("distributed.reduce", {
 ---@param dst? integer the taker's rank in the job
 ---@param op? string of ReduceOp, default SUM
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # with async_op
 function collectives.reduce(...)
@@ -162,7 +160,6 @@ local read_all_gather = reader("all_gather", {"tensor_list: tensor_list", "tenso
 ---@param tensor_list userdata[] one for each process, as large as `tensor`; written
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@return Work? # with async_op
 function collectives.all_gather(...)
   local what = "distributed.all_gather"
@@ -189,7 +186,6 @@ end
 ---@param output_tensor userdata written
 ---@param input_tensor userdata of one shape and dtype on all processes
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@return Work? # with async_op
 function collectives.all_gather_into_tensor(...)
   local what = "distributed.all_gather_into_tensor"
@@ -220,7 +216,6 @@ local read_gather = arguments.signature("distributed.gather", {
 ---@param gather_list? userdata[] on the taker: one for each process, as large as `tensor`; written
 ---@param dst? integer the taker's rank in the job; default: the group's first
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # with async_op
 function collectives.gather(...)
@@ -289,7 +284,6 @@ local read_scatter = arguments.signature("distributed.scatter", {
 ---@param scatter_list? userdata[] on the giver: one for each process, as large as `tensor`
 ---@param src? integer the giver's rank in the job; default: the group's first
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@param group_src? integer its rank in the group, instead of `src`
 ---@return Work? # with async_op
 function collectives.scatter(...)
@@ -318,7 +312,6 @@ local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_l
 ---@param input_list userdata[] one for each process, as large as `output`
 ---@param op? string of ReduceOp, default SUM
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@return Work? # with async_op
 function collectives.reduce_scatter(...)
   local what = "distributed.reduce_scatter"
@@ -371,7 +364,6 @@ local read_barrier = arguments.signature("distributed.barrier", {
 --
 --   dist.barrier()
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@param device_ids? nil of GPUs
 ---@param timeout? number seconds to wait at most; default: the group's
 ---@return Work? # with async_op
@@ -395,7 +387,6 @@ local read_monitored = arguments.signature("distributed.monitored_barrier", {
 --   dist.monitored_barrier{timeout = 2, wait_all_ranks = true}
 ---@param group? ProcessGroup default: the world
 ---@param timeout? number seconds to wait at most; default: the group's
----@param wait_all_ranks? boolean default false
 function collectives.monitored_barrier(...)
   local group, timeout, all = read_monitored(...)
   group = groups.resolve("distributed.monitored_barrier", group)

@@ -66,7 +66,6 @@ end
 ---@param output_split_sizes? integer[] sizes received from each process
 ---@param input_split_sizes? integer[] sizes sent to each process
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@return Work? # with async_op
 function exchange.all_to_all_single(...)
   local what = "distributed.all_to_all_single"
@@ -125,7 +124,6 @@ end
 ---@param output_tensor_list userdata[] one for each process; written
 ---@param input_tensor_list userdata[] one for each process
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@return Work? # with async_op
 function exchange.all_to_all(...)
   local what = "distributed.all_to_all"

@@ -194,10 +194,7 @@ end
 --- NCCL where possible
 ---@param init_method? string "env://", or where to meet: "tcp://localhost:PORT", "unix://NAME"
 ---@param timeout? number seconds that a collective waits at most; default: the launcher's --timeout, 600
----@param world_size? integer
----@param rank? integer
 ---@param store? in PyTorch's place of it; only nil
----@param group_name? string
 ---@param pg_options? nil none
 ---@param device_id? string a valid device; without effect, a group uses the device of its tensors
 function groups.init_process_group(...)

@@ -68,7 +68,6 @@ local read_join = arguments.signature("Join", {
 --   local Join = dist.algorithms.join.Join
 --   Join({ddp}, function() ddp(x):sum():backward() end)
 ---@param joinables DistributedDataParallel[]
----@param fn function
 ---@param enable? boolean default true; false: just run fn
 ---@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one has no inputs left
 ---@param divide_by_initial_world_size? boolean default true; false: by the number of processes that still have inputs

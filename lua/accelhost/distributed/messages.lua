@@ -32,10 +32,8 @@ local read_send = reader("send", "dst")
 --- Send a tensor to a process; returns when it has been received.
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send(x, 1) end
----@param tensor userdata
 ---@param dst? integer the receiver's rank in the job
 ---@param group? ProcessGroup default: the world
----@param tag? integer default 0
 ---@param group_dst? integer its rank in the group, instead of `dst`
 function messages.send(...)
   local what = "distributed.send"
@@ -53,7 +51,6 @@ local read_recv = reader("recv", "src")
 ---@param tensor userdata of the dtype and number of elements of the sent one; written
 ---@param src? integer the sender's rank in the job; default: any
 ---@param group? ProcessGroup default: the world
----@param tag? integer default 0
 ---@param group_src? integer its rank in the group, instead of `src`
 ---@return integer # the sender's rank in the job; -1 when this process is not in the group
 function messages.recv(...)
@@ -69,10 +66,8 @@ local read_isend = reader("isend", "dst")
 --- Begin to send a tensor; it may be changed at once. The work is done when the tensor has been received.
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.isend(x, 1):wait() end
----@param tensor userdata
 ---@param dst? integer the receiver's rank in the job
 ---@param group? ProcessGroup default: the world
----@param tag? integer default 0
 ---@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # nil when this process is not in the group
 function messages.isend(...)
@@ -91,7 +86,6 @@ local read_irecv = reader("irecv", "src")
 ---@param tensor userdata of the dtype and number of elements of the sent one; written
 ---@param src? integer the sender's rank in the job; default: any
 ---@param group? ProcessGroup default: the world
----@param tag? integer default 0
 ---@param group_src? integer its rank in the group, instead of `src`
 ---@return Work? # nil when this process is not in the group
 function messages.irecv(...)
@@ -122,10 +116,8 @@ local read_op = arguments.signature("distributed.P2POp", {
 --
 --   dist.P2POp(dist.isend, accelhost.ones(3), 1)
 ---@param op function dist.isend or dist.irecv
----@param tensor userdata
 ---@param peer? integer the other's rank in the job
 ---@param group? ProcessGroup default: the world
----@param tag? integer default 0
 ---@param group_peer? integer its rank in the group, instead of `peer`
 function P2POp:init(...)
   self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = read_op(...)

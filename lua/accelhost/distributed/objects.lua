@@ -22,7 +22,6 @@ local read_all_gather = signature("all_gather_object", {"object_list: table", "o
 --   dist.all_gather_object(all, {loss = 0.5})
 --   all[1].loss  --> 0.5
 ---@param object_list table all[r + 1] becomes the value of rank r of the group
----@param obj any
 ---@param group? ProcessGroup default: the world
 function objects.all_gather_object(...)
   local what = "distributed.all_gather_object"
@@ -44,7 +43,6 @@ local read_gather = signature("gather_object", {
 --   local all = {}
 --   dist.gather_object({loss = 0.5}, all, {dst = 0})
 --   all[1].loss  --> 0.5
----@param obj any
 ---@param object_gather_list? table on the receiver: all[r + 1] becomes the value of rank r of the group
 ---@param dst? integer the receiver's rank in the job; default: the group's first
 ---@param group? ProcessGroup default: the world
@@ -158,7 +156,6 @@ local read_send = signature("send_object_list", {
 --- Send values to a process, which receives them by recv_object_list.
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send_object_list({"a name", 3}, 1) end
----@param object_list table
 ---@param dst? integer the receiver's rank in the job
 ---@param group? ProcessGroup default: the world
 ---@param device? string "cpu"

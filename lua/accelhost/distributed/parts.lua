@@ -90,9 +90,7 @@ local read_subgroups = arguments.signature("distributed.new_subgroups", {
 ---@param group_size? integer default: the processes of this host
 ---@param group? ProcessGroup default: the world
 ---@param timeout? number as of new_group
----@param backend? string
 ---@param pg_options? nil
----@param group_desc? string
 ---@return ProcessGroup own the one that this process is in
 ---@return ProcessGroup[] all those of other processes as placeholders
 function parts.new_subgroups(...)
@@ -126,9 +124,7 @@ local read_enumeration = arguments.signature("distributed.new_subgroups_by_enume
 --   dist.new_subgroups_by_enumeration({{0}}):size()  --> 1
 ---@param ranks_per_subgroup_list integer[][]
 ---@param timeout? number as of new_group
----@param backend? string
 ---@param pg_options? nil
----@param group_desc? string
 ---@return ProcessGroup? own the one that this process is in
 ---@return ProcessGroup[] all those of other processes as placeholders
 function parts.new_subgroups_by_enumeration(...)
@@ -166,8 +162,6 @@ local read_split = arguments.signature("distributed.split_group", {
 ---@param split_ranks integer[][] ranks in that group, each in one of the lists at most
 ---@param timeout? number as of new_group
 ---@param pg_options? nil
----@param group_desc? string
----@param backend? string
 ---@return ProcessGroup group the one that this process is in, or a placeholder
 function parts.split_group(...)
   local what = "distributed.split_group"

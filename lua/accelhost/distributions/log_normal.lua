@@ -6,9 +6,7 @@ local Normal = require "accelhost.distributions.normal"
 --- The distribution of exp(x), x being normal with mean `loc` and standard deviation `scale`.
 --
 --   distributions.LogNormal(0, 1).mode  --> tensor(0.3679)
----@param loc number|Tensor
 ---@param scale number|Tensor above 0
----@param validate_args? boolean
 ---@class LogNormal: Distribution
 local LogNormal = Distribution:define("LogNormal", {{"loc", constraints.real}, {"scale", constraints.positive}})
 LogNormal.has_rsample = true

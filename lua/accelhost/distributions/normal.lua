@@ -7,7 +7,6 @@ local Distribution = require "accelhost.distributions.distribution"
 --- The normal distribution with mean `loc` and standard deviation `scale`.
 --
 --   distributions.Normal(0, 1):log_prob(accelhost.tensor(0))  --> tensor(-0.9189)
----@param loc number|Tensor
 ---@param scale number|Tensor above 0
 ---@param validate_args? boolean default true: check parameters and values
 ---@class Normal: Distribution

@@ -12,7 +12,6 @@ local dims = require "accelhost.util.dims"
 --   distributions.OneHotCategorical {probs = accelhost.tensor {0, 1}}:sample()  --> tensor([0., 1.])
 ---@param probs? Tensor [..., classes]
 ---@param logits? Tensor [..., classes]
----@param validate_args? boolean
 ---@class OneHotCategorical: Distribution
 ---@field probs Tensor
 ---@field logits Tensor normalised

@@ -7,9 +7,7 @@ local Distribution = require "accelhost.distributions.distribution"
 --- The uniform distribution from `low` to below `high`.
 --
 --   distributions.Uniform(0, 4).variance  --> tensor(1.3333)
----@param low number|Tensor
 ---@param high number|Tensor above low
----@param validate_args? boolean
 ---@class Uniform: Distribution
 local Uniform = Distribution:define("Uniform", {{"low", constraints.real}, {"high", constraints.real}})
 Uniform.has_rsample = true

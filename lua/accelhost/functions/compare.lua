@@ -10,8 +10,6 @@ local read_equal = signature("equal", {"input: tensor", "other: tensor"})
 --- Have both the same shape and the same elements? nan equals nothing.
 --
 --     accelhost.equal(accelhost.tensor {1, 2}, accelhost.tensor {1, 2})  --> true
----@param input userdata
----@param other userdata
 ---@return boolean
 function compare.equal(...)
   local input, other = read_equal(...)
@@ -39,11 +37,7 @@ local read_isclose = signature("isclose", tolerances)
 --- nan to nan only with `equal_nan`.
 --
 --     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ true, false])
----@param input userdata
 ---@param other userdata of the same dtype
----@param rtol? number|table default 1e-5
----@param atol? number default 1e-8
----@param equal_nan? boolean default false
 ---@return userdata
 function compare.isclose(...)
   local input, other, rtol, atol, equal_nan = read_isclose(...)
@@ -56,11 +50,6 @@ local read_allclose = signature("allclose", tolerances)
 --- Is |input - other| <= atol + rtol * |other| everywhere? The shapes broadcast.
 --
 --     accelhost.allclose(accelhost.tensor {1}, accelhost.tensor {1.001}, {rtol = 1e-2})  --> true
----@param input userdata
----@param other userdata
----@param rtol? number|table default 1e-5
----@param atol? number default 1e-8
----@param equal_nan? boolean default false
 ---@return boolean
 function compare.allclose(...)
   return close(read_allclose(...)):all():item()
@@ -72,7 +61,6 @@ local read_polygamma = signature("polygamma", {"n: size", "input: tensor"})
 --
 --     accelhost.polygamma(1, accelhost.ones(1))  --> tensor([1.6449])
 ---@param n integer 0 or more
----@param input userdata
 ---@return userdata
 function compare.polygamma(...)
   local n, input = read_polygamma(...)
@@ -83,7 +71,6 @@ local read_float_power = signature("float_power_", {"input: tensor", "exponent: 
 
 --- Raise a float64 tensor to a power in place; other dtypes could not hold the result.
 ---@param input userdata float64
----@param exponent number|userdata
 ---@return userdata input
 function compare.float_power_(...)
   local input, exponent = read_float_power(...)

@@ -24,13 +24,6 @@ end
 --- the fractions of start and end_ are cut, then those of the powers.
 --
 --     accelhost.logspace(0, 2, 3)  --> tensor([  1.,  10., 100.])
----@param start number|userdata
----@param end_ number|userdata
----@param steps integer
----@param base? number|table default 10
----@param dtype? string default "float32"
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function create.logspace(...)
   local start, to, steps, base, dtype, device, requires_grad = read_logspace(...)
@@ -44,9 +37,6 @@ end
 local read_as_tensor = signature("as_tensor", {"data: any", {"dtype: dtype"}, {"device: device"}})
 
 --- The data as a tensor: a tensor itself where dtype and device are right, else as accelhost.tensor makes it.
----@param data any
----@param dtype? string|table
----@param device? string
 ---@return userdata
 function create.as_tensor(...)
   local data, dtype, device = read_as_tensor(...)
@@ -57,10 +47,6 @@ end
 local read_scalar_tensor = signature("scalar_tensor", {"s: number|flag", unpack(making)})
 
 --- A 0-dim tensor of a number, float32 unless a dtype is given.
----@param s number|boolean
----@param dtype? string|table
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function create.scalar_tensor(...)
   local value, dtype, device, requires_grad = read_scalar_tensor(...)
@@ -74,8 +60,6 @@ local read_type = signature("type", {"input: tensor", {"dtype: dtype"}})
 --
 --     a:type "int64"  --> tensor([1, 2, 3])
 --     a:type()        --> float32
----@param input userdata
----@param dtype? string|table
 ---@return userdata|string
 function create.type(...)
   local input, dtype = read_type(...)
@@ -85,11 +69,6 @@ end
 local read_new_tensor = signature("new_tensor", {"input: tensor", "data: any", unpack(making)})
 
 --- A tensor of the data with this one's dtype, on its device. A copy.
----@param input userdata
----@param data any
----@param dtype? string|table
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function create.new_tensor(...)
   local input, data, dtype, device, requires_grad = read_new_tensor(...)
@@ -104,14 +83,8 @@ local read_randint_like = signature("randint_like", {
 })
 
 --- Random whole numbers of low .. high - 1 in the shape of a tensor; of 0 .. low - 1 without high.
----@param input userdata
----@param low integer
----@param high? integer|table
 ---@param dtype? string default the input's
 ---@param device? string default the input's
----@param requires_grad? boolean default false
----@param generator? userdata
----@param memory_format? string default "preserve_format"
 ---@return userdata
 function create.randint_like(...)
   local input, low, high, dtype, device, requires_grad, generator, format = read_randint_like(...)
@@ -168,13 +141,9 @@ local read_normal = signature("normal", {
 --- of them a number; of two numbers, in a size.
 --
 --     accelhost.normal(0, 1, {2, 3}):shape()  --> {2, 3}
----@param mean number|userdata
----@param std? number|userdata default 1
 ---@param size? integer|integer[]|table for two numbers
 ---@param dtype? string for two numbers, default "float32"
 ---@param device? string for two numbers
----@param requires_grad? boolean default false
----@param generator? userdata
 ---@return userdata
 function create.normal(...)
   local mean, std, size, dtype, device, requires_grad, generator = read_normal(...)
@@ -203,21 +172,18 @@ end
 local read_numel = signature("numel", {"input: tensor"})
 
 --- The number of elements.
----@param input userdata
 ---@return integer
 function create.numel(...) return read_numel(...):numel() end
 
 local read_is_floating_point = signature("is_floating_point", {"input: tensor"})
 
 --- Is the dtype a floating one?
----@param input userdata
 ---@return boolean
 function create.is_floating_point(...) return read_is_floating_point(...):is_floating_point() end
 
 local read_is_complex = signature("is_complex", {"input: tensor"})
 
 --- Is the dtype a complex one? There are none here, so it is false.
----@param input userdata
 ---@return boolean
 function create.is_complex(...)
   read_is_complex(...)
@@ -227,7 +193,6 @@ end
 local read_is_signed = signature("is_signed", {"input: tensor"})
 
 --- Does the dtype hold negative numbers?
----@param input userdata
 ---@return boolean
 function create.is_signed(...)
   local dtype = read_is_signed(...).dtype
@@ -250,22 +215,18 @@ end
 local read_is_same_size = signature("is_same_size", {"input: tensor", "other: tensor"})
 
 --- Have both the same shape?
----@param input userdata
----@param other userdata
 ---@return boolean
 function create.is_same_size(...) return C.same_shape(read_is_same_size(...)) end
 
 local read_isreal = signature("isreal", {"input: tensor"})
 
 --- Is each element a real number? Always true: bool of the input's shape.
----@param input userdata
 ---@return userdata
 function create.isreal(...) return C.ones_like(read_isreal(...), {dtype = "bool"}) end
 
 local read_positive = signature("positive", {"input: tensor"})
 
 --- The input itself. Not for bool.
----@param input userdata
 ---@return userdata
 function create.positive(...)
   local input = read_positive(...)
@@ -276,8 +237,6 @@ end
 local read_apply = signature("apply_", {"input: tensor", "callable: callable"})
 
 --- Refused: it would call a function once for each element. Use ops on the whole tensor, or t:with_data for a loop.
----@param input userdata
----@param callable function
 function create.apply_(...)
   read_apply(...)
   fail("apply_: a function is not called for each element here: use ops on the whole tensor, or t:with_data(fn) for a "
@@ -287,9 +246,6 @@ end
 local read_map = signature("map_", {"input: tensor", "tensor: tensor", "callable: callable"})
 
 --- Refused, as apply_.
----@param input userdata
----@param tensor userdata
----@param callable function
 function create.map_(...)
   read_map(...)
   fail("map_: a function is not called for each element here: use ops on the whole tensors, or t:with_data(fn) for a "

@@ -275,7 +275,6 @@ local read_combinations = signature("combinations",
 --
 --     accelhost.combinations(accelhost.arange(3))  --> tensor([[0, 1], [0, 2], [1, 2]])
 ---@param input userdata 1-d
----@param r? integer|table default 2
 ---@param with_replacement? boolean default false; may an element be chosen again?
 ---@return userdata
 function join.combinations(...)
@@ -330,9 +329,6 @@ end
 --- Views of a number of sections whose sizes differ by at most one, or split before each of the given indices.
 --
 --     accelhost.arange(5):tensor_split(2)  --> {[0, 1, 2], [3, 4]}
----@param input userdata
----@param indices_or_sections integer|integer[]|userdata
----@param dim? integer|table default 0
 ---@return userdata[] # a table, counted from 1
 function join.tensor_split(...) return tensor_split("tensor_split", read_tensor_split(...)) end
 
@@ -351,8 +347,6 @@ end
 local read_hsplit = signature("hsplit", {"input: tensor", "indices_or_sections: integer|integers"})
 
 --- Views side by side: along dim 1, of a 1-d tensor along dim 0, in equal sections or before the given indices.
----@param input userdata
----@param indices_or_sections integer|integer[]
 ---@return userdata[]
 function join.hsplit(...)
   local input, sections = read_hsplit(...)
@@ -363,7 +357,6 @@ local read_vsplit = signature("vsplit", {"input: tensor", "indices_or_sections: 
 
 --- Views one below the other: along dim 0, in equal sections or before the given indices.
 ---@param input userdata of at least 2 dims
----@param indices_or_sections integer|integer[]
 ---@return userdata[]
 function join.vsplit(...) return split_equal("vsplit", 2, 0, read_vsplit(...)) end
 
@@ -371,7 +364,6 @@ local read_dsplit = signature("dsplit", {"input: tensor", "indices_or_sections: 
 
 --- Views one behind the other: along dim 2, in equal sections or before the given indices.
 ---@param input userdata of at least 3 dims
----@param indices_or_sections integer|integer[]
 ---@return userdata[]
 function join.dsplit(...) return split_equal("dsplit", 3, 2, read_dsplit(...)) end
 

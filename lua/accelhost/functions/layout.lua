@@ -22,7 +22,6 @@ local read_rot90 = signature("rot90", {"input: tensor", {"k: integer", 1}, {"dim
 --
 --     accelhost.arange(4):view(2, 2):rot90()  --> tensor([[1, 3], [0, 2]])
 ---@param input userdata of at least 2 dims
----@param k? integer|table default 1
 ---@param dims? integer[] default {0, 1}
 ---@return userdata
 function layout.rot90(...)
@@ -65,7 +64,6 @@ end
 local read_ravel = signature("ravel", {"input: tensor"})
 
 --- All elements in one dim: a view where that is possible.
----@param input userdata
 ---@return userdata
 function layout.ravel(...) return read_ravel(...):reshape(-1) end
 
@@ -77,9 +75,6 @@ local read_diag_embed = signature("diag_embed",
 --
 --     accelhost.tensor {1, 2}:diag_embed()  --> tensor([[1., 0.], [0., 2.]])
 ---@param input userdata (..., n)
----@param offset? integer|table default 0
----@param dim1? integer default -2
----@param dim2? integer default -1
 ---@return userdata
 function layout.diag_embed(...)
   local input, offset, dim1, dim2 = read_diag_embed(...)
@@ -118,8 +113,6 @@ end
 local read_diagflat = signature("diagflat", {"input: tensor", {"offset: integer", 0}})
 
 --- The matrix with all elements, in order, along a diagonal.
----@param input userdata
----@param offset? integer|table default 0
 ---@return userdata
 function layout.diagflat(...)
   local input, offset = read_diagflat(...)
@@ -144,9 +137,6 @@ local read_unfold = signature("tensor:unfold", {"input: tensor", "dimension: int
 --- All windows of `size` entries, `step` apart, along a dim: a view, the entries of a window being its last dim.
 --
 --     accelhost.arange(5):unfold(0, 3, 2)  --> tensor([[0, 1, 2], [2, 3, 4]])
----@param input userdata
----@param dimension integer
----@param size integer
 ---@param step integer at least 1
 ---@return userdata
 function layout.unfold(...)
@@ -171,10 +161,7 @@ local read_as_strided = signature("as_strided",
 --- begins), all of them inside it. A view; gradients of elements that are seen several times add up.
 --
 --     accelhost.arange(4):as_strided({2, 2}, {1, 1})  --> tensor([[0, 1], [1, 2]])
----@param input userdata
----@param size integer|integer[]
 ---@param stride integer|integer[] in elements
----@param storage_offset? integer|table
 ---@return userdata
 function layout.as_strided(...)
   local input, size, stride, offset = read_as_strided(...)
@@ -196,11 +183,6 @@ local read_tril_indices = signature("tril_indices", indices)
 --- The positions of the lower triangle of a row x col matrix, row by row: (2, n), rows above columns.
 --
 --     accelhost.tril_indices(2, 2)  --> tensor([[0, 1, 1], [0, 0, 1]])
----@param row integer
----@param col integer
----@param offset? integer|table default 0
----@param dtype? string default "int64"
----@param device? string
 ---@return userdata
 function layout.tril_indices(...)
   local row, col, offset, dtype, device = read_tril_indices(...)
@@ -210,11 +192,6 @@ end
 local read_triu_indices = signature("triu_indices", indices)
 
 --- The positions of the upper triangle of a row x col matrix, row by row: (2, n), rows above columns.
----@param row integer
----@param col integer
----@param offset? integer|table default 0
----@param dtype? string default "int64"
----@param device? string
 ---@return userdata
 function layout.triu_indices(...)
   local row, col, offset, dtype, device = read_triu_indices(...)
@@ -228,7 +205,6 @@ local read_vander = signature("vander", {"x: tensor", {"N: size"}, {"increasing:
 --     accelhost.vander(accelhost.tensor {2, 3}, {increasing = true})  --> tensor([[1., 2.], [1., 3.]])
 ---@param x userdata 1-d
 ---@param N? integer|table default the number of elements
----@param increasing? boolean default false
 ---@return userdata
 function layout.vander(...)
   local x, count, increasing = read_vander(...)
@@ -251,7 +227,6 @@ end
 local read_squeeze = signature("squeeze_", {"input: tensor", {"dim: integer|integers"}})
 
 --- Drop dims of size 1 in place. A tensor that requires grad refuses.
----@param input userdata
 ---@param dim? integer|integer[] all dims by default
 ---@return userdata input
 function layout.squeeze_(...)
@@ -262,8 +237,6 @@ end
 local read_unsqueeze = signature("unsqueeze_", {"input: tensor", "dim: integer"})
 
 --- Insert a dim of size 1 in place. A tensor that requires grad refuses.
----@param input userdata
----@param dim integer
 ---@return userdata input
 function layout.unsqueeze_(...)
   local input, dim = read_unsqueeze(...)

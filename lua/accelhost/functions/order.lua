@@ -9,7 +9,6 @@ local order = {}
 local read_msort = signature("msort", {"input: tensor"})
 
 --- Sorted in rising order along dim 0.
----@param input userdata
 ---@return userdata
 function order.msort(...)
   local values = C.sort(read_msort(...), 0)
@@ -63,10 +62,8 @@ local read_unique_consecutive = signature("unique_consecutive",
 --- The values without those that equal the one before: of all elements in order, or of the slices along a dim.
 --
 --     accelhost.tensor {1, 1, 2, 1}:unique_consecutive()  --> tensor([1., 2., 1.])
----@param input userdata
 ---@param return_inverse? boolean|table default false; also return the position of each element in the result
 ---@param return_counts? boolean default false; also return the number of occurrences of each value
----@param dim? integer
 ---@return userdata values
 ---@return userdata? inverse
 ---@return userdata? counts
@@ -96,11 +93,9 @@ local read_unique = signature("unique", {
 --- The distinct values in rising order: of all elements, or the distinct slices along a dim.
 --
 --     accelhost.tensor {3, 1, 3}:unique()  --> tensor([1., 3.])
----@param input userdata
 ---@param sorted? boolean|table always true here
 ---@param return_inverse? boolean default false; also return the position of each element in the result
 ---@param return_counts? boolean default false; also return the number of occurrences of each value
----@param dim? integer
 ---@return userdata values
 ---@return userdata? inverse
 ---@return userdata? counts
@@ -130,9 +125,7 @@ local read_searchsorted = signature("searchsorted", {
 --
 --     accelhost.searchsorted(accelhost.tensor {1, 3, 5}, 3)  --> tensor(1)
 ---@param sorted_sequence userdata (..., n), rising; 1-d, or of the input's other dims
----@param input number|userdata
 ---@param out_int32? boolean|table default false; the result's dtype is int32 instead of int64
----@param right? boolean default false
 ---@param side? "left"|"right" the same in words
 ---@param sorter? userdata int64, the order (of argsort) in which the sequence is sorted
 ---@return userdata
@@ -154,10 +147,7 @@ local read_bucketize = signature("bucketize",
 --- `right` where boundaries[i - 1] <= value < boundaries[i].
 --
 --     accelhost.bucketize(accelhost.tensor {0, 3}, accelhost.tensor {1, 3})  --> tensor([0, 1])
----@param input number|userdata
 ---@param boundaries userdata 1-d
----@param out_int32? boolean|table default false
----@param right? boolean default false
 ---@return userdata
 function order.bucketize(...)
   local input, boundaries, out_int32, right = read_bucketize(...)
@@ -190,8 +180,6 @@ end
 --- Is each element among the test elements? bool, of the elements' shape.
 --
 --     accelhost.isin(accelhost.tensor {1, 2, 3}, accelhost.tensor {2, 3})  --> tensor([false,  true,  true])
----@param elements number|userdata
----@param test_elements number|userdata
 ---@param assume_unique? boolean|table makes no difference here
 ---@param invert? boolean default false; is it not among them?
 ---@return userdata
@@ -221,9 +209,6 @@ local read_histc = signature("histc", {"input: tensor", {"bins: count", 100}, {"
 --
 --     accelhost.tensor {1, 2, 2, 4}:histc(3)  --> tensor([1., 2., 1.])
 ---@param input userdata floating
----@param bins? integer|table default 100
----@param min? number default 0
----@param max? number default 0
 ---@return userdata (bins) of the input's dtype
 function order.histc(...)
   local input, bins, low, high = read_histc(...)
@@ -253,9 +238,6 @@ local read_diff = signature("diff", {
 --- The differences of neighbours along a dim, n times; of bool where neighbours differ.
 --
 --     accelhost.tensor {1, 4, 9}:diff()  --> tensor([3., 5.])
----@param input userdata
----@param n? integer|table default 1
----@param dim? integer default -1
 ---@param prepend? userdata values before the input, of as many dims
 ---@param append? userdata values after it
 ---@return userdata
@@ -321,10 +303,8 @@ local read_trapezoid = signature("trapezoid", under)
 --- float32, and are multiplied and summed as whole numbers if x is passed.
 --
 --     accelhost.trapezoid(accelhost.tensor {1, 2, 3})  --> tensor(4.)
----@param y userdata
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
----@param dim? integer default -1
 ---@return userdata
 function order.trapezoid(...)
   return trapezoid("trapezoid", read_trapezoid(...))
@@ -333,10 +313,8 @@ end
 local read_trapz = signature("trapz", under)
 
 --- The same as trapezoid.
----@param y userdata
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
----@param dim? integer default -1
 ---@return userdata
 function order.trapz(...)
   return trapezoid("trapz", read_trapz(...))
@@ -345,10 +323,8 @@ end
 local read_cumulative = signature("cumulative_trapezoid", under)
 
 --- The area under y up to each place along a dim.
----@param y userdata
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
----@param dim? integer default -1
 ---@return userdata
 function order.cumulative_trapezoid(...)
   local y, x, dx, given = read_cumulative(...)

@@ -73,24 +73,14 @@ local read_scatter_reduce = signature("scatter_reduce", folding)
 --
 --     accelhost.zeros(2):scatter_reduce(0, accelhost.tensor({0, 0, 1}, {dtype = "int64"}),
 --       accelhost.tensor {1, 2, 3}, "amax")  --> tensor([2., 3.])
----@param input userdata
----@param dim integer
 ---@param index userdata int64 or int32, not larger than src
 ---@param src userdata of the input's dtype
----@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param include_self? boolean|table default true
 ---@return userdata
 function placing.scatter_reduce(...) return scatter_reduce("scatter_reduce", read_scatter_reduce(...)) end
 
 local read_scatter_reduce_ = signature("scatter_reduce_", folding)
 
 --- scatter_reduce, written into the input.
----@param input userdata
----@param dim integer
----@param index userdata
----@param src userdata
----@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
----@param include_self? boolean|table default true
 ---@return userdata input
 function placing.scatter_reduce_(...)
   return written("scatter_reduce_", scatter_reduce, read_scatter_reduce_(...))
@@ -118,24 +108,14 @@ local by_index = {
 local read_index_reduce = signature("index_reduce", by_index)
 
 --- The input with slice i of source folded into the slice index[i] along a dim, as scatter_reduce folds values.
----@param input userdata
----@param dim integer
 ---@param index userdata 1-d
----@param source userdata
----@param reduce "prod"|"mean"|"amax"|"amin"
----@param include_self? boolean|table default true
 ---@return userdata
 function placing.index_reduce(...) return index_reduce("index_reduce", read_index_reduce(...)) end
 
 local read_index_reduce_ = signature("index_reduce_", by_index)
 
 --- index_reduce, written into the input.
----@param input userdata
----@param dim integer
 ---@param index userdata 1-d
----@param source userdata
----@param reduce "prod"|"mean"|"amax"|"amin"
----@param include_self? boolean|table default true
 ---@return userdata input
 function placing.index_reduce_(...)
   return written("index_reduce_", index_reduce, read_index_reduce_(...))
@@ -158,10 +138,7 @@ local read_select_scatter = signature("select_scatter",
 --- A copy of the input whose slice `index` along a dim is src.
 --
 --     accelhost.zeros(2, 2):select_scatter(accelhost.ones(2), 0, 1)  --> tensor([[0., 0.], [1., 1.]])
----@param input userdata
 ---@param src userdata of the slice's shape
----@param dim integer
----@param index integer
 ---@return userdata
 function placing.select_scatter(...)
   local input, src, dim, index = read_select_scatter(...)
@@ -174,12 +151,9 @@ local read_slice_scatter = signature("slice_scatter", {
 })
 
 --- A copy of the input whose entries start, start + step, .. before `end_` along a dim are src.
----@param input userdata
 ---@param src userdata of the slice's shape
----@param dim? integer|table default 0
 ---@param start? integer default 0
 ---@param end_? integer default the size of the dim
----@param step? integer default 1
 ---@return userdata
 function placing.slice_scatter(...)
   local input, src, dim, start, to, step = read_slice_scatter(...)
@@ -191,11 +165,7 @@ local read_diagonal_scatter = signature("diagonal_scatter", {
 })
 
 --- A copy of the input whose diagonal is src.
----@param input userdata
 ---@param src userdata of the diagonal's shape
----@param offset? integer|table default 0
----@param dim1? integer default 0
----@param dim2? integer default 1
 ---@return userdata
 function placing.diagonal_scatter(...)
   local input, src, offset, dim1, dim2 = read_diagonal_scatter(...)
@@ -206,8 +176,6 @@ local read_fill_diagonal = signature("fill_diagonal_", {"input: tensor", "fill_v
 
 --- Write a value into the main diagonal, in place; with `wrap` a tall matrix has it again after each square and a row.
 ---@param input userdata of at least 2 dims; of more than 2, all of one size
----@param fill_value number
----@param wrap? boolean|table default false
 ---@return userdata input
 function placing.fill_diagonal_(...)
   local input, value, wrap = read_fill_diagonal(...)
@@ -284,20 +252,12 @@ local read_index_put = signature("index_put", putting)
 --
 --     local at = accelhost.arange(2)
 --     accelhost.zeros(2, 2):index_put({at, at}, 1)  --> tensor([[1., 0.], [0., 1.]])
----@param input userdata
----@param indices userdata|userdata[]
----@param values number|boolean|userdata
----@param accumulate? boolean|table default false
 ---@return userdata
 function placing.index_put(...) return index_put("index_put", read_index_put(...)) end
 
 local read_index_put_ = signature("index_put_", putting)
 
 --- index_put, written into the input.
----@param input userdata
----@param indices userdata|userdata[]
----@param values number|boolean|userdata
----@param accumulate? boolean|table default false
 ---@return userdata input
 function placing.index_put_(...)
   local input, indices, values, accumulate = read_index_put_(...)
@@ -319,7 +279,6 @@ local flat_putting = {"input: tensor", "index: tensor", "source: tensor", {"accu
 local read_put = signature("put", flat_putting)
 
 --- The input with the values of source at positions that count through all its elements.
----@param input userdata
 ---@param index userdata int64
 ---@param source userdata of as many elements
 ---@param accumulate? boolean|table default false; add instead
@@ -329,7 +288,6 @@ function placing.put(...) return put("put", read_put(...)) end
 local read_put_ = signature("put_", flat_putting)
 
 --- put, written into the input.
----@param input userdata
 ---@param index userdata int64
 ---@param source userdata of as many elements
 ---@param accumulate? boolean|table default false; add instead
@@ -342,8 +300,6 @@ local read_nonzero = signature("nonzero", {"input: tensor", {"as_tuple: flag", f
 --- tensor for each dim, with which the tensor can be indexed.
 --
 --     accelhost.tensor {0, 5, 0, 7}:nonzero()  --> tensor([[1], [3]])
----@param input userdata
----@param as_tuple? boolean|table default false
 ---@return userdata|userdata[] int64
 function placing.nonzero(...)
   local input, as_tuple = read_nonzero(...)
@@ -356,7 +312,6 @@ end
 local read_argwhere = signature("argwhere", {"input: tensor"})
 
 --- The positions of all elements other than 0, as rows.
----@param input userdata
 ---@return userdata int64 (n, dims)
 function placing.argwhere(...) return C.nonzero(read_argwhere(...)) end
 

@@ -47,8 +47,6 @@ local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims:
 --- those of b.
 --
 --     accelhost.tensordot(accelhost.ones(2, 3), accelhost.ones(3, 4), 1):shape()  --> {2, 4}
----@param a userdata
----@param b userdata
 ---@param dims? integer|integer[][]|table default 2
 ---@return userdata
 function products.tensordot(...)
@@ -101,8 +99,6 @@ local read_kron = signature("kron", {"input: tensor", "other: tensor"})
 --- The Kronecker product: the input with every element replaced by that element times `other`.
 --
 --     accelhost.kron(accelhost.eye(2), accelhost.ones(1, 2))  --> tensor([[1., 1., 0., 0.], [0., 0., 1., 1.]])
----@param input userdata
----@param other userdata
 ---@return userdata
 function products.kron(...)
   local input, other = read_kron(...)
@@ -127,8 +123,6 @@ local read_cross = signature("cross", {"input: tensor", "other: tensor", {"dim: 
 --- The cross product of vectors of 3 along a dim. The other dims broadcast.
 --
 --     accelhost.cross(accelhost.tensor {1, 0, 0}, accelhost.tensor {0, 1, 0})  --> tensor([0., 0., 1.])
----@param input userdata
----@param other userdata
 ---@param dim? integer|table default the first dim of size 3
 ---@return userdata
 function products.cross(...)
@@ -182,7 +176,6 @@ local read_cdist = signature("cdist", {
 ---@param x1 userdata (..., m, n), floating
 ---@param x2 userdata (..., r, n)
 ---@param p? number|table default 2; 0 counts the differences, math.huge is the largest difference
----@param compute_mode? string
 ---@return userdata
 function products.cdist(...)
   local x1, x2, p, mode = read_cdist(...)
@@ -203,9 +196,6 @@ end
 local read_dist = signature("dist", {"input: tensor", "other: tensor", {"p: number", 2}})
 
 --- The p-norm of the difference of two tensors that broadcast.
----@param input userdata
----@param other userdata
----@param p? number|table default 2
 ---@return userdata 0-dim
 function products.dist(...)
   local input, other, p = read_dist(...)
@@ -228,11 +218,8 @@ end
 local read_addmv = signature("addmv", {"input: tensor", "mat: tensor", "vec: tensor", unpack(scaled)})
 
 --- beta * input + alpha * (mat @ vec).
----@param input userdata
 ---@param mat userdata (n, m)
 ---@param vec userdata (m)
----@param beta? number|table default 1
----@param alpha? number default 1
 ---@return userdata (n)
 function products.addmv(...)
   local input, mat, vec, beta, alpha = read_addmv(...)
@@ -242,11 +229,8 @@ end
 local read_addr = signature("addr", {"input: tensor", "vec1: tensor", "vec2: tensor", unpack(scaled)})
 
 --- beta * input + alpha * outer(vec1, vec2).
----@param input userdata
 ---@param vec1 userdata (n)
 ---@param vec2 userdata (m)
----@param beta? number|table default 1
----@param alpha? number default 1
 ---@return userdata (n, m)
 function products.addr(...)
   local input, vec1, vec2, beta, alpha = read_addr(...)
@@ -264,11 +248,8 @@ end
 local read_addbmm = signature("addbmm", {"input: tensor", "batch1: tensor", "batch2: tensor", unpack(scaled)})
 
 --- beta * input + alpha * the sum over a batch of matrix products.
----@param input userdata
 ---@param batch1 userdata (b, n, m)
 ---@param batch2 userdata (b, m, k)
----@param beta? number|table default 1
----@param alpha? number default 1
 ---@return userdata (n, k)
 function products.addbmm(...)
   local input, batch1, batch2, beta, alpha = read_addbmm(...)

@@ -91,9 +91,6 @@ local read_median = signature("median", reducing)
 --- they are. A nan among the values is the result.
 --
 --     accelhost.tensor {3, 1, 2}:median()  --> tensor(2.)
----@param input userdata
----@param dim? integer|table
----@param keepdim? boolean default false
 ---@return userdata values
 ---@return userdata? indices int64
 function statistics.median(...)
@@ -104,9 +101,6 @@ end
 local read_nanmedian = signature("nanmedian", reducing)
 
 --- The median of the values that are not nan.
----@param input userdata
----@param dim? integer|table
----@param keepdim? boolean default false
 ---@return userdata values
 ---@return userdata? indices int64
 function statistics.nanmedian(...)
@@ -120,10 +114,7 @@ local read_kthvalue = signature("kthvalue",
 --- The k-th smallest value along a dim, k counting from 1 as in PyTorch, and where it is. nan counts as the largest.
 --
 --     accelhost.tensor {3, 1, 2}:kthvalue(1)  --> tensor(1.), tensor(1)
----@param input userdata
 ---@param k integer 1 is the smallest
----@param dim? integer|table default -1
----@param keepdim? boolean default false
 ---@return userdata values
 ---@return userdata indices int64
 function statistics.kthvalue(...)
@@ -141,9 +132,6 @@ local read_mode = signature("mode", {"input: tensor", {"dim: integer", -1}, {"ke
 --- The most frequent value along a dim, the smallest of several, and the last place where it is.
 --
 --     accelhost.tensor {5, 3, 5}:mode()  --> tensor(5.), tensor(2)
----@param input userdata
----@param dim? integer|table default -1
----@param keepdim? boolean default false
 ---@return userdata values
 ---@return userdata indices int64
 function statistics.mode(...)
@@ -238,9 +226,6 @@ local read_quantile = signature("quantile", quantiles)
 --     accelhost.tensor {1, 2, 3, 4}:quantile(0.5)  --> tensor(2.5000)
 ---@param input userdata float32 or float64
 ---@param q number|userdata in 0..1
----@param dim? integer|table
----@param keepdim? boolean default false
----@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" default "linear"
 ---@return userdata
 function statistics.quantile(...) return quantile("quantile", false, read_quantile(...)) end
 
@@ -249,9 +234,6 @@ local read_nanquantile = signature("nanquantile", quantiles)
 --- The quantile of the values that are not nan.
 ---@param input userdata float32 or float64
 ---@param q number|userdata in 0..1
----@param dim? integer|table
----@param keepdim? boolean default false
----@param interpolation? "linear"|"lower"|"higher"|"midpoint"|"nearest" default "linear"
 ---@return userdata
 function statistics.nanquantile(...) return quantile("nanquantile", true, read_nanquantile(...)) end
 
@@ -261,9 +243,6 @@ local read_nanmean = signature("nanmean", summing)
 
 --- The mean of the values that are not nan; nan where there are none.
 ---@param input userdata floating
----@param dim? integer|integer[]|table
----@param keepdim? boolean default false
----@param dtype? string
 ---@return userdata
 function statistics.nanmean(...)
   local input, dim, keepdim, dtype = read_nanmean(...)
@@ -275,9 +254,6 @@ end
 local read_aminmax = signature("aminmax", {"input: tensor", {"dim: integer"}, {"keepdim: flag", false}})
 
 --- The smallest and the largest value, of all elements or along a dim. A nan among the values is both.
----@param input userdata
----@param dim? integer|table
----@param keepdim? boolean default false
 ---@return userdata min
 ---@return userdata max
 function statistics.aminmax(...)

@@ -67,9 +67,6 @@ local read_renorm = signature("renorm", {"input: tensor", "p: positive", "dim: i
 
 --- The input with each slice along a dim whose p-norm exceeds maxnorm scaled down to it.
 ---@param input userdata floating, at least 2 dims
----@param p number
----@param dim integer
----@param maxnorm number
 ---@return userdata
 function variants.renorm(...)
   local input, p, dim, most = read_renorm(...)
@@ -86,10 +83,6 @@ end
 local read_renorm_ = signature("renorm_", {"input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative"})
 
 --- renorm, written into the input.
----@param input userdata
----@param p number
----@param dim integer
----@param maxnorm number
 ---@return userdata input
 function variants.renorm_(...)
   local input, p, dim, most = read_renorm_(...)
@@ -100,7 +93,6 @@ local read_mvlgamma = signature("mvlgamma", {"input: tensor", "p: count"})
 
 --- The logarithm of the gamma function of p dimensions: a constant and the sum of lgamma(input - k/2), k in 0..p - 1.
 ---@param input userdata above (p - 1) / 2, where it is the logarithm of the function
----@param p integer
 ---@return userdata
 function variants.mvlgamma(...)
   local input, p = read_mvlgamma(...)
@@ -122,7 +114,6 @@ local read_unravel = signature("unravel_index", {"indices: tensor", "shape: size
 --
 --     accelhost.unravel_index(accelhost.tensor({5}, {dtype = "int64"}), {2, 3})[2]  --> tensor([2])
 ---@param indices userdata integers
----@param shape integer|integer[]
 ---@return userdata[]
 function variants.unravel_index(...)
   local indices, shape = read_unravel(...)
@@ -147,9 +138,6 @@ local read_split_with_sizes = signature("split_with_sizes",
   {"input: tensor", "split_sizes: sizes", {"dim: integer", 0}})
 
 --- Views of these sizes along a dim, as split with a table of sizes.
----@param input userdata
----@param split_sizes integer[]
----@param dim? integer|table default 0
 ---@return userdata[]
 function variants.split_with_sizes(...)
   local input, sizes, dim = read_split_with_sizes(...)
@@ -160,7 +148,6 @@ local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes
 
 --- The sum over the dims that broadcasting added or stretched, down to a size that broadcasts to the input's. Sums of
 --- whole numbers are int64.
----@param input userdata
 ---@param size integer|integer[] a table, or one number after the other
 ---@param ... integer
 ---@return userdata
@@ -193,7 +180,6 @@ end
 --
 --     accelhost.round(accelhost.tensor {1.234, 25}, {decimals = 1})  --> tensor([ 1.2000, 25.0000])
 ---@param input userdata floating, where decimals are given
----@param decimals? integer|table default 0
 ---@return userdata
 function variants.round(...)
   local input, decimals = read_round(...)
@@ -203,8 +189,6 @@ end
 local read_round_ = signature("round_", rounding)
 
 --- round, written into the input.
----@param input userdata
----@param decimals? integer|table default 0
 ---@return userdata input
 function variants.round_(...)
   local input, decimals = read_round_(...)

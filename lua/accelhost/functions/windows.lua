@@ -26,11 +26,6 @@ local making = {{"dtype: dtype", "float32"}, {"device: device"}, {"requires_grad
 local read_bartlett = signature("bartlett_window", {"window_length: size", {"periodic: flag", true}, unpack(making)})
 
 --- The triangle 1 - |2u - 1|, u in 0..1.
----@param window_length integer
----@param periodic? boolean|table default true
----@param dtype? string default "float32"
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function windows.bartlett_window(...)
   local length, periodic, dtype, device, requires_grad = read_bartlett(...)
@@ -40,11 +35,6 @@ end
 local read_blackman = signature("blackman_window", {"window_length: size", {"periodic: flag", true}, unpack(making)})
 
 --- 0.42 - 0.5 cos(2 pi u) + 0.08 cos(4 pi u), u in 0..1.
----@param window_length integer
----@param periodic? boolean|table default true
----@param dtype? string default "float32"
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function windows.blackman_window(...)
   local length, periodic, dtype, device, requires_grad = read_blackman(...)
@@ -58,11 +48,6 @@ local read_hann = signature("hann_window", {"window_length: size", {"periodic: f
 --- 0.5 - 0.5 cos(2 pi u), u in 0..1.
 --
 --     accelhost.hann_window(4)  --> tensor([0.0000, 0.5000, 1.0000, 0.5000])
----@param window_length integer
----@param periodic? boolean|table default true
----@param dtype? string default "float32"
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function windows.hann_window(...)
   local length, periodic, dtype, device, requires_grad = read_hann(...)
@@ -74,13 +59,6 @@ local read_hamming = signature("hamming_window", {
 })
 
 --- alpha - beta cos(2 pi u), u in 0..1.
----@param window_length integer
----@param periodic? boolean|table default true
----@param alpha? number default 0.54
----@param beta? number default 0.46
----@param dtype? string default "float32"
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function windows.hamming_window(...)
   local length, periodic, alpha, beta, dtype, device, requires_grad = read_hamming(...)
@@ -91,12 +69,6 @@ local read_kaiser = signature("kaiser_window",
   {"window_length: size", {"periodic: flag", true}, {"beta: number", 12}, unpack(making)})
 
 --- i0(beta sqrt(1 - (2u - 1)^2)) / i0(beta), u in 0..1.
----@param window_length integer
----@param periodic? boolean|table default true
----@param beta? number default 12
----@param dtype? string default "float32"
----@param device? string
----@param requires_grad? boolean default false
 ---@return userdata
 function windows.kaiser_window(...)
   local length, periodic, beta, dtype, device, requires_grad = read_kaiser(...)

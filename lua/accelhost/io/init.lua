@@ -63,8 +63,6 @@ local read_save = arguments.signature("save", {"object: any", "path: string"})
 -- device; those that share memory do so in PyTorch's format only.
 --
 --   | accelhost.save(net:state_dict(), "model.safetensors")
----@param object any
----@param path string
 function files.save(...)
   if type((...)) == "string" and type((select(2, ...))) == "table" then
     fail("save: expected the object first and then the path: save(object, '%s')", (...))
@@ -185,7 +183,6 @@ local read_load = arguments.signature("load", {"path: string", {"map_location: d
 -- names it, and the second result is a table {name = reason}, empty where nothing was left out.
 --
 --   | local state = accelhost.load "model.safetensors"
----@param path string
 ---@param map_location string? the device of the tensors, "cpu" without
 ---@return any value
 ---@return table<string, string> left_out

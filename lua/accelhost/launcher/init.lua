@@ -198,13 +198,8 @@ local read_notebook = arguments.signature("notebook_launcher", notebook_signatur
 ---@param fn fun(...): ...
 ---@param args any[]?
 ---@param num_processes integer? default: ACCELHOST_NUM_PROCESSES, else 1
----@param mixed_precision string? default "no"
----@param use_port string|integer|nil
----@param master_addr string?
 ---@param node_rank integer? 0
 ---@param num_nodes integer? 1
----@param max_restarts integer? default 0
----@param monitor_interval number?
 ---@return any ... the results of the function on rank 0
 function launcher.notebook_launcher(...)
   local fn, options = by_name(notebook_signature, read_notebook(...))
@@ -223,7 +218,6 @@ local read_debug = arguments.signature("debug_launcher", {
 --   accelhost.debug_launcher(function() return accelhost.Accelerator().num_processes end)  --> 2
 ---@param fn fun(...): ...
 ---@param args any[]?
----@param num_processes integer? default 2
 ---@return any ... the results of the function on rank 0
 function launcher.debug_launcher(...)
   local fn, args, processes = read_debug(...)

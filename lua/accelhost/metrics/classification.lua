@@ -10,7 +10,6 @@ local classification = {}
 --
 --   print(metrics.accuracy():compute{predictions = {0, 1, 1, 2}, references = {0, 1, 2, 2}}.accuracy)  --> 0.75
 ---@class accuracy: Metric
----@param normalize? boolean default true
 ---@param accelerator? Accelerator each process adds its own rows and gets the number of all
 classification.accuracy = labelled("accuracy", {{"normalize: flag", true}})
 local accuracy = classification.accuracy

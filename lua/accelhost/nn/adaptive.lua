@@ -23,8 +23,6 @@ local read = arguments.signature("AdaptiveLogSoftmaxWithLoss", {
   {"device: device"}, {"dtype: dtype"},
 })
 
----@param in_features integer
----@param n_classes integer
 ---@param cutoffs integer[] rising, each in 1..n_classes - 1
 ---@param div_value number? 4
 ---@param head_bias boolean? false

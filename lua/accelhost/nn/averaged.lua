@@ -17,7 +17,6 @@ end
 local read_ema = arguments.signature("get_ema_avg_fn", {{"decay: probability", 0.999}})
 
 --- The function of the exponential moving average: decay average + (1 - decay) current.
----@param decay number? default 0.999
 ---@return fun(average: table, current: table, n: number): table
 function averaged.get_ema_avg_fn(...)
   local decay = read_ema(...)
@@ -48,7 +47,6 @@ local read_multi_ema = arguments.signature("get_ema_multi_avg_fn", {{"decay: pro
 --- The exponential moving average for lists of tensors, in place.
 --
 --   local ema = optim.swa_utils.AveragedModel(model, {multi_avg_fn = optim.swa_utils.get_ema_multi_avg_fn(0.999)})
----@param decay number? default 0.999
 ---@return fun(averages: table[], currents: table[], n: number)
 function averaged.get_ema_multi_avg_fn(...)
   local decay = read_multi_ema(...)
@@ -154,7 +152,6 @@ end
 --   local swa = optim.swa_utils.AveragedModel(net)
 --   optim.swa_utils.update_bn(loader, swa)
 ---@param loader table|function
----@param model Module
 ---@param device string? device that batches are copied to
 function averaged.update_bn(...)
   local loader, model, device = read_update(...)

@@ -17,8 +17,6 @@ return function(Module, is_module)
   -- `hook(module, arguments, options)`, the options being the trailing table of named arguments (empty without one),
   -- and may return both, as two tables.
   ---@param hook fun(module: Module, arguments: table, options: table?): any
-  ---@param prepend? boolean|table
-  ---@param with_kwargs? boolean
   ---@return {remove: fun()} # its remove() removes the hook
   Module.register_forward_pre_hook = hooks.method("register_forward_pre_hook", "_forward_pre_hooks", "with_kwargs")
 
@@ -28,9 +26,6 @@ return function(Module, is_module)
   -- hook fails, with the output nil where there is none yet; the error is then raised again, and one of the hook is a
   -- warning.
   ---@param hook fun(module: Module, arguments: table, output: any): any
-  ---@param prepend? boolean|table
-  ---@param with_kwargs? boolean
-  ---@param always_call? boolean
   ---@return {remove: fun()} # its remove() removes the hook
   Module.register_forward_hook = hooks.method("register_forward_hook", "_forward_hooks", "with_kwargs", "always_call")
 

@@ -83,8 +83,6 @@ local read = reader("Embedding", rows, {{"padding_idx: integer"}}, treatment, {
   {"sparse: flag", false}, {"_weight: tensor"}, {"_freeze: flag", false}, {"device: device"}, {"dtype: dtype"},
 })
 
----@param num_embeddings integer
----@param embedding_dim integer
 ---@param padding_idx integer|table? counted from 0, negative from the end
 ---@param max_norm number? rows that are used are first cut to this length, in the weight itself
 ---@param norm_type number? of that length, 2
@@ -150,8 +148,6 @@ local read_bag = reader("EmbeddingBag", rows, treatment, {
   {"device: device"}, {"dtype: dtype"},
 })
 
----@param num_embeddings integer
----@param embedding_dim integer
 ---@param mode string? "mean", "sum" or "max"
 function EmbeddingBag:init(...)
   local options = {}

@@ -50,7 +50,6 @@ local read_gain = arguments.signature("calculate_gain", {"nonlinearity: " .. non
 --- The recommended gain for a nonlinearity: linear, conv*, sigmoid, tanh, relu, leaky_relu, selu.
 --
 --   nn.init.calculate_gain "relu"  --> 1.4142135623731
----@param nonlinearity string
 ---@param param number? the negative slope of leaky_relu (default 0.01)
 ---@return number
 function init.calculate_gain(...)

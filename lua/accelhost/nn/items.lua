@@ -271,7 +271,6 @@ end
 local read_insert = arguments.signature("insert", {"index: count", "item: any"})
 
 --- Insert an item before the one at a place, counted from 1; `len() + 1` is the end.
----@param index integer
 ---@param item Module|Tensor
 ---@return Module self
 function Items:insert(...)
@@ -303,8 +302,6 @@ local read_slice = arguments.signature("slice", {{"first: integer", 1}, {"last: 
 --
 --   local net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 --   #net:slice(1, 2)  --> 2
----@param first? integer
----@param last? integer
 ---@return Module
 function Items:slice(...)
   local first, last = read_slice(...)

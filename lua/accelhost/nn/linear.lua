@@ -31,9 +31,6 @@ linear.Linear = Linear
 local read = arguments.signature("Linear",
   {"in_features: size", "out_features: size", {"bias: flag", true}, {"device: device"}, {"dtype: dtype"}})
 
----@param in_features integer
----@param out_features integer
----@param bias boolean|table? default true
 function Linear:init(...)
   local in_features, out_features, bias, device, dtype = read(...)
   local options = {dtype = dtype, device = device}

@@ -201,7 +201,6 @@ end
 local read_buffer = signature("register_buffer", {"name: string", {"tensor: tensor"}, {"persistent: flag", true}})
 
 --- Register a tensor that is part of the state but no parameter (running statistics, masks).
----@param name string
 ---@param tensor Tensor? nil reserves the name
 ---@param persistent boolean|table? default true: part of the state_dict
 function Module:register_buffer(...)
@@ -219,7 +218,6 @@ end
 local read_parameter = signature("register_parameter", {"name: string", {"param: tensor"}})
 
 --- Register a parameter under a name; the same as assigning it.
----@param name string
 ---@param param Tensor? an nn.Parameter, or nil for "none here"
 function Module:register_parameter(...)
   local name, value = read_parameter(...)
@@ -233,8 +231,6 @@ local read_module = signature("add_module", {"name: string", "module: module"})
 
 --- Register a submodule under a name; the same as assigning it. In a Sequential or ModuleList it is the next item, or
 --- replaces the item of that name.
----@param name string
----@param module Module
 function Module:add_module(...)
   getmetatable(self).__newindex(self, read_module(...))
 end
@@ -253,7 +249,6 @@ require "accelhost.nn.copy"(Module, is_module)
 local read_mode = signature("train", {{"mode: flag", true}})
 
 --- Training mode: dropout drops, batch normalisation uses the batch.
----@param mode boolean? default true
 ---@return Module self
 function Module:train(...)
   local mode = read_mode(...)
@@ -270,7 +265,6 @@ end
 local read_requires_grad = signature("requires_grad_", {{"requires_grad: flag", true}})
 
 --- Freeze (false) or unfreeze all parameters.
----@param requires_grad boolean? default true
 ---@return Module self
 function Module:requires_grad_(...)
   local requires_grad = read_requires_grad(...)
@@ -374,7 +368,6 @@ end
 local read_type = signature("type", {"dst_type: dtype"})
 
 --- Convert all parameters and buffers to a dtype, also those of integers.
----@param dst_type string
 ---@return Module self
 function Module:type(...)
   local dtype = read_type(...)
@@ -384,7 +377,6 @@ end
 local read_to_empty = signature("to_empty", {"device: device"})
 
 --- Move to a device without the values: parameters and buffers are there, unset.
----@param device string
 ---@return Module self
 function Module:to_empty(...)
   local device = read_to_empty(...)

@@ -130,7 +130,6 @@ local read_rms = arguments.signature("RMSNorm", {
   "normalized_shape: sizes", {"eps: number"}, {"elementwise_affine: flag", true}, {"device: device"}, {"dtype: dtype"},
 })
 
----@param normalized_shape integer|integer[]
 ---@param eps number? default: the smallest step of 1 in the dtype that is computed in
 function RMSNorm:init(...)
   local shape, eps, affine, device, dtype = read_rms(...)

@@ -10,8 +10,6 @@ local read = arguments.signature("nn.Parameter", {"data: tensor", {"requires_gra
 --
 --   nn.Parameter(a).requires_grad  --> true
 ---@names Parameter
----@param data Tensor
----@param requires_grad boolean|table? default true
 ---@return Tensor
 function parameter.new(...)
   local data, requires_grad = read(...)

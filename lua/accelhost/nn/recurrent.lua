@@ -240,9 +240,6 @@ local read_rnn = signature("RNN", {"nonlinearity: 'tanh'|'relu'", "tanh"})
 local RNN = RNNBase:extend "RNN"
 recurrent.RNN = RNN
 
----@param input_size integer
----@param hidden_size integer
----@param num_layers integer|table? default 1
 function RNN:init(...)
   local input, hidden, layers, nonlinearity, bias, batch_first, dropout, bidirectional, device, dtype = read_rnn(...)
   self.nonlinearity = nonlinearity
@@ -265,9 +262,6 @@ local read_lstm = signature("LSTM", nil, {"proj_size: size", 0})
 local LSTM = RNNBase:extend "LSTM"
 recurrent.LSTM = LSTM
 
----@param input_size integer
----@param hidden_size integer
----@param num_layers integer|table? default 1
 ---@param proj_size integer? default 0: no projections
 function LSTM:init(...)
   local input, hidden, layers, bias, batch_first, dropout, bidirectional, projected, device, dtype = read_lstm(...)
@@ -290,9 +284,6 @@ local read_gru = signature "GRU"
 local GRU = RNNBase:extend "GRU"
 recurrent.GRU = GRU
 
----@param input_size integer
----@param hidden_size integer
----@param num_layers integer|table? default 1
 function GRU:init(...)
   local input, hidden, layers, bias, batch_first, dropout, bidirectional, device, dtype = read_gru(...)
   build(self, "GRU", {

@@ -29,7 +29,6 @@ local read_dirac = arguments.signature("dirac_", {"tensor: tensor", {"groups: co
 --- The convolution that returns its input, as far as there are channels: [out, in, ...] with 3 to 5 dims.
 --
 --   nn.init.dirac_(conv.weight, {groups = 2})
----@param tensor Tensor
 ---@param groups integer? default 1: each group of outputs on its own
 ---@return Tensor
 function init.dirac_(...)

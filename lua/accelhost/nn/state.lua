@@ -201,7 +201,6 @@ return function(Module, traversal)
   -- (the default) missing and unexpected names are errors; shapes must agree always. All problems are reported at once,
   -- and then nothing was copied.
   ---@param state table<string, Tensor>
-  ---@param strict boolean|table? default true
   ---@return table result {missing_keys = {...}, unexpected_keys = {...}}
   function Module:load_state_dict(...)
     local given, strict, assigning = read_load(...)

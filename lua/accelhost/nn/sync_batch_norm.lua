@@ -43,7 +43,6 @@ local function is_group(value)
   return fine and type(method) == "function"
 end
 
----@param num_features integer
 ---@param process_group userdata? a part of the processes, by default all of them
 function SyncBatchNorm:init(...)
   local features, eps, momentum, affine, track, group, device, dtype, bias = read(...)
@@ -115,7 +114,6 @@ end
 
 --- Replace every BatchNorm1d, 2d and 3d of a module by a SyncBatchNorm with the same tensors, and return the module;
 -- of a BatchNorm itself, the new one.
----@param module Module
 ---@param process_group userdata?
 ---@return Module
 function SyncBatchNorm.convert_sync_batchnorm(...)

@@ -159,8 +159,6 @@ local read_encoder = signature("TransformerEncoder", {
 --- enable_nested_tensor and mask_check are accepted and change nothing: there are no nested tensors, and their results
 --- are
 -- those of padded ones.
----@param encoder_layer Module|function
----@param num_layers integer
 ---@param norm Module? after the last layer
 function TransformerEncoder:init(...)
   local layer, num_layers, final_norm, nested, mask_check = read_encoder(...)
@@ -189,8 +187,6 @@ transformer.TransformerDecoder = TransformerDecoder
 local read_decoder = signature("TransformerDecoder",
   {"decoder_layer: module|function", "num_layers: size", {"norm: module"}})
 
----@param decoder_layer Module|function
----@param num_layers integer
 ---@param norm Module? after the last layer
 function TransformerDecoder:init(...)
   stack(self, read_decoder(...))
@@ -272,8 +268,6 @@ local read_mask = signature("generate_square_subsequent_mask", {"sz: size", {"de
 --- The causal mask [sz, sz] that is added to scores: -inf above the diagonal, 0 elsewhere.
 --
 --   nn.Transformer.generate_square_subsequent_mask(3)
----@param sz integer
----@param device string?
 ---@param dtype string? float32
 ---@return Tensor [sz, sz]
 function Transformer.generate_square_subsequent_mask(...)

@@ -84,7 +84,6 @@ return function(Module, check_table)
   --- All parameters, each once, in order of registration.
   --
   --   local optimizer = optim.AdamW(net:parameters(), {lr = 1e-3})
-  ---@param recurse boolean? default true
   ---@return Tensor[] a Lua array, counted from 1
   function Module:parameters(...)
     local _, values = members(self, "_parameters", "", (read_parameters(...)))
@@ -93,7 +92,6 @@ return function(Module, check_table)
 
   --- for name, parameter in net:named_parameters() do ... end
   ---@param prefix string|table? prefix of the names
-  ---@param recurse boolean? default true
   ---@param remove_duplicate boolean? default true; false returns shared ones under each name
   ---@return fun(): string, Tensor
   function Module:named_parameters(...)
@@ -101,7 +99,6 @@ return function(Module, check_table)
   end
 
   --- All buffers, each once.
-  ---@param recurse boolean? default true
   ---@return Tensor[]
   function Module:buffers(...)
     local _, values = members(self, "_buffers", "", (read_buffers(...)))
@@ -109,8 +106,6 @@ return function(Module, check_table)
   end
 
   --- for name, buffer in net:named_buffers() do ... end
-  ---@param prefix string|table?
-  ---@param recurse boolean?
   ---@return fun(): string, Tensor
   function Module:named_buffers(...)
     return iterate(members(self, "_buffers", read_named_buffers(...)))
@@ -151,7 +146,6 @@ return function(Module, check_table)
   local read_named_modules = signature("named_modules", {prefix, remove_duplicate})
 
   --- for name, module in net:named_modules() do ... end; the name of the root is "".
-  ---@param prefix string?
   ---@return fun(): string, Module
   function Module:named_modules(...)
     local before, unique = read_named_modules(...)
@@ -204,8 +198,6 @@ return function(Module, check_table)
   local read_set = signature("set_submodule", {"target: string", "module: module", {"strict: flag", false}})
 
   --- Set the module at a dotted path: net:set_submodule("layers.0", nn.Identity()).
-  ---@param target string
-  ---@param module Module
   ---@param strict boolean? default false; true refuses a path at which there is no module yet
   function Module:set_submodule(...)
     local target, module, strict = read_set(...)

@@ -245,7 +245,6 @@ local read_scheduler = signature("get_scheduler",
 --   local schedule = optim.get_scheduler("linear", optimizer, {num_warmup_steps = 0, num_training_steps = 100})
 --   schedule:get_last_lr()[1]  --> 0.1
 ---@param name string
----@param optimizer Optimizer
 ---@param options table? {num_warmup_steps, num_training_steps, scheduler_specific_kwargs = {...}}
 ---@return LRScheduler
 function schedules.get_scheduler(...)

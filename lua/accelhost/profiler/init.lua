@@ -216,7 +216,6 @@ local profiler = {}
 ---@param activities? string|string[] "cpu", "cuda"; default: both where a CUDA device is open
 ---@param schedule? fun(step: integer): string see accelhost.profiler.schedule; call prof:step() after each step
 ---@param on_trace_ready? fun(prof: Profile) called when something was recorded
----@param record_shapes? boolean
 ---@param profile_memory? boolean growth of memory in each op
 ---@param with_stack? boolean the script's line of each op
 ---@param with_flops? boolean refused: operations are not counted

@@ -13,11 +13,6 @@ local read = arguments.signature("schedule", {
 --
 --   local at = accelhost.profiler.schedule{wait = 1, warmup = 1, active = 2, repeats = 1}
 --   at(0), at(1), at(2), at(3), at(4)  --> none, warmup, record, record_and_save, none
----@param wait integer
----@param warmup integer
----@param active integer
----@param repeats? integer
----@param skip_first? integer
 ---@param skip_first_wait? integer not 0: the first round has no `wait`
 ---@return fun(step: integer): string # "none", "warmup", "record" or "record_and_save", by the step's number from 0
 return function(...)

@@ -18,8 +18,6 @@ local read = arguments.signature("from_pretrained", {
 ---@param path string a folder; nothing is downloaded
 ---@param do_lower_case? boolean|table for a folder with vocab.txt alone (default true)
 ---@param model_max_length? number instead of the folder's; padding_side and truncation_side likewise
----@param padding_side? string
----@param truncation_side? string
 ---@return Tokenizer
 function AutoTokenizer.from_pretrained(...)
   local path, do_lower_case, model_max_length, padding_side, truncation_side = read(...)

@@ -45,7 +45,6 @@ local read = arguments.signature("character_tokenizer", {"text: string"})
 --
 --   local tokenizer = accelhost.text.character_tokenizer "to be or not to be"
 --   print(tokenizer.vocab_size, tokenizer:decode(tokenizer:encode "robot"))  --> 7  robot
----@param text string
 ---@return Tokenizer
 function characters.character_tokenizer(...)
   local text = read(...)

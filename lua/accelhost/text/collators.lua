@@ -32,7 +32,6 @@ local set_padding = arguments.setter("DataCollatorWithPadding", {
 ---@param tokenizer table with pad_token_id, padding_side and pad_token_type_id
 ---@param padding? boolean|string true or "longest" (default), or "max_length"; false is refused, rows have to be equal
 ---@param max_length? integer with "max_length": smallest number of tokens
----@param pad_to_multiple_of? integer
 function WithPadding:init(...)
   set_padding(self, ...)
   if self.padding == false then
@@ -64,11 +63,6 @@ local set_modeling = arguments.setter("DataCollatorForLanguageModeling", {
 --   local collate = accelhost.text.DataCollatorForLanguageModeling(tokenizer, {mlm = false})
 --   print(collate{{input_ids = {2, 2, 0}}, {input_ids = {2}}}.labels[1])  --> tensor([   2, -100, -100])
 ---@param tokenizer table with pad_token_id, mask_token_id and len()
----@param mlm? boolean default true
----@param mlm_probability? number default 0.15
----@param mask_replace_prob? number default 0.8
----@param random_replace_prob? number default 0.1
----@param pad_to_multiple_of? integer
 ---@param generator? userdata default the global one
 function LanguageModeling:init(...)
   set_modeling(self, ...)

@@ -237,7 +237,6 @@ local read_pad = arguments.signature("tokenizer.pad", {
 ---@param padding? boolean|string true or "longest" (default): to the longest sample; "max_length"; false: samples have
 --- to be equally long
 ---@param max_length? integer with "max_length", by default model_max_length
----@param pad_to_multiple_of? integer
 ---@param padding_side? string "right" or "left"; by default the tokenizer's
 ---@param return_attention_mask? boolean by default when model_input_names has it
 ---@param return_tensors? string|false "pt" (the default): int64 tensors; false: tables
@@ -488,8 +487,6 @@ local read_chat = arguments.signature("apply_chat_template", {
 ---@param continue_final_message? boolean end with the last message's text (default false)
 ---@param tokenize? boolean false: return the text, or the texts
 ---@param padding? boolean|string as of a call, with truncation, max_length and return_tensors
----@param truncation? boolean
----@param max_length? integer
 ---@param return_tensors? string|false
 ---@param return_dict? boolean false: return the ids alone (default true)
 ---@param chat_template_kwargs? table further values by name, as enable_thinking = false

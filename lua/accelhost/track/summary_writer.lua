@@ -86,7 +86,6 @@ local read_scalar = arguments.signature("add_scalar", {
 --   writer:add_scalar("loss/train", 0.25, 3)
 ---@param tag string its name; the part before the first / groups curves
 ---@param scalar_value number|boolean|userdata a tensor of one element
----@param global_step? integer
 ---@param walltime? number seconds since 1970, default now
 ---@param new_style? boolean as a tensor
 ---@param double_precision? boolean in float64; with new_style
@@ -115,8 +114,6 @@ end
 --   writer:add_scalars("loss", {train = 0.25, valid = 0.5}, 3)
 ---@param main_tag string the plot
 ---@param tag_scalar_dict table<string, number> values by name
----@param global_step? integer
----@param walltime? number
 function SummaryWriter:add_scalars(...)
   local tag, given, step, wall_time = read_scalars(...)
   wall_time = wall_time or C.system.time()
@@ -135,12 +132,9 @@ local read_histogram = arguments.signature("add_histogram", {
 --- Add a histogram of a tensor's values, such as a weight's or a gradient's.
 --
 --   writer:add_histogram("weights", accelhost.randn(100), 3)
----@param tag string
 ---@param values userdata|number[] a tensor of any shape and dtype
----@param global_step? integer
 ---@param bins? string|integer|number[] "tensorflow" (widths that grow by a tenth), a number of bins of one width, or
 --- edges
----@param walltime? number
 ---@param max_bins? integer merge neighbours until there are about that many
 function SummaryWriter:add_histogram(...)
   local tag, given, step, bins, wall_time, max_bins = read_histogram(...)
@@ -163,10 +157,7 @@ local read_image = arguments.signature("add_image", {
 --- Add an image: uint8, or floats from 0 to 1. Needs libpng's plugin.
 --
 --   writer:add_image("noise", accelhost.rand(3, 16, 16), 0)
----@param tag string
 ---@param img_tensor userdata 1, 3 or 4 channels
----@param global_step? integer
----@param walltime? number
 ---@param dataformats? string the order of its dims, such as "HWC" or "HW"
 function SummaryWriter:add_image(...)
   local tag, image, step, wall_time, layout = read_image(...)
@@ -180,10 +171,6 @@ local read_images = arguments.signature("add_images", {
 --- Add a batch of images as one grid with 8 of them in a row.
 --
 --   writer:add_images("digits", accelhost.rand(16, 1, 28, 28), 0)
----@param tag string
----@param img_tensor userdata
----@param global_step? integer
----@param walltime? number
 ---@param dataformats? string the order of its dims
 function SummaryWriter:add_images(...)
   local tag, images, step, wall_time, layout = read_images(...)
@@ -197,10 +184,6 @@ local read_text = arguments.signature("add_text", {
 --- Add a text, which TensorBoard shows as Markdown.
 --
 --   writer:add_text("notes", "the learning rate was **halved**", 3)
----@param tag string
----@param text_string string
----@param global_step? integer
----@param walltime? number
 function SummaryWriter:add_text(...)
   local tag, text, step, wall_time = read_text(...)
   values.text("add_text: tag", tag)

@@ -214,8 +214,6 @@ end
 --- many evaluations. Its count of evaluations is part of a checkpoint.
 --
 --   local callback = accelhost.EarlyStoppingCallback(3)
----@param early_stopping_patience? integer default 1
----@param early_stopping_threshold? number default 0
 local EarlyStoppingCallback = TrainerCallback:extend "EarlyStoppingCallback"
 callbacks.EarlyStoppingCallback = EarlyStoppingCallback
 

@@ -12,7 +12,6 @@ end
 --
 --   for i, inputs, labels in accelhost.enumerate(loader) do print(i, inputs, labels) end
 ---@param iterable table|function a loader, accelhost.progress(loader), a data set, or an iterator function
----@param start integer? default 0
 ---@return function iterator
 return function(...)
   local iterable, start = read(...)

@@ -285,7 +285,6 @@ Progress._guard = guard
 ---@param total? integer number of steps; default source:len()
 ---@param leave? boolean keep the finished bar
 ---@param disable? boolean draw nothing
----@param unit? string
 ---@param mininterval? number seconds between redraws
 ---@param file? file* default stderr
 ---@param terminal? boolean with columns and clock: for outputs whose type cannot be detected

@@ -308,7 +308,6 @@ end
 --
 --   accelerator:save_state(os.tmpname() .. ".checkpoint", {async = true})
 --   accelerator:wait_for_checkpoint()
----@param output_dir? string
 ---@param safe_serialization? boolean only true: files are data
 ---@param async? boolean return while the files are still being written
 ---@param sharded? boolean with sharding: each process writes its part of the optimizers' states, and rank 0 never has
@@ -378,7 +377,6 @@ end
 -- the living processes, and no file is read.
 --
 --   accelhost.Accelerator{project_dir = "run"}:load_state()  --> false
----@param input_dir? string
 ---@param purge_step? integer|false from which logged values are dropped, see above
 ---@return string|false # the folder; "live" where the state was received from the living processes
 function Checkpointer:load_state(...)

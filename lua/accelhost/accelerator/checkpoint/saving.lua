@@ -44,7 +44,6 @@ end
 --- an earlier save are removed at last. Tied weights are written once. No collective.
 --
 --   accelerator:save_model(net, os.tmpname() .. ".model", {max_shard_size = "500MB"})
----@param model Module
 ---@param save_directory string made when it is not there
 ---@param max_shard_size? integer|string bytes of a file: a number, or "10GB" (10^9), "500MiB"; default "10GB"
 ---@param safe_serialization? boolean only true: files are data

@@ -93,7 +93,6 @@ local set_project = setter("ProjectConfiguration", {
 --- Options of a run's files: its folder and its checkpoints.
 --
 --   accelhost.ProjectConfiguration{project_dir = "run"}.logging_dir  --> run
----@param project_dir? string
 ---@param logging_dir? string default: project_dir
 ---@param automatic_checkpoint_naming? boolean number the states that are saved
 ---@param total_limit? integer largest number of states that are kept

@@ -47,11 +47,7 @@ local set_scaler = setter("GradScalerKwargs", {
 --- Options of loss scaling in float16, for kwargs_handlers.
 --
 --   local kwargs = accelhost.GradScalerKwargs{init_scale = 1024}
----@param init_scale? number
----@param growth_factor? number
----@param backoff_factor? number
 ---@param growth_interval? integer steps without overflow until the scale grows
----@param enabled? boolean
 function GradScalerKwargs:init(...) set_scaler(self, ...) end
 
 ---@class ProfileKwargs
@@ -71,11 +67,7 @@ local set_profile = setter("ProfileKwargs", {
 ---@param activities? string[] {"cpu"}
 ---@param schedule_option? table options of accelhost.profiler.schedule
 ---@param on_trace_ready? fun(prof: Profile) called when a trace is complete
----@param record_shapes? boolean default false
----@param profile_memory? boolean default false
----@param with_stack? boolean default false
 ---@param with_flops? boolean false: operations are not counted
----@param with_modules? boolean default false
 ---@param output_trace_dir? string folder of each process's trace
 ---@param max_events? integer events that are kept
 function ProfileKwargs:init(...) set_profile(self, ...) end

@@ -137,7 +137,6 @@ function Processes:on_last_process(fn) return only("on_last_process", fn, self.s
 --- A function that runs fn on one process and does nothing on the others; in a job of one process it runs.
 --
 --   accelerator:on_process(print, {process_index = 1})("on process 1")
----@param fn function
 ---@param process_index integer from 0
 ---@return function
 function Processes:on_process(...)
@@ -149,7 +148,6 @@ end
 --- runs.
 --
 --   accelerator:on_local_process(print, {local_process_index = 1})("on process 1 of each host")
----@param fn function
 ---@param local_process_index integer from 0
 ---@return function
 function Processes:on_local_process(...)

@@ -104,8 +104,6 @@ local read_state = arguments.signature("AcceleratorState",
 --- A PartialState with a precision, the class of `accelerator.state`.
 --
 --   accelhost.AcceleratorState().mixed_precision  --> no
----@param mixed_precision? string
----@param cpu? boolean
 function AcceleratorState:init(...)
   local precision, cpu = read_state(...)
   self:_describe(place.of("AcceleratorState", cpu))

@@ -169,7 +169,6 @@ local Accelerator = {}
 --     return loss
 --   end)
 --   for inputs, labels in loader do step(inputs, labels) end
----@param step_fn function
 ---@param warmup? integer calls before the capture, at least 1; default 2
 ---@return CompiledStep
 function Accelerator:compile(...)

@@ -175,7 +175,6 @@ end
 --     for x, y in uneven do accelerator:backward(F.cross_entropy(model(x), y % 2)) end
 --   end, {even_batches = false})
 ---@param joinables Module[] the models that are trained
----@param fn function
 ---@param even_batches? boolean of the prepared loaders of sets with get(i) or shard(n, i), while fn runs
 ---@return any # the results of fn
 function Gradients:join_uneven_inputs(...)

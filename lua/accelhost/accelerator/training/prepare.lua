@@ -291,7 +291,6 @@ end
 --- on the CPU.
 --
 --   accelhost.save(accelerator:get_state_dict(net), os.tmpname())
----@param model Module
 ---@param unwrap? boolean no difference here: prepare wraps nothing around a model
 ---@return table<string, Tensor>
 function Prepared:get_state_dict(...)
@@ -304,7 +303,6 @@ end
 --- mixed_precision its forward still runs under autocast and returns float32, unless keep_fp32_wrapper is false.
 --
 --   accelerator:unwrap_model(net) == net  --> true
----@param model Module
 ---@param keep_fp32_wrapper? boolean false: the forward is the model's own again
 ---@return Module
 function Prepared:unwrap_model(...)

@@ -10,7 +10,6 @@ local read = arguments.signature("makedirs", {"name: string", {"exist_ok: flag",
 --- with exist_ok = true.
 --
 --   | accelhost.utils.makedirs("out/images", {exist_ok = true})
----@param name string
 ---@param exist_ok? boolean|table false: a folder that is there already is an error
 function folders.makedirs(...)
   local name, exist_ok = read(...)

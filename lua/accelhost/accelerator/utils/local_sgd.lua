@@ -19,8 +19,6 @@ local read = arguments.signature("LocalSGD",
 --     local_sgd:step()     -- after optimizer:step()
 --   end)
 ---@param accelerator Accelerator that has prepared the model
----@param model Module
----@param local_sgd_steps integer
 ---@param enabled? boolean false: everything is as without it
 function LocalSGD:init(...)
   self.accelerator, self.model, self.local_sgd_steps, self.enabled = read(...)

@@ -63,7 +63,6 @@ local read = arguments.signature("find_executable_batch_size", {
 --   end, {starting_batch_size = 64})
 --   train(2)  --> 128
 ---@param fn fun(batch_size: integer, ...): any
----@param starting_batch_size? integer
 ---@param reduce_batch_size_fn? fun(batch_size: integer): integer the next size to try; default: nine tenths
 ---@param accelerator? Accelerator its gradient_accumulation_steps grow, so that a step sees no fewer samples
 ---@return function # accepts the arguments of fn after the batch size

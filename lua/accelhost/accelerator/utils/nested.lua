@@ -27,7 +27,6 @@ local read_apply = arguments.signature("recursively_apply",
 --
 --   accelhost.utils.recursively_apply(function(t) return t * 2 end, {x = a}).x  --> tensor([2., 4., 6.])
 ---@param func fun(tensor: userdata): any
----@param data any
 ---@param error_on_other_type? boolean refuse values that are neither tensors nor tables
 ---@return any
 function nested.recursively_apply(...)
@@ -41,8 +40,6 @@ local read_send = arguments.signature("send_to_device",
 --- A value with all its tensors on a device.
 --
 --   accelhost.utils.send_to_device({x = a}, "cpu").x.device  --> cpu
----@param tensor any
----@param device string
 ---@param non_blocking? boolean false: copies are waited for
 ---@param skip_keys? string|string[] fields that stay where they are
 ---@return any
@@ -84,7 +81,6 @@ local read_slice = arguments.signature("slice_tensors", {"data: any", "start: si
 --- The same rows of every tensor in a value.
 --
 --   accelhost.utils.slice_tensors({x = a}, 0, 2).x  --> tensor([1., 2.])
----@param data any
 ---@param start integer from 0
 ---@param stop? integer the first row that is left out, default: none
 ---@return any
@@ -129,7 +125,6 @@ local read_concatenate = arguments.signature("concatenate", {"data: list", {"dim
 --
 --   accelhost.utils.concatenate{{x = a}, {x = a}}.x:shape()  --> {6}
 ---@param data table[]
----@param dim? integer
 ---@return any
 function nested.concatenate(...)
   local data, dim = read_concatenate(...)

@@ -46,7 +46,6 @@ local read_broadcast = arguments.signature("broadcast", {"tensor: any", {"from_p
 --
 --   accelhost.utils.broadcast(a)  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
----@param from_process? integer
 ---@return any
 function operations.broadcast(...)
   local value, from = read_broadcast(...)
@@ -65,9 +64,6 @@ local read_pad = arguments.signature("pad_across_processes",
 --
 --   accelhost.utils.pad_across_processes(a)  --> tensor([1., 2., 3.])
 ---@param tensor userdata|table
----@param dim? integer
----@param pad_index? number
----@param pad_first? boolean
 ---@return any
 function operations.pad_across_processes(...)
   local value, dim, pad_index, pad_first = read_pad(...)
@@ -92,7 +88,6 @@ local read_list = arguments.signature("broadcast_object_list", {"object_list: li
 --
 --   accelhost.utils.broadcast_object_list{"a", "b"}  --> {a, b}
 ---@param object_list any[] changed in place
----@param from_process? integer
 ---@return any[] object_list
 function operations.broadcast_object_list(...)
   local list, from = read_list(...)

@@ -12,7 +12,6 @@ local read_seed = arguments.signature("set_seed",
 --
 --   accelhost.set_seed(42)
 --   accelhost.set_seed(42, {device_specific = true})     -- 42 + the process's index
----@param seed integer
 ---@param device_specific? boolean add the process's index
 ---@param deterministic? boolean no difference here: repeated computations have equal results
 function seed.set_seed(...)
@@ -34,8 +33,6 @@ local read_state = arguments.signature("synchronize_rng_state",
 --- Broadcast rank 0's state of the global generator ("torch"), or of a generator ("generator"). A collective.
 --
 --   accelhost.utils.synchronize_rng_state("torch")
----@param rng_type? string
----@param generator? Generator
 function seed.synchronize_rng_state(...)
   local kind, generator = read_state(...)
   if kind == "torch" then return C.random.set_rng_state(shared(C.random.get_rng_state())) end
@@ -49,7 +46,6 @@ local read_states = arguments.signature("synchronize_rng_states", {"rng_types: l
 --
 --   accelhost.utils.synchronize_rng_states({"torch", "generator"}, accelhost.Generator(1))
 ---@param rng_types string[]
----@param generator? Generator
 function seed.synchronize_rng_states(...)
   local kinds, generator = read_states(...)
   for _, kind in ipairs(kinds) do seed.synchronize_rng_state(kind, generator) end

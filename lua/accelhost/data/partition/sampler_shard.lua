@@ -35,10 +35,7 @@ end
 --   local batches = data.BatchSampler(data.SequentialSampler(8), {batch_size = 2, drop_last = false})
 --   #data.BatchSamplerShard(batches, {rank = 0, size = 2})  --> 2
 ---@param batch_sampler table
----@param rank integer|table
 ---@param size integer number of ranks
----@param split_batches? boolean default false
----@param even_batches? boolean default true
 ---@param share? integer[] each rank's part of a round, in proportion; default: all the same
 function BatchSamplerShard:init(...)
   local batch_sampler, rank, size, split_batches, even_batches, proportions = read(...)

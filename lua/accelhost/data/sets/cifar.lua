@@ -130,9 +130,7 @@ local read_ten = signature("CIFAR10", parameters)
 --
 --   | local train = data.CIFAR10("folder", {transform = augment})
 ---@param root? string|table the folder of the files, or one above; default $ACCELHOST_DATA, or data
----@param train? boolean default true
 ---@param transform? function|table default ToTensor
----@param target_transform? function
 ---@param files? string[] these files of the folder instead, for a part of the set
 function CIFAR10:init(...) read_set(self, kinds.CIFAR10, read_ten(...)) end
 
@@ -146,9 +144,7 @@ local read_hundred = signature("CIFAR100", parameters)
 --
 --   | local train = data.CIFAR100("folder", {train = true})
 ---@param root? string|table the folder of the files, or one above; default $ACCELHOST_DATA, or data
----@param train? boolean default true
 ---@param transform? function|table default ToTensor
----@param target_transform? function
 ---@param files? string[] these files of the folder instead
 function CIFAR100:init(...) read_set(self, kinds.CIFAR100, read_hundred(...)) end
 

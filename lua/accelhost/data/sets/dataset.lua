@@ -144,7 +144,6 @@ local read_list = signature("ListDataset", {"samples: list"})
 --   local set = data.ListDataset(pairs_of)
 --   print(select(2, set:get(1)))  --> 1
 --   for _, y in data.DataLoader(pairs_of, {batch_size = 2}) do print(y) end  --> tensor([0, 1])
----@param samples table
 function ListDataset:init(...)
   self.samples = read_list(...)
 end
@@ -310,7 +309,6 @@ local read_split = signature("random_split", {"dataset: dataset", "lengths: list
 --   local train, valid = unpack(data.random_split(set, {0.9, 0.1}))
 ---@param dataset table
 ---@param lengths number[]
----@param generator? userdata|table
 ---@return Subset[]
 function dataset.random_split(...)
   local set, lengths, generator = read_split(...)

@@ -15,7 +15,6 @@ local read_read = signature("read_image", {"path: string", {"mode: " .. MODES, "
 --- 16 bits a value become 8, and CMYK becomes rgb.
 --
 --   | local image = data.read_image("cat.jpg", {mode = "rgb"})
----@param path string
 ---@param mode? string|table "gray", "gray_alpha", "rgb" or "rgb_alpha" (1 to 4 channels); default: the file's
 ---@return userdata
 function folder.read_image(...)
@@ -27,7 +26,6 @@ local read_decode = signature("decode_image", {"input: string|tensor", {"mode: "
 --- An image from the bytes of a file, as read_image returns it: a string, or a uint8 tensor of one dimension.
 --
 --   | local image = data.decode_image(io.open("cat.jpg", "rb"):read "*a")
----@param input string|userdata
 ---@param mode? string|table as for read_image
 ---@return userdata
 function folder.decode_image(...)
@@ -134,7 +132,6 @@ local read_folder = signature("DatasetFolder", {
 --   os.execute(("rm %s; mkdir -p %s/bad %s/fine; echo good > %s/fine/1.txt"):format(root, root, root, root))
 --   local set = data.DatasetFolder(root, io.lines, {".txt"}, {allow_empty = true})
 --   print(#set, set.classes[2], select(2, set:get(0)))  --> 1  fine  1
----@param root string
 ---@param loader fun(path: string): any
 ---@param extensions? string[]|table endings of the files that count, such as ".txt"
 ---@param transform? function of the loader's result
@@ -178,9 +175,6 @@ local read_images = signature("ImageFolder", {
 --
 --   | local train = data.ImageFolder("photos/train", {transform = transforms.Compose {
 --     transforms.RandomResizedCrop(224), transforms.ToTensor()}})
----@param root string
----@param transform? function|table
----@param target_transform? function
 ---@param loader? fun(path: string): any default: read_image as "rgb"
 ---@param is_valid_file? fun(path: string): boolean which files count
 ---@param allow_empty? boolean may a class have no file? default false

@@ -43,7 +43,6 @@ local read = signature("TokenFile", {
 --   local anywhere = data.TokenFile(path, {block_size = 4, stride = 1})
 --   local loader = data.DataLoader(anywhere, {sampler = data.RandomSampler(anywhere, {replacement = true, seed = 1})})
 ---@param path string a .npy file's header has the width of its numbers; any other has no header
----@param block_size integer|table
 ---@param stride? integer from one block to the next, default block_size: none overlap, and a rest at the end of the
 --- file is left out
 ---@param shift? boolean labels are the next tokens (default false: the same ones)

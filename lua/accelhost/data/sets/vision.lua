@@ -26,8 +26,6 @@ local read_images = signature("ImageSet", {
 --   #data.ImageSet(accelhost.zeros({3, 28, 28}, {dtype = "uint8"}), accelhost.arange(3))  --> 3
 ---@param images userdata uint8 [n, rows, columns] or [n, channels, rows, columns]
 ---@param labels userdata int64 [n]
----@param transform? function|table
----@param target_transform? function
 function ImageSet:init(...)
   local images, labels, transform, target_transform = read_images(...)
   if images.dtype ~= "uint8" or images:dim() < 3 or images:dim() > 4 then
@@ -203,9 +201,6 @@ local read_mnist = signature("MNIST", file_parameters)
 --
 --   | local train = data.MNIST{train = true, transform = transforms.ToTensor()}
 ---@param root? string|table default: see find_mnist
----@param train? boolean default true
----@param transform? function|table
----@param target_transform? function
 function MNIST:init(...) read_idx_set(self, "mnist", read_mnist(...)) end
 
 ---@class FashionMNIST: ImageSet
@@ -234,11 +229,7 @@ local read_digits = signature("SyntheticDigits", {
 --- Digits drawn from a seed, in MNIST's shapes: for machines without data. Every process draws the same ones.
 --
 --   local train = data.SyntheticDigits{size = 6000}
----@param train? boolean|table default true
 ---@param size? integer default 60,000, or 10,000 with train = false
----@param seed? integer default 0
----@param transform? function|table
----@param target_transform? function
 function SyntheticDigits:init(...)
   local train, size, seed, transform, target_transform = read_digits(...)
   local images, labels = C.data.digits(size or (train and 60000 or 10000), seed, train and 0 or 1)

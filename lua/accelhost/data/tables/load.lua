@@ -95,7 +95,6 @@ end
 --- array of them) or "text" (a column "text")
 ---@param data_dir? string the folder of data_files that are no whole paths
 ---@param data_files string|table a path, a list of paths, or such by split
----@param split? string
 ---@param delimiter? string of csv: one byte
 ---@param quote? string|false of csv: one byte, default '"'; false for none
 ---@param header? boolean of csv: does the first row hold names? Default true, false with column_names; without names

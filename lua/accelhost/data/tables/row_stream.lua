@@ -187,8 +187,6 @@ local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count"
 --- processes of a job.
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset():shuffle{seed = 42, buffer_size = 2}
----@param seed? integer
----@param buffer_size? integer default 1000
 ---@param generator? userdata to draw the seed from
 ---@return RowStream
 function RowStream:shuffle(...)

@@ -104,8 +104,6 @@ return function(RowStream)
   --   --> 8
   ---@param fn fun(row: table, ...: any): table
   ---@param with_indices? boolean fn gets the row's number (from 0) too, a table of them with batched
-  ---@param batched? boolean
-  ---@param batch_size? integer default 1000
   ---@param remove_columns? string|string[] columns that the result has not, unless fn returns them
   ---@param input_columns? string|string[] fn gets the values of these, instead of the row
   ---@param drop_last_batch? boolean leave out a last batch that is not full
@@ -130,8 +128,6 @@ return function(RowStream)
   ---@param fn fun(row: table, ...: any): any
   ---@param with_indices? boolean fn gets the row's number (from 0) too
   ---@param input_columns? string|string[] fn gets the values of these, instead of the row
-  ---@param batched? boolean
-  ---@param batch_size? integer default 1000
   ---@return RowStream
   function RowStream:filter(...)
     local fn, with_indices, inputs, batched, size = read_filter(...)

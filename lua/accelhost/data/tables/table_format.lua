@@ -163,9 +163,7 @@ return function(sets)
   --   local set = data.Table{x = {1}}
   --   set:set_format("accelhost")
   --   print(set[0].x)  --> tensor(1)
-  ---@param type? string
   ---@param columns? string|string[]
-  ---@param output_all_columns? boolean
   function Table:set_format(...) format_in_place(self, format_of(self, read_format(...))) end
 
   --- Rows as Lua's values again.
@@ -196,7 +194,6 @@ return function(sets)
   --   print(set[1].n)  --> 20
   ---@param transform? fun(batch: table<string, any>): table
   ---@param columns? string|string[]
-  ---@param output_all_columns? boolean
   function Table:set_transform(...) format_in_place(self, transform_of(self, read_transform(...))) end
 
   --- The rows one after the other: a stream with lazy map, filter and a shuffle by buffer. Its parts are read in a

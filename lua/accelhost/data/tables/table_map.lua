@@ -76,8 +76,6 @@ return function(sets)
   --   print(set:column("length"))  --> tensor([4, 8])
   ---@param fn fun(row: table, ...: any): table
   ---@param with_indices? boolean fn gets the row's number (from 0) too, a table of them with batched
-  ---@param batched? boolean
-  ---@param batch_size? integer default 1000
   ---@param remove_columns? string|string[] columns that the result has not, unless fn returns them
   ---@param input_columns? string|string[] fn gets the values of these, instead of the row
   ---@return Table

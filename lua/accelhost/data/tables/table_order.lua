@@ -58,8 +58,6 @@ return function(sets)
   --- own; without a seed the global generator's, or `generator`'s.
   --
   --   data.Table{label = {3, 4, 5}}:shuffle{seed = 42}:column("label")
-  ---@param seed? integer
-  ---@param generator? userdata
   ---@return Table
   function Table:shuffle(...)
     local seed, generator = read_shuffle(...)
@@ -97,7 +95,6 @@ return function(sets)
   --
   --   data.Table{label = {3, 4, 5}}:filter(function(row) return row.label > 3 end).num_rows  --> 2
   ---@param fn fun(row: table, i: integer?): boolean
-  ---@param with_indices? boolean
   ---@return Table
   function Table:filter(...)
     local fn, with_indices = read_filter(...)
@@ -121,9 +118,6 @@ return function(sets)
   ---@param test_size? number a share of the rows below 1 (rounded up), or a number of rows; default the rest after
   --- train_size, else 0.25
   ---@param train_size? number a share (rounded down), or a number of rows; default the rest
-  ---@param shuffle? boolean default true
-  ---@param seed? integer
-  ---@param generator? userdata
   ---@return {train: Table, test: Table}
   function Table:train_test_split(...)
     local test_size, train_size, shuffle, seed, generator = read_split(...)

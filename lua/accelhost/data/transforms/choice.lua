@@ -27,8 +27,6 @@ local read_apply = signature("RandomApply", {"transforms: callables", {"p: proba
 --- All of these transforms, one after the other, with probability p.
 --
 --   transforms.RandomApply({transforms.RandomInvert(1)}, 1)(image):size(-1)  --> 28
----@param transforms function[]
----@param p? number|table default 0.5
 function RandomApply:init(...)
   self.transforms, self.p = read_apply(...)
   check_list("RandomApply", self.transforms)
@@ -51,7 +49,6 @@ local read_choice = signature("RandomChoice", {"transforms: callables", {"p: lis
 --- One of these transforms.
 --
 --   transforms.RandomChoice({transforms.RandomInvert(1), transforms.RandomInvert(1)})(image):size(-1)  --> 28
----@param transforms function[]
 ---@param p? number[]|table how likely each is; default: all alike
 function RandomChoice:init(...)
   local p
@@ -86,7 +83,6 @@ local read_order = signature("RandomOrder", {"transforms: callables"})
 --- All of these transforms, in a random order.
 --
 --   transforms.RandomOrder({transforms.RandomInvert(1)})(image):size(-1)  --> 28
----@param transforms function[]
 function RandomOrder:init(...)
   self.transforms = check_list("RandomOrder", read_order(...))
 end

@@ -113,8 +113,6 @@ local read_jitter = signature("ColorJitter", {
 --
 --   transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)
 ---@param brightness? number|number[]|table factor from 1 - x to 1 + x, or from the first to the second
----@param contrast? number|number[]
----@param saturation? number|number[]
 ---@param hue? number|number[] from -x to x, or from the first to the second, within -0.5 to 0.5
 function ColorJitter:init(...)
   local given = {read_jitter(...)}
@@ -183,7 +181,6 @@ local read_erasing = signature("RandomErasing", {
 --- The image without a part of random area and shape, with probability p.
 --
 --   transforms.RandomErasing(1)(image:float()):size(-1)  --> 28
----@param p? number|table default 0.5
 ---@param scale? number[] least and largest part of the area; default {0.02, 0.33}
 ---@param ratio? number[] least and largest height / width; default {0.3, 3.3}
 ---@param value? number|number[]|string the replacement: one value, one for each channel, or "random" (normal noise)

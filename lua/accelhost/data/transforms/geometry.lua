@@ -23,9 +23,7 @@ local read_resize = signature("Resize", {
 --
 --   transforms.Resize(14)(image):size(-1)  --> 14
 ---@param size? integer|integer[] {height, width}, or the shorter side
----@param interpolation? string|table default "bilinear"
 ---@param max_size? integer of the longer side
----@param antialias? boolean default true
 function Resize:init(...)
   self.size, self.interpolation, self.max_size, self.antialias = read_resize(...)
   if not self.size and not self.max_size then fail("Resize: size: expected a size or a max_size") end
@@ -63,8 +61,6 @@ local read_resized = signature("RandomResizedCrop", {
 ---@param size integer|integer[] {height, width}
 ---@param scale? number[]|table least and largest part of the area; default {0.08, 1}
 ---@param ratio? number[] least and largest width / height; default {3/4, 4/3}
----@param interpolation? string default "bilinear"
----@param antialias? boolean default true
 function RandomResizedCrop:init(...)
   local size
   size, self.scale, self.ratio, self.interpolation, self.antialias = read_resized(...)
@@ -119,9 +115,7 @@ local read_rotation = signature("RandomRotation", {
 --   transforms.RandomRotation(10)(image):size(-1)  --> 28
 ---@param degrees number|number[] from -degrees to degrees, or from the first to the second
 ---@param interpolation? string|table "nearest" (default) or "bilinear"
----@param expand? boolean default false
 ---@param center? number[] {x, y} in pixels
----@param fill? number|number[] default 0
 function RandomRotation:init(...)
   local degrees
   degrees, self.interpolation, self.expand, self.center, self.fill = read_rotation(...)
@@ -156,7 +150,6 @@ local read_affine = signature("RandomAffine", {
 ---@param scale? number[] from the first to the second
 ---@param shear? number|number[] degrees along x as `degrees`, or {x from, to, y from, to}
 ---@param interpolation? string "nearest" (default) or "bilinear"
----@param fill? number|number[] default 0
 ---@param center? number[] {x, y} in pixels
 function RandomAffine:init(...)
   local degrees, shear

@@ -28,7 +28,6 @@ local read_pad = signature("Pad", {
 --   transforms.Pad(2)(image):size(-1)  --> 32
 ---@param padding integer|integer[] all, {left and right, top and bottom} or {left, top, right, bottom}
 ---@param fill? number|number[]|table one value, or one for each channel; default 0
----@param padding_mode? string default "constant"
 function Pad:init(...)
   self.padding, self.fill, self.padding_mode = read_pad(...)
   sizes.padding("Pad", self.padding)
@@ -101,7 +100,6 @@ local read_crop = signature("RandomCrop", {
 ---@param padding? integer|integer[]|table an edge that is added around the image first, as in Pad
 ---@param pad_if_needed? boolean widen an image that is too small, on both sides; default false
 ---@param fill? number|number[] of the edge, default 0
----@param padding_mode? string default "constant"
 function RandomCrop:init(...)
   local size
   size, self.padding, self.pad_if_needed, self.fill, self.padding_mode = read_crop(...)

@@ -84,8 +84,6 @@ local read_pad = signature("transforms.pad", {
 --     y = data.transforms.functional.pad(image, 4, {padding_mode = "reflect"})
 ---@param image userdata [..., rows, columns]
 ---@param padding integer|integer[] all, {left and right, top and bottom} or {left, top, right, bottom}
----@param fill? number|number[]|table default 0
----@param padding_mode? string default "constant"
 ---@return userdata
 function moves.pad(...)
   local image, padding, fill, mode = read_pad(...)
@@ -116,10 +114,6 @@ local read_crop = signature("transforms.crop",
 --
 --     y = data.transforms.functional.crop(image, 0, 0, 24, 24)
 ---@param image userdata [..., rows, columns]
----@param top integer
----@param left integer
----@param height integer
----@param width integer
 ---@return userdata
 function moves.crop(...)
   local image, top, left, height, width = read_crop(...)

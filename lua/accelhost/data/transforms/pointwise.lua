@@ -50,8 +50,6 @@ end
 --- (image - mean) / std per channel.
 --
 --   transforms.Normalize(0.1307, 0.3081)
----@param mean number|number[]
----@param std number|number[]
 function Normalize:init(...)
   local mean, std = read_normalize(...)
   self.mean = channel_values(mean, "mean")
@@ -106,7 +104,6 @@ local read_lambda = arguments.signature("Lambda", {"lambd: callable"})
 --- A function of your own; it runs once per image.
 --
 --   transforms.Lambda(function(picture) return picture:float() end)(image).dtype  --> float32
----@param lambd function
 function Lambda:init(...)
   self.lambda = read_lambda(...)
 end
@@ -126,7 +123,6 @@ local read_convert = arguments.signature("ConvertImageDtype", {{"dtype: dtype", 
 --- number of integers.
 --
 --   transforms.ConvertImageDtype "float32"
----@param dtype? string default "float32"
 function ConvertImageDtype:init(...)
   self.dtype = read_convert(...)
   self.starts_from_bytes = self.dtype == "float32"
@@ -145,8 +141,6 @@ local read_dtype = arguments.signature("ToDtype", {"dtype: dtype", {"scale: flag
 --- The image in another dtype; with `scale` its values are scaled too, as by ConvertImageDtype.
 --
 --   transforms.ToDtype("float32", {scale = true})
----@param dtype string
----@param scale? boolean|table default false
 function ToDtype:init(...)
   self.dtype, self.scale = read_dtype(...)
   self.starts_from_bytes = self.dtype == "float32"

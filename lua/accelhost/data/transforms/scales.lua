@@ -193,7 +193,6 @@ local read_affine = signature("transforms.affine", {
 ---@param image userdata [..., channels, rows, columns]
 ---@param angle number degrees, clockwise
 ---@param translate number[] {x, y} in pixels
----@param scale number
 ---@param shear number|number[] degrees along x, or {x, y}
 ---@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param fill? number|number[] the value outside, as for rotate

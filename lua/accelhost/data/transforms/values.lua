@@ -27,7 +27,6 @@ local read_normalize = signature("transforms.normalize",
 --   transforms.functional.normalize(image:float(), 0.5, 0.5):size(-1)  --> 28
 ---@param image userdata float [..., channels, rows, columns]
 ---@param mean number|number[] one for all channels, or one for each
----@param std number|number[]
 ---@param inplace? boolean|table change the image itself; default false
 ---@return userdata
 function values.normalize(...)
@@ -64,9 +63,6 @@ local read_dtype = signature("transforms.to_dtype",
 --- floats, 0 to the largest number of integers.
 --
 --     y = data.transforms.functional.to_dtype(image, "float32", {scale = true})
----@param image userdata
----@param dtype? string default "float32"
----@param scale? boolean|table default false
 ---@return userdata
 function values.to_dtype(...)
   local image, dtype, scale = read_dtype(...)

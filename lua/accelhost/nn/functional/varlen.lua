@@ -37,13 +37,6 @@ end
 --     local cu = accelhost.tensor({0, 2, 5}, {dtype = "int32"})
 --     local q = accelhost.randn(5, 2, 4)
 --     F.varlen_attn(q, q, q, cu, cu, 3, 3, {is_causal = true}):size(0)  --> 5
----@param query Tensor
----@param key Tensor
----@param value Tensor
----@param cu_seq_q Tensor
----@param cu_seq_k Tensor
----@param max_q integer
----@param max_k integer
 ---@return Tensor output [T, heads, V]
 ---@return Tensor? lse [heads, T], with return_aux = {lse = true}: the logarithms of the sums of exponentials, constants
 function F.varlen_attn(...)

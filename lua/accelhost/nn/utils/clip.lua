@@ -18,8 +18,6 @@ clip.order_of, clip.read_norm = order_of, read_norm
 --
 --   nn.utils.clip_grad_norm_(net:parameters(), 1.0)
 ---@param parameters table|table[] a tensor or a table of them; those without gradient are passed over
----@param max_norm number
----@param norm_type number|"inf"? default 2
 ---@param error_if_nonfinite boolean? default false: raise when the norm is not finite
 ---@return Tensor norm the norm before, a 0-dim tensor
 function clip.clip_grad_norm_(...)
@@ -37,7 +35,6 @@ clip.read_value = read_value
 --   nn.utils.clip_grad_value_({w}, 3)
 --   w.grad  --> tensor([2., 3., 3.])
 ---@param parameters table|table[]
----@param clip_value number
 function clip.clip_grad_value_(...)
   local parameters, clip_value = read_value(...)
   C.optim.clip_grad_value(parameters, clip_value)
@@ -51,8 +48,6 @@ local read_total = arguments.signature("get_total_norm", {
 --
 --   nn.utils.get_total_norm{accelhost.tensor{3}, accelhost.tensor{4}}  --> tensor(5.)
 ---@param tensors table|table[]
----@param norm_type number|"inf"? default 2
----@param error_if_nonfinite boolean? default false
 ---@return Tensor norm 0-dim
 function clip.get_total_norm(...)
   local tensors, norm_type, strict = read_total(...)
@@ -77,7 +72,6 @@ local read_scale = arguments.signature("clip_grads_with_norm_",
 --   nn.utils.clip_grads_with_norm_({w}, 1.0, w.grad:norm())
 --   w.grad:norm()  --> tensor(1.0000)
 ---@param parameters table|table[]
----@param max_norm number
 ---@param total_norm Tensor|number their norm, one element
 function clip.clip_grads_with_norm_(...)
   local parameters, max_norm, total = read_scale(...)

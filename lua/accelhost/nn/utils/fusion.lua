@@ -39,7 +39,6 @@ local read_conv_weights = arguments.signature("fuse_conv_bn_weights", conv_param
 ---@param conv_b Tensor? [out]
 ---@param bn_rm Tensor running mean
 ---@param bn_rv Tensor running variance
----@param bn_eps number
 ---@param bn_w Tensor? its weight
 ---@param bn_b Tensor? its bias
 ---@param transpose boolean? the weight is [in, out, ...]
@@ -61,11 +60,6 @@ local read_linear_weights = arguments.signature("fuse_linear_bn_weights", linear
 --   print(weight:dim(), bias:size(0))  --> 2  2
 ---@param linear_w Tensor [out, in]
 ---@param linear_b Tensor? [out]
----@param bn_rm Tensor
----@param bn_rv Tensor
----@param bn_eps number
----@param bn_w Tensor?
----@param bn_b Tensor?
 ---@return Tensor weight a parameter
 ---@return Tensor bias a parameter
 function fusion.fuse_linear_bn_weights(...)
@@ -95,7 +89,6 @@ local read_conv = arguments.signature("fuse_conv_bn_eval",
 --- Return one convolution that computes `conv` and then `bn` in evaluation mode.
 --
 --   nn.utils.fuse_conv_bn_eval(nn.Conv2d(1, 2, 3):eval(), nn.BatchNorm2d(2):eval())(images):size(1)  --> 2
----@param conv Module
 ---@param bn Module BatchNorm1d or BatchNorm2d
 ---@param transpose boolean? default false; true for a transposed convolution
 ---@return Module conv a new one
@@ -109,7 +102,6 @@ local read_linear = arguments.signature("fuse_linear_bn_eval", {"linear: module"
 --- Return one linear layer that computes `linear` and then `bn` in evaluation mode.
 --
 --   nn.utils.fuse_linear_bn_eval(nn.Linear(4, 2):eval(), nn.BatchNorm1d(2):eval())(x):size(1)  --> 2
----@param linear Module
 ---@param bn Module BatchNorm1d
 ---@return Module linear a new one
 function fusion.fuse_linear_bn_eval(...)

@@ -57,8 +57,6 @@ local read_weight_norm = weight.read_weight_norm
 -- nn.utils.parametrizations.weight_norm.
 --
 --   nn.utils.weight_norm(nn.Linear(4, 2)).weight_g:size(0)  --> 2
----@param module Module
----@param name string? default "weight"
 ---@param dim integer|false? default 0; false: one length for the whole tensor
 ---@return Module module
 function hooked.weight_norm(...)
@@ -81,8 +79,6 @@ local read_remove_weight_norm = arguments.signature("remove_weight_norm",
 --- Make the weight a plain parameter again.
 --
 --   nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(4, 2)))(x):size(1)  --> 2
----@param module Module
----@param name string? default "weight"
 ---@return Module module
 function hooked.remove_weight_norm(...)
   local module, name = read_remove_weight_norm(...)
@@ -114,10 +110,7 @@ local read_spectral_norm = weight.read_spectral_norm
 -- forward. New code uses nn.utils.parametrizations.spectral_norm.
 --
 --   nn.utils.spectral_norm(nn.Linear(4, 2))(x):size(1)  --> 2
----@param module Module
----@param name string? default "weight"
 ---@param n_power_iterations integer? default 1, in training mode
----@param eps number? default 1e-12
 ---@param dim integer? the dim of the outputs: 0, and 1 for transposed convolutions
 ---@return Module module
 function hooked.spectral_norm(...)
@@ -142,8 +135,6 @@ local read_remove_spectral_norm = arguments.signature("remove_spectral_norm",
 --- Make the weight a plain parameter again.
 --
 --   nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(4, 2)))(x):size(1)  --> 2
----@param module Module
----@param name string? default "weight"
 ---@return Module module
 function hooked.remove_spectral_norm(...)
   local module, name = read_remove_spectral_norm(...)

@@ -18,7 +18,6 @@ end
 --- All parameters as one vector, in order (a copy, differentiable).
 --
 --   nn.utils.parameters_to_vector(net:parameters()):numel()  --> 23
----@param parameters Tensor[]
 ---@return Tensor [total]
 function utils.parameters_to_vector(...)
   local parts = {}
@@ -33,7 +32,6 @@ local read_back = arguments.signature("vector_to_parameters", {"vector: tensor",
 --   nn.utils.vector_to_parameters(accelhost.zeros(23), net:parameters())
 --   net(x):detach():abs():sum()  --> tensor(0.)
 ---@param vector Tensor [total]
----@param parameters Tensor[]
 function utils.vector_to_parameters(...)
   local vector, parameters = read_back(...)
   parameters = list_of(parameters)

@@ -129,8 +129,6 @@ local read = arguments.signature("orthogonal", {
 -- orthogonal, else the Q of its QR decomposition.
 --
 --     local layer = nn.utils.parametrizations.orthogonal(nn.Linear(20, 40))
----@param module Module
----@param name string? default "weight"
 ---@param orthogonal_map "matrix_exp"|"cayley"|"householder"? default matrix_exp for square matrices, else householder
 ---@param use_trivialization boolean? default true: with `base`, with which each map reaches any value
 ---@return Module module

@@ -30,8 +30,6 @@ local read_weight_norm = weight.read_weight_norm
 -- parametrizations[name].original0, the directions original1.
 --
 --   nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))(x):size(1)  --> 2
----@param module Module
----@param name string? default "weight"
 ---@param dim integer|false? default 0: a length for each index of this dim; false (or -1): one for the whole tensor
 ---@return Module module
 function parametrizations.weight_norm(...)
@@ -82,10 +80,6 @@ local read_spectral_norm = weight.read_spectral_norm
 -- first, then n_power_iterations at each use in training mode.
 --
 --   nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))(x):size(1)  --> 2
----@param module Module
----@param name string? default "weight"
----@param n_power_iterations integer? default 1
----@param eps number? default 1e-12
 ---@param dim integer? the dim of the outputs: 0, and 1 for transposed convolutions
 ---@return Module module
 function parametrizations.spectral_norm(...)

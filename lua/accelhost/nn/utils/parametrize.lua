@@ -189,8 +189,6 @@ local read_is = arguments.signature("is_parametrized", {"module: module", {"tens
 --- Has the module a parametrization, or one of the tensor of this name?
 --
 --   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
----@param module Module
----@param tensor_name string?
 ---@return boolean
 function parametrize.is_parametrized(...)
   local module, name = read_is(...)
@@ -224,9 +222,7 @@ end
 --
 --   nn.utils.parametrize.register_parametrization(net.fc1, "weight", nn.Tanh())
 --   nn.utils.parametrize.is_parametrized(net.fc1, "weight")  --> true
----@param module Module
 ---@param tensor_name string a parameter or buffer
----@param parametrization Module
 ---@param unsafe boolean? default false: dtype and shape have to stay; true: nothing is checked
 ---@return Module module
 function parametrize.register_parametrization(...)
@@ -257,8 +253,6 @@ local read_remove = arguments.signature("remove_parametrizations", {
 --   nn.utils.parametrize.register_parametrization(net.fc1, "weight", nn.Tanh())
 --   nn.utils.parametrize.remove_parametrizations(net.fc1, "weight")
 --   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
----@param module Module
----@param tensor_name string
 ---@param leave_parametrized boolean? default true: it keeps its value; false: it gets the original's
 ---@return Module module
 function parametrize.remove_parametrizations(...)
@@ -293,9 +287,6 @@ local read_transfer = arguments.signature("transfer_parametrizations_and_params"
 })
 
 --- Copy the parametrizations of another module to a module, of one tensor or of all, and the originals' values.
----@param from_module Module
----@param to_module Module
----@param tensor_name string?
 ---@return Module to_module
 function parametrize.transfer_parametrizations_and_params(...)
   local from, to, only = read_transfer(...)
@@ -320,7 +311,6 @@ local read_type = arguments.signature("type_before_parametrizations", {"module: 
 --- The class of a module without its parametrizations.
 --
 --   nn.utils.parametrize.type_before_parametrizations(net.fc1)  --> class Linear
----@param module Module
 ---@return table class
 function parametrize.type_before_parametrizations(...)
   local found = getmetatable((read_type(...)))

@@ -27,7 +27,6 @@ local read = arguments.signature("AshaPruner", {
 ---@param min_resource? integer|string the first rung, default 1; "auto": a hundredth of the longest of the first
 --- trials, which run to their ends
 ---@param max_resource? integer from here on trials are left alone
----@param reduction_factor? integer default 4
 ---@param min_early_stopping_rate? integer default 0: number of rungs that are left out
 ---@param brackets? integer default 1; of several, each begins a rung later and gets its part of the trials
 ---@param bootstrap_count? integer default 0: number of trials that must reach a rung before one continues

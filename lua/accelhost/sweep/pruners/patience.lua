@@ -14,7 +14,6 @@ local read = arguments.signature("PatiencePruner", {
 --- one such a trial is stopped.
 --
 --   local pruner = accelhost.sweep.PatiencePruner{patience = 3, pruner = "median"}
----@param patience? integer default 3
 ---@param min_delta? number default 0: to be better is to be lower by more than this
 ---@param pruner? any the other one: its name, {name, option = value}, or one that was made
 ---@param seed? integer the other one's

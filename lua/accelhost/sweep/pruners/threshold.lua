@@ -13,7 +13,6 @@ local read = arguments.signature("ThresholdPruner", {
 --
 --   local pruner = accelhost.sweep.ThresholdPruner{upper = 10}   -- pruner = {"threshold", upper = 10}
 ---@param lower? number of the metric as it is reported, also where it is maximised
----@param upper? number
 ---@param n_warmup_steps? integer default 0: the first step that is checked
 ---@param interval_steps? integer default 1: number of steps between two checks from there on
 function ThresholdPruner:init(...)

@@ -31,7 +31,6 @@ local read = arguments.signature("CmaEsSampler", {
 ---@param sigma0? number how wide the search begins, as a part of every range; default 1 / 6
 ---@param restarts? boolean default true: when nothing more can be learnt it begins at another place with twice as many
 --- trials in a generation (IPOP, Auger and Hansen, 2005)
----@param seed? integer default 0
 function CmaEsSampler:init(...) self.popsize, self.sigma0, self.restarts, self.seed = read(...) end
 
 -- Divide the space into the parameters of CMA and the others.

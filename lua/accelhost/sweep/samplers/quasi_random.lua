@@ -23,7 +23,6 @@ local read = arguments.signature("QuasiRandomSampler", {
 -- A choice has its part of [0, 1]; a parameter that depends on another has its own dimension and is there or not.
 ---@param sequence? string "sobol" (default), for up to 64 parameters, or "halton", for any number of them
 ---@param scramble? boolean default true: points are random, by the seed, and as even; else point 0 is the lowest corner
----@param seed? integer default 0
 function QuasiRandomSampler:init(...) self.sequence, self.scramble, self.seed = read(...) end
 
 local function primes(count)

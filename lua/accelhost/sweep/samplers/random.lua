@@ -12,7 +12,6 @@ local read = arguments.signature("UniformSampler", {{"seed: integer", 0}})
 --- right choice where all trials run at once, and the start of other samplers.
 --
 --   local sampler = accelhost.sweep.UniformSampler{seed = 1}   -- sampler = "random"
----@param seed? integer default 0
 function UniformSampler:init(...) self.seed = read(...) end
 
 return UniformSampler

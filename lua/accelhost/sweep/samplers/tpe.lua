@@ -26,7 +26,6 @@ local read = arguments.signature("TPESampler", {
 ---@param n_ei_candidates? integer default 24: number of points drawn from the density of good trials
 ---@param n_good_trials? integer default 25: largest number of good trials, a tenth of all
 ---@param prior_weight? number default 1: weight of the space as a whole, where a recent trial has weight 1
----@param seed? integer default 0
 function TPESampler:init(...)
   self.n_startup_trials, self.n_ei_candidates, self.n_good_trials, self.prior_weight, self.seed = read(...)
 end

@@ -61,7 +61,6 @@ local read_all_reduce = reader("all_reduce", {"tensor: tensor", {op_kind, "sum"}
 --   dist.all_reduce(x, {op = dist.ReduceOp.MAX, async_op = true}):wait()
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param op? string of ReduceOp, default SUM
----@param group? ProcessGroup default: the world
 ---@param async_op? boolean default false; true: return a work at once
 ---@return Work? # with async_op
 function collectives.all_reduce(...)
@@ -80,8 +79,6 @@ local read_broadcast = arguments.signature("distributed.broadcast", {
 --   dist.broadcast(x, 0)
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param src? integer the giver's rank in the job
----@param group? ProcessGroup default: the world
----@param group_src? integer its rank in the group, instead of `src`
 ---@return Work? # with async_op
 function collectives.broadcast(...)
   local what = "distributed.broadcast"
@@ -102,8 +99,6 @@ local read_reduce = arguments.signature("distributed.reduce", {
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param dst? integer the taker's rank in the job
 ---@param op? string of ReduceOp, default SUM
----@param group? ProcessGroup default: the world
----@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # with async_op
 function collectives.reduce(...)
   local what = "distributed.reduce"
@@ -159,7 +154,6 @@ local read_all_gather = reader("all_gather", {"tensor_list: tensor_list", "tenso
 --   dist.all_gather({accelhost.empty(3)}, accelhost.ones(3))
 ---@param tensor_list userdata[] one for each process, as large as `tensor`; written
 ---@param tensor userdata of one shape and dtype on all processes
----@param group? ProcessGroup default: the world
 ---@return Work? # with async_op
 function collectives.all_gather(...)
   local what = "distributed.all_gather"
@@ -185,7 +179,6 @@ end
 --   dist.all_gather_into_tensor(accelhost.empty(3), accelhost.ones(3))
 ---@param output_tensor userdata written
 ---@param input_tensor userdata of one shape and dtype on all processes
----@param group? ProcessGroup default: the world
 ---@return Work? # with async_op
 function collectives.all_gather_into_tensor(...)
   local what = "distributed.all_gather_into_tensor"
@@ -215,8 +208,6 @@ local read_gather = arguments.signature("distributed.gather", {
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param gather_list? userdata[] on the taker: one for each process, as large as `tensor`; written
 ---@param dst? integer the taker's rank in the job; default: the group's first
----@param group? ProcessGroup default: the world
----@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # with async_op
 function collectives.gather(...)
   local what = "distributed.gather"
@@ -283,8 +274,6 @@ local read_scatter = arguments.signature("distributed.scatter", {
 ---@param tensor userdata written; of one shape and dtype on all processes
 ---@param scatter_list? userdata[] on the giver: one for each process, as large as `tensor`
 ---@param src? integer the giver's rank in the job; default: the group's first
----@param group? ProcessGroup default: the world
----@param group_src? integer its rank in the group, instead of `src`
 ---@return Work? # with async_op
 function collectives.scatter(...)
   local what = "distributed.scatter"
@@ -311,7 +300,6 @@ local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_l
 ---@param output userdata written
 ---@param input_list userdata[] one for each process, as large as `output`
 ---@param op? string of ReduceOp, default SUM
----@param group? ProcessGroup default: the world
 ---@return Work? # with async_op
 function collectives.reduce_scatter(...)
   local what = "distributed.reduce_scatter"
@@ -363,7 +351,6 @@ local read_barrier = arguments.signature("distributed.barrier", {
 --- Wait until all processes of a group are here.
 --
 --   dist.barrier()
----@param group? ProcessGroup default: the world
 ---@param device_ids? nil of GPUs
 ---@param timeout? number seconds to wait at most; default: the group's
 ---@return Work? # with async_op
@@ -385,7 +372,6 @@ local read_monitored = arguments.signature("distributed.monitored_barrier", {
 --- collective that failed the group is of no use after that.
 --
 --   dist.monitored_barrier{timeout = 2, wait_all_ranks = true}
----@param group? ProcessGroup default: the world
 ---@param timeout? number seconds to wait at most; default: the group's
 function collectives.monitored_barrier(...)
   local group, timeout, all = read_monitored(...)

@@ -220,7 +220,6 @@ local read_destroy = arguments.signature("distributed.destroy_process_group", {{
 --- End a group; without one the world, and all its parts with it.
 --
 --   dist.destroy_process_group()
----@param group? ProcessGroup
 function groups.destroy_process_group(...)
   local group = groups.resolve("distributed.destroy_process_group", (read_destroy(...)))
   if not group then return end
@@ -293,7 +292,6 @@ local read_rank = reader_of_group "get_rank"
 --- This process's rank in a group, from 0; -1 when it is not in it.
 --
 --   dist.get_rank()  --> 0
----@param group? ProcessGroup default: the world
 ---@return integer
 function groups.get_rank(...)
   local group = groups.resolve("distributed.get_rank", (read_rank(...)))
@@ -305,7 +303,6 @@ local read_size = reader_of_group "get_world_size"
 --- Return the number of processes in a group; -1 when this one is not in it.
 --
 --   dist.get_world_size()  --> 1
----@param group? ProcessGroup default: the world
 ---@return integer
 function groups.get_world_size(...)
   local group = groups.resolve("distributed.get_world_size", (read_size(...)))
@@ -318,7 +315,6 @@ local read_backend = reader_of_group "get_backend"
 --- was called with it.
 --
 --   dist.get_backend()  --> self
----@param group? ProcessGroup default: the world
 ---@return string
 function groups.get_backend(...)
   local group = groups.resolve("distributed.get_backend", (read_backend(...)))
@@ -333,7 +329,6 @@ local read_config = reader_of_group "get_backend_config"
 --- Return the backend of a group for each device: "cpu:shm,cuda:nccl" where there are GPUs.
 --
 --   dist.get_backend_config()  --> cpu:self
----@param group? ProcessGroup default: the world
 ---@return string
 function groups.get_backend_config(...)
   local group = groups.resolve("distributed.get_backend_config", (read_config(...)))
@@ -358,7 +353,6 @@ local read_timeout = arguments.signature("distributed.set_timeout", {"timeout: p
 --
 --   dist.set_timeout(60)
 ---@param timeout number seconds
----@param group? ProcessGroup default: the world
 function groups.set_timeout(...)
   local timeout, group = read_timeout(...)
   group = groups.resolve("distributed.set_timeout", group)
@@ -368,7 +362,6 @@ end
 --- The ranks in the job of a group's members, in their order in the group.
 --
 --   dist.get_process_group_ranks()  --> {0}
----@param group? ProcessGroup default: the world
 ---@return integer[]
 function groups.get_process_group_ranks(...)
   local group = groups.resolve("distributed.get_process_group_ranks", (read_ranks(...)))

@@ -33,8 +33,6 @@ local read_send = reader("send", "dst")
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send(x, 1) end
 ---@param dst? integer the receiver's rank in the job
----@param group? ProcessGroup default: the world
----@param group_dst? integer its rank in the group, instead of `dst`
 function messages.send(...)
   local what = "distributed.send"
   local tensor, dst, group, tag, group_dst = read_send(...)
@@ -50,8 +48,6 @@ local read_recv = reader("recv", "src")
 --   if dist.get_rank() == 1 then dist.recv(x, 0) end
 ---@param tensor userdata of the dtype and number of elements of the sent one; written
 ---@param src? integer the sender's rank in the job; default: any
----@param group? ProcessGroup default: the world
----@param group_src? integer its rank in the group, instead of `src`
 ---@return integer # the sender's rank in the job; -1 when this process is not in the group
 function messages.recv(...)
   local what = "distributed.recv"
@@ -67,8 +63,6 @@ local read_isend = reader("isend", "dst")
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.isend(x, 1):wait() end
 ---@param dst? integer the receiver's rank in the job
----@param group? ProcessGroup default: the world
----@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # nil when this process is not in the group
 function messages.isend(...)
   local what = "distributed.isend"
@@ -85,8 +79,6 @@ local read_irecv = reader("irecv", "src")
 --   if dist.get_rank() == 1 then dist.irecv(x, 0):wait() end
 ---@param tensor userdata of the dtype and number of elements of the sent one; written
 ---@param src? integer the sender's rank in the job; default: any
----@param group? ProcessGroup default: the world
----@param group_src? integer its rank in the group, instead of `src`
 ---@return Work? # nil when this process is not in the group
 function messages.irecv(...)
   local what = "distributed.irecv"
@@ -117,7 +109,6 @@ local read_op = arguments.signature("distributed.P2POp", {
 --   dist.P2POp(dist.isend, accelhost.ones(3), 1)
 ---@param op function dist.isend or dist.irecv
 ---@param peer? integer the other's rank in the job
----@param group? ProcessGroup default: the world
 ---@param group_peer? integer its rank in the group, instead of `peer`
 function P2POp:init(...)
   self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = read_op(...)

@@ -22,7 +22,6 @@ local read_all_gather = signature("all_gather_object", {"object_list: table", "o
 --   dist.all_gather_object(all, {loss = 0.5})
 --   all[1].loss  --> 0.5
 ---@param object_list table all[r + 1] becomes the value of rank r of the group
----@param group? ProcessGroup default: the world
 function objects.all_gather_object(...)
   local what = "distributed.all_gather_object"
   -- A table with names in the last place is the value when nothing else is it.
@@ -45,8 +44,6 @@ local read_gather = signature("gather_object", {
 --   all[1].loss  --> 0.5
 ---@param object_gather_list? table on the receiver: all[r + 1] becomes the value of rank r of the group
 ---@param dst? integer the receiver's rank in the job; default: the group's first
----@param group? ProcessGroup default: the world
----@param group_dst? integer its rank in the group, instead of `dst`
 function objects.gather_object(obj, ...)
   local what = "distributed.gather_object"
   local _, list, dst, group, group_dst = read_gather(0, ...)
@@ -94,9 +91,7 @@ local read_broadcast = signature("broadcast_object_list", {
 --   dist.broadcast_object_list({"a name", 3}, 0)
 ---@param object_list table filled on all processes but the giver
 ---@param src? integer the giver's rank in the job; default: the group's first
----@param group? ProcessGroup default: the world
 ---@param device? string "cpu"
----@param group_src? integer its rank in the group, instead of `src`
 function objects.broadcast_object_list(...)
   local what = "distributed.broadcast_object_list"
   local list, src, group, device, group_src = read_broadcast(...)
@@ -131,8 +126,6 @@ end
 ---@param scatter_object_output_list table out[1] becomes this process's value
 ---@param scatter_object_input_list? any[] on the giver: one for each process
 ---@param src? integer the giver's rank in the job; default: the group's first
----@param group? ProcessGroup default: the world
----@param group_src? integer its rank in the group, instead of `src`
 function objects.scatter_object_list(...)
   local what = "distributed.scatter_object_list"
   local out, input, src, group, group_src = read_scatter(...)
@@ -157,9 +150,7 @@ local read_send = signature("send_object_list", {
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send_object_list({"a name", 3}, 1) end
 ---@param dst? integer the receiver's rank in the job
----@param group? ProcessGroup default: the world
 ---@param device? string "cpu"
----@param group_dst? integer its rank in the group, instead of `dst`
 function objects.send_object_list(...)
   local what = "distributed.send_object_list"
   local list, dst, group, device, group_dst = read_send(...)
@@ -180,9 +171,7 @@ local read_recv = signature("recv_object_list", {
 --   if dist.get_rank() == 1 then dist.recv_object_list(list, 0) end
 ---@param object_list table filled
 ---@param src? integer the sender's rank in the job; default: any
----@param group? ProcessGroup default: the world
 ---@param device? string "cpu"
----@param group_src? integer its rank in the group, instead of `src`
 ---@return integer # the sender's rank in the job; -1 when this process is not in the group
 function objects.recv_object_list(...)
   local what = "distributed.recv_object_list"

@@ -73,7 +73,6 @@ end
 ---@param dim? integer 0
 ---@param broadcast_buffers? boolean default true: every process has rank 0's buffers after a backward
 ---@param init_sync? boolean default true; false: every process keeps its own values, which must be equal already
----@param process_group? ProcessGroup default: the world
 ---@param bucket_cap_mb? number size of a bucket; default 25, the first one 1
 ---@param find_unused_parameters? boolean makes no difference here
 ---@param check_reduction? boolean makes no difference, as in PyTorch

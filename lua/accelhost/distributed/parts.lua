@@ -88,7 +88,6 @@ local read_subgroups = arguments.signature("distributed.new_subgroups", {
 --
 --   dist.new_subgroups(1):size()  --> 1
 ---@param group_size? integer default: the processes of this host
----@param group? ProcessGroup default: the world
 ---@param timeout? number as of new_group
 ---@param pg_options? nil
 ---@return ProcessGroup own the one that this process is in

@@ -26,7 +26,6 @@ local read_state = arguments.signature("PowerSGDState", {
 --- The state of powerSGD_hook and batched_powerSGD_hook, one for each model.
 --
 --   dist.algorithms.ddp_comm_hooks.powerSGD_hook.PowerSGDState {start_powerSGD_iter = 10}
----@param process_group? ProcessGroup default: the world
 ---@param matrix_approximation_rank? integer the r above; default 1
 ---@param start_powerSGD_iter? integer number of backwards that are averaged in full before, at least 2 with error
 --- feedback or warm start; default 1000

@@ -24,18 +24,21 @@ local types = {
   numbers = "number|number[]", datasets = "Dataset[]", callables = "function[]", tensor = "Tensor",
   tensors = "Tensor|Tensor[]", dtype = "string", device = "string", generator = "Generator", module = "Module",
   modules = "Module[]", dataset = "Dataset", sized = "Dataset|integer", sampler = "Sampler|table",
+  tensor_list = "Tensor[]", group = "ProcessGroup", accelerator = "Accelerator",
 }
 
 -- Descriptions of parameters of these names where the comment has none.
 local hint = "a choice between PyTorch's implementations of the same step; accepted, without effect"
 local unknown_here = "of PyTorch; true is an error with the reason"
+local world = "default: the world"
 local known_texts = {
   foreach = hint, fused = hint, capturable = unknown_here, differentiable = unknown_here,
   maximize = "go up the gradient, to make a score larger",
   generator = "the generator to draw from, instead of the default one",
   transform = "of a sample before it is returned", target_transform = "of a sample's label",
   reduction = "of the losses of the samples: mean, sum, or none to have each",
-  last_epoch = "the epoch to resume from; -1 begins",
+  last_epoch = "the epoch to resume from; -1 begins", group = world, process_group = world,
+  group_src = "its rank in the group, instead of `src`", group_dst = "its rank in the group, instead of `dst`",
 }
 
 -- The kind and type of parameters of these names that the function checks by itself.

@@ -74,7 +74,6 @@ local read_hstack = signature("hstack", {"tensors: tensor_list"})
 --- Side by side: along dim 1, of 1-d tensors along dim 0.
 --
 --     accelhost.hstack {accelhost.ones(2), accelhost.zeros(1)}  --> tensor([1., 1., 0.])
----@param tensors userdata[]
 ---@return userdata
 function join.hstack(...)
   return stacked("hstack", read_hstack(...), at_least_1, function(first) return first:dim() == 1 and 0 or 1 end)
@@ -85,21 +84,18 @@ local read_vstack = signature("vstack", {"tensors: tensor_list"})
 --- One below the other: along dim 0, of 1-d tensors as rows.
 --
 --     accelhost.vstack {accelhost.ones(2), accelhost.zeros(2)}  --> tensor([[1., 1.], [0., 0.]])
----@param tensors userdata[]
 ---@return userdata
 function join.vstack(...) return stacked("vstack", read_vstack(...), at_least_2, 0) end
 
 local read_row_stack = signature("row_stack", {"tensors: tensor_list"})
 
 --- The same as vstack.
----@param tensors userdata[]
 ---@return userdata
 function join.row_stack(...) return stacked("row_stack", read_row_stack(...), at_least_2, 0) end
 
 local read_dstack = signature("dstack", {"tensors: tensor_list"})
 
 --- One behind the other: along dim 2.
----@param tensors userdata[]
 ---@return userdata
 function join.dstack(...) return stacked("dstack", read_dstack(...), at_least_3, 2) end
 
@@ -108,7 +104,6 @@ local function column(tensor) return tensor:dim() < 2 and tensor:reshape(tensor:
 local read_column_stack = signature("column_stack", {"tensors: tensor_list"})
 
 --- Side by side, 1-d tensors as columns.
----@param tensors userdata[]
 ---@return userdata
 function join.column_stack(...) return stacked("column_stack", read_column_stack(...), column, 1) end
 

@@ -10,7 +10,6 @@ local classification = {}
 --
 --   print(metrics.accuracy():compute{predictions = {0, 1, 1, 2}, references = {0, 1, 2, 2}}.accuracy)  --> 0.75
 ---@class accuracy: Metric
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 classification.accuracy = labelled("accuracy", {{"normalize: flag", true}})
 local accuracy = classification.accuracy
 
@@ -25,7 +24,6 @@ end
 --
 --   metrics.matthews_correlation():compute{predictions = {1, 0, 1, 1}, references = {1, 0, 0, 1}}
 ---@class matthews_correlation: Metric
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 classification.matthews_correlation = labelled("matthews_correlation", {})
 local matthews = classification.matthews_correlation
 
@@ -51,7 +49,6 @@ end
 ---@class confusion_matrix: Metric
 ---@param labels? integer[] rows of other classes do not count
 ---@param normalize? string "true" (each row adds up to 1), "pred" (each column) or "all"
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 classification.confusion_matrix = labelled("confusion_matrix",
   {{"labels: integers"}, {"normalize: 'true'|'pred'|'all'"}})
 local confusion = classification.confusion_matrix

@@ -93,7 +93,6 @@ end
 ---@param average? string "binary" (default), "micro", "macro", "weighted", or "none": a float64 tensor by class
 ---@param zero_division? number|string the value of a class without predicted rows: 0, 1, 0 / 0 (left out of a mean) or
 --- "warn", 0 with a warning
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 f_score.precision = define("precision", function(hits, _, predicted) return hits, predicted end)
 
 --- Of the rows of a class, the share that was predicted as it.
@@ -104,7 +103,6 @@ f_score.precision = define("precision", function(hits, _, predicted) return hits
 ---@param pos_label? integer as of precision
 ---@param average? string as of precision
 ---@param zero_division? number|string the value of a class without rows, as of precision
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 f_score.recall = define("recall", function(hits, referred) return hits, referred end)
 
 --- The harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn).
@@ -115,7 +113,6 @@ f_score.recall = define("recall", function(hits, referred) return hits, referred
 ---@param pos_label? integer as of precision
 ---@param average? string as of precision
 ---@param zero_division? number|string the score of a class that neither occurred nor was predicted, as of precision
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 f_score.f1 = define("f1", function(hits, referred, predicted) return 2 * hits, referred + predicted end)
 
 return f_score

@@ -20,7 +20,8 @@ Metric._columns, Metric._more_columns = {"predictions", "references"}, {"sample_
 -- Make a class of metrics. The last parameter of each is `accelerator`.
 local function define(name, parameters)
   local made = Metric:extend(name)
-  parameters[#parameters + 1] = {"accelerator: accelerator"}
+  parameters[#parameters + 1] = {"accelerator: accelerator", nil,
+    "each process adds its own rows and gets the number of all"}
   made._read = arguments.signature(name, parameters)
   made._options = {}
   for i, parameter in ipairs(parameters) do

@@ -27,7 +27,6 @@ local made = {}
 --   metric:add_batch{losses = {math.log(4)}, counts = {10}}
 --   print(metric:compute().mean_loss)  --> 0.866...
 ---@class perplexity: Metric
----@param accelerator? Accelerator each process adds its own rows and gets the number of all
 made.perplexity = define("perplexity", {})
 local perplexity = made.perplexity
 perplexity._columns, perplexity._more_columns, perplexity._labels = {"losses"}, {"counts"}, {}

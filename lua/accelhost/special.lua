@@ -22,7 +22,6 @@ local read_ndtr = arguments.signature("ndtr", {"input: tensor"})
 --- The normal distribution's function: erfc(-x / sqrt(2)) / 2.
 --
 --     accelhost.special.ndtr(accelhost.tensor {0})  --> tensor([0.5000])
----@return userdata
 function special.ndtr(...)
   local scaled = read_ndtr(...) * -math.sqrt(0.5)
   local result = C.erfc(scaled)
@@ -36,7 +35,6 @@ local read_ndtri = arguments.signature("ndtri", {"input: tensor"})
 --
 --     accelhost.special.ndtri(accelhost.tensor {0.5})  --> tensor([0.])
 ---@param input userdata probabilities
----@return userdata
 function special.ndtri(...)
   return C.ndtri(read_ndtri(...))
 end
@@ -56,7 +54,6 @@ local read_entr = arguments.signature("entr", {"input: tensor"})
 --- -x ln x; 0 at 0, -infinity below.
 --
 --     accelhost.special.entr(accelhost.tensor {0, 1})  --> tensor([-0., -0.])
----@return userdata
 function special.entr(...)
   return (Entropy.apply(read_entr(...)))
 end
@@ -67,7 +64,6 @@ local read_xlog1py = arguments.signature("xlog1py", {"input: number|tensor", "ot
 --
 --     accelhost.special.xlog1py(accelhost.tensor {0, 2}, accelhost.tensor {-1, 0})  --> tensor([0., 0.])
 ---@param input number|userdata one of both is a tensor
----@return userdata
 function special.xlog1py(...)
   local input, other = read_xlog1py(...)
   if not C.is_tensor(other) then

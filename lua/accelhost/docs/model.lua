@@ -75,10 +75,24 @@ local function describe_parameters(parameters, ...)
   return parameters
 end
 
+-- Functions of these files are ops written in Lua: as ops they return a tensor where the comment states nothing else.
+local op_files = {
+  "^lua/accelhost/functions/", "^lua/accelhost/linalg/", "^lua/accelhost/nn/functional/", "^lua/accelhost/special%.lua$",
+}
+local a_tensor = {{type = "Tensor", text = ""}}
+
+local function returns_of(block)
+  if not block or #block.returns > 0 then return block and block.returns or {} end
+  for _, pattern in ipairs(op_files) do
+    if block.path:find(pattern) then return a_tensor end
+  end
+  return {}
+end
+
 local function new_entry(self, name, kind, value, block)
   local entry = {
     name = name, kind = kind, value = value, parameters = {}, parts = block and block.parts or {},
-    returns = block and block.returns or {}, fields = {}, methods = {}, aliases = {},
+    returns = returns_of(block), fields = {}, methods = {}, aliases = {},
     section = block and block.section or self.index.file[comments.path_of(value) or ""],
     path = block and block.path or comments.path_of(value), line = block and block.line,
   }
@@ -177,7 +191,7 @@ local function add_op(self, name, value, home)
   local entry = new_entry(self, home, "op", value, block)
   entry.op = name
   entry.parameters = describe_parameters(signature.parse(C.op_info(name).signature), block)
-  if #entry.returns == 0 then entry.returns = {{type = "Tensor", text = ""}} end
+  if #entry.returns == 0 then entry.returns = a_tensor end
   self.ops[name] = entry
   return entry
 end

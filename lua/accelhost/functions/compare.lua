@@ -38,7 +38,6 @@ local read_isclose = signature("isclose", tolerances)
 --
 --     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ true, false])
 ---@param other userdata of the same dtype
----@return userdata
 function compare.isclose(...)
   local input, other, rtol, atol, equal_nan = read_isclose(...)
   if input.dtype ~= other.dtype then fail("isclose: dtypes differ: %s and %s", input.dtype, other.dtype) end
@@ -61,7 +60,6 @@ local read_polygamma = signature("polygamma", {"n: size", "input: tensor"})
 --
 --     accelhost.polygamma(1, accelhost.ones(1))  --> tensor([1.6449])
 ---@param n integer 0 or more
----@return userdata
 function compare.polygamma(...)
   local n, input = read_polygamma(...)
   return C.polygamma(input, n)

@@ -24,7 +24,6 @@ end
 --- the fractions of start and end_ are cut, then those of the powers.
 --
 --     accelhost.logspace(0, 2, 3)  --> tensor([  1.,  10., 100.])
----@return userdata
 function create.logspace(...)
   local start, to, steps, base, dtype, device, requires_grad = read_logspace(...)
   start, to = number_of("start", start), number_of("end_", to)
@@ -37,7 +36,6 @@ end
 local read_as_tensor = signature("as_tensor", {"data: any", {"dtype: dtype"}, {"device: device"}})
 
 --- The data as a tensor: a tensor itself where dtype and device are right, else as accelhost.tensor makes it.
----@return userdata
 function create.as_tensor(...)
   local data, dtype, device = read_as_tensor(...)
   if not C.is_tensor(data) then return C.tensor(data, {dtype = dtype, device = device}) end
@@ -47,7 +45,6 @@ end
 local read_scalar_tensor = signature("scalar_tensor", {"s: number|flag", unpack(making)})
 
 --- A 0-dim tensor of a number, float32 unless a dtype is given.
----@return userdata
 function create.scalar_tensor(...)
   local value, dtype, device, requires_grad = read_scalar_tensor(...)
   if type(value) == "boolean" then value = value and 1 or 0 end
@@ -69,7 +66,6 @@ end
 local read_new_tensor = signature("new_tensor", {"input: tensor", "data: any", unpack(making)})
 
 --- A tensor of the data with this one's dtype, on its device. A copy.
----@return userdata
 function create.new_tensor(...)
   local input, data, dtype, device, requires_grad = read_new_tensor(...)
   return C.tensor(data, {dtype = dtype or input.dtype, device = device or input.device,
@@ -85,7 +81,6 @@ local read_randint_like = signature("randint_like", {
 --- Random whole numbers of low .. high - 1 in the shape of a tensor; of 0 .. low - 1 without high.
 ---@param dtype? string default the input's
 ---@param device? string default the input's
----@return userdata
 function create.randint_like(...)
   local input, low, high, dtype, device, requires_grad, generator, format = read_randint_like(...)
   if not high then low, high = 0, low end
@@ -144,7 +139,6 @@ local read_normal = signature("normal", {
 ---@param size? integer|integer[]|table for two numbers
 ---@param dtype? string for two numbers, default "float32"
 ---@param device? string for two numbers
----@return userdata
 function create.normal(...)
   local mean, std, size, dtype, device, requires_grad, generator = read_normal(...)
   local like = C.is_tensor(mean) and mean or C.is_tensor(std) and std
@@ -221,13 +215,11 @@ function create.is_same_size(...) return C.same_shape(read_is_same_size(...)) en
 local read_isreal = signature("isreal", {"input: tensor"})
 
 --- Is each element a real number? Always true: bool of the input's shape.
----@return userdata
 function create.isreal(...) return C.ones_like(read_isreal(...), {dtype = "bool"}) end
 
 local read_positive = signature("positive", {"input: tensor"})
 
 --- The input itself. Not for bool.
----@return userdata
 function create.positive(...)
   local input = read_positive(...)
   if input.dtype == "bool" then fail("positive: not defined for bool") end

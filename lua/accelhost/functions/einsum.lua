@@ -186,7 +186,6 @@ local M = {}
 --     accelhost.einsum("ij,j->i", accelhost.eye(2), accelhost.tensor {1, 2})  --> tensor([1., 2.])
 ---@param equation string
 ---@param ... userdata|userdata[] the operands, all of one dtype
----@return userdata
 function M.einsum(equation, ...)
   arguments.check("einsum", "equation", "string", equation)
   local operands, output, sizes = read(equation, ...)

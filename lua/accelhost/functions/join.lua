@@ -74,7 +74,6 @@ local read_hstack = signature("hstack", {"tensors: tensor_list"})
 --- Side by side: along dim 1, of 1-d tensors along dim 0.
 --
 --     accelhost.hstack {accelhost.ones(2), accelhost.zeros(1)}  --> tensor([1., 1., 0.])
----@return userdata
 function join.hstack(...)
   return stacked("hstack", read_hstack(...), at_least_1, function(first) return first:dim() == 1 and 0 or 1 end)
 end
@@ -84,19 +83,16 @@ local read_vstack = signature("vstack", {"tensors: tensor_list"})
 --- One below the other: along dim 0, of 1-d tensors as rows.
 --
 --     accelhost.vstack {accelhost.ones(2), accelhost.zeros(2)}  --> tensor([[1., 1.], [0., 0.]])
----@return userdata
 function join.vstack(...) return stacked("vstack", read_vstack(...), at_least_2, 0) end
 
 local read_row_stack = signature("row_stack", {"tensors: tensor_list"})
 
 --- The same as vstack.
----@return userdata
 function join.row_stack(...) return stacked("row_stack", read_row_stack(...), at_least_2, 0) end
 
 local read_dstack = signature("dstack", {"tensors: tensor_list"})
 
 --- One behind the other: along dim 2.
----@return userdata
 function join.dstack(...) return stacked("dstack", read_dstack(...), at_least_3, 2) end
 
 local function column(tensor) return tensor:dim() < 2 and tensor:reshape(tensor:numel(), 1) or tensor end
@@ -104,7 +100,6 @@ local function column(tensor) return tensor:dim() < 2 and tensor:reshape(tensor:
 local read_column_stack = signature("column_stack", {"tensors: tensor_list"})
 
 --- Side by side, 1-d tensors as columns.
----@return userdata
 function join.column_stack(...) return stacked("column_stack", read_column_stack(...), column, 1) end
 
 local function promoted(tensors)
@@ -117,7 +112,6 @@ end
 --
 --     accelhost.block_diag(accelhost.ones(1, 2), accelhost.ones(1, 1))  --> tensor([[1., 1., 0.], [0., 0., 1.]])
 ---@param ... userdata|userdata[] of at most 2 dims
----@return userdata
 function join.block_diag(...)
   local list = tensors_of("block_diag", ...)
   if #list == 0 then return C.empty {1, 0} end
@@ -221,7 +215,6 @@ end
 --
 --     accelhost.cartesian_prod(accelhost.arange(2), accelhost.arange(2))  --> [[0, 0], [0, 1], [1, 0], [1, 1]]
 ---@param ... userdata|userdata[] 1-d
----@return userdata
 function join.cartesian_prod(...)
   local list = tensors_of("cartesian_prod", ...)
   for i, tensor in ipairs(list) do
@@ -271,7 +264,6 @@ local read_combinations = signature("combinations",
 --     accelhost.combinations(accelhost.arange(3))  --> tensor([[0, 1], [0, 2], [1, 2]])
 ---@param input userdata 1-d
 ---@param with_replacement? boolean default false; may an element be chosen again?
----@return userdata
 function join.combinations(...)
   local input, r, again = read_combinations(...)
   if input:dim() ~= 1 then

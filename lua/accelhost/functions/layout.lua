@@ -23,7 +23,6 @@ local read_rot90 = signature("rot90", {"input: tensor", {"k: integer", 1}, {"dim
 --     accelhost.arange(4):view(2, 2):rot90()  --> tensor([[1, 3], [0, 2]])
 ---@param input userdata of at least 2 dims
 ---@param dims? integer[] default {0, 1}
----@return userdata
 function layout.rot90(...)
   local input, k, plane = read_rot90(...)
   expect_dims("rot90", input, 2)
@@ -43,7 +42,6 @@ local read_fliplr = signature("fliplr", {"input: tensor"})
 
 --- Mirrored from left to right: along dim 1. A copy.
 ---@param input userdata of at least 2 dims
----@return userdata
 function layout.fliplr(...)
   local input = read_fliplr(...)
   expect_dims("fliplr", input, 2)
@@ -54,7 +52,6 @@ local read_flipud = signature("flipud", {"input: tensor"})
 
 --- Mirrored upside down: along dim 0. A copy.
 ---@param input userdata of at least 1 dim
----@return userdata
 function layout.flipud(...)
   local input = read_flipud(...)
   expect_dims("flipud", input, 1)
@@ -64,7 +61,6 @@ end
 local read_ravel = signature("ravel", {"input: tensor"})
 
 --- All elements in one dim: a view where that is possible.
----@return userdata
 function layout.ravel(...) return read_ravel(...):reshape(-1) end
 
 local read_diag_embed = signature("diag_embed",
@@ -75,7 +71,6 @@ local read_diag_embed = signature("diag_embed",
 --
 --     accelhost.tensor {1, 2}:diag_embed()  --> tensor([[1., 0.], [0., 2.]])
 ---@param input userdata (..., n)
----@return userdata
 function layout.diag_embed(...)
   local input, offset, dim1, dim2 = read_diag_embed(...)
   expect_dims("diag_embed", input, 1)
@@ -102,7 +97,6 @@ local read_diag = signature("diag", {"input: tensor", {"diagonal: integer", 0}})
 --     accelhost.eye(2):diag()  --> tensor([1., 1.])
 ---@param input userdata of 1 or 2 dims
 ---@param diagonal? integer|table default 0; above 0 means above the main diagonal
----@return userdata
 function layout.diag(...)
   local input, diagonal = read_diag(...)
   expect_dims("diag", input, 1, 2)
@@ -113,7 +107,6 @@ end
 local read_diagflat = signature("diagflat", {"input: tensor", {"offset: integer", 0}})
 
 --- The matrix with all elements, in order, along a diagonal.
----@return userdata
 function layout.diagflat(...)
   local input, offset = read_diagflat(...)
   return layout.diag_embed(input:reshape(-1), offset)
@@ -138,7 +131,6 @@ local read_unfold = signature("tensor:unfold", {"input: tensor", "dimension: int
 --
 --     accelhost.arange(5):unfold(0, 3, 2)  --> tensor([[0, 1, 2], [2, 3, 4]])
 ---@param step integer at least 1
----@return userdata
 function layout.unfold(...)
   local input, dim, size, step = read_unfold(...)
   dim = dims.wrap("unfold", dim, input:dim())
@@ -162,7 +154,6 @@ local read_as_strided = signature("as_strided",
 --
 --     accelhost.arange(4):as_strided({2, 2}, {1, 1})  --> tensor([[0, 1], [1, 2]])
 ---@param stride integer|integer[] in elements
----@return userdata
 function layout.as_strided(...)
   local input, size, stride, offset = read_as_strided(...)
   return C.as_strided(input, size, stride, offset)
@@ -183,7 +174,6 @@ local read_tril_indices = signature("tril_indices", indices)
 --- The positions of the lower triangle of a row x col matrix, row by row: (2, n), rows above columns.
 --
 --     accelhost.tril_indices(2, 2)  --> tensor([[0, 1, 1], [0, 0, 1]])
----@return userdata
 function layout.tril_indices(...)
   local row, col, offset, dtype, device = read_tril_indices(...)
   return triangle(row, col, offset, dtype, device, C.tril)
@@ -192,7 +182,6 @@ end
 local read_triu_indices = signature("triu_indices", indices)
 
 --- The positions of the upper triangle of a row x col matrix, row by row: (2, n), rows above columns.
----@return userdata
 function layout.triu_indices(...)
   local row, col, offset, dtype, device = read_triu_indices(...)
   return triangle(row, col, offset, dtype, device, C.triu)
@@ -205,7 +194,6 @@ local read_vander = signature("vander", {"x: tensor", {"N: size"}, {"increasing:
 --     accelhost.vander(accelhost.tensor {2, 3}, {increasing = true})  --> tensor([[1., 2.], [1., 3.]])
 ---@param x userdata 1-d
 ---@param N? integer|table default the number of elements
----@return userdata
 function layout.vander(...)
   local x, count, increasing = read_vander(...)
   if x:dim() ~= 1 then fail("vander: x: expected 1 dim, got shape %s", shape_text(x)) end

@@ -9,7 +9,6 @@ local order = {}
 local read_msort = signature("msort", {"input: tensor"})
 
 --- Sorted in rising order along dim 0.
----@return userdata
 function order.msort(...)
   local values = C.sort(read_msort(...), 0)
   return values
@@ -128,7 +127,6 @@ local read_searchsorted = signature("searchsorted", {
 ---@param out_int32? boolean|table default false; the result's dtype is int32 instead of int64
 ---@param side? "left"|"right" the same in words
 ---@param sorter? userdata int64, the order (of argsort) in which the sequence is sorted
----@return userdata
 function order.searchsorted(...)
   local sequence, input, out_int32, right, side, sorter = read_searchsorted(...)
   if sorter then
@@ -148,7 +146,6 @@ local read_bucketize = signature("bucketize",
 --
 --     accelhost.bucketize(accelhost.tensor {0, 3}, accelhost.tensor {1, 3})  --> tensor([0, 1])
 ---@param boundaries userdata 1-d
----@return userdata
 function order.bucketize(...)
   local input, boundaries, out_int32, right = read_bucketize(...)
   if boundaries:dim() ~= 1 then
@@ -182,7 +179,6 @@ end
 --     accelhost.isin(accelhost.tensor {1, 2, 3}, accelhost.tensor {2, 3})  --> tensor([false,  true,  true])
 ---@param assume_unique? boolean|table makes no difference here
 ---@param invert? boolean default false; is it not among them?
----@return userdata
 function order.isin(...)
   local elements, tests, _, invert = read_isin(...)
   if not C.is_tensor(elements) and not C.is_tensor(tests) then fail("isin: expected at least one tensor") end
@@ -240,7 +236,6 @@ local read_diff = signature("diff", {
 --     accelhost.tensor {1, 4, 9}:diff()  --> tensor([3., 5.])
 ---@param prepend? userdata values before the input, of as many dims
 ---@param append? userdata values after it
----@return userdata
 function order.diff(...)
   local input, n, dim, before, after = read_diff(...)
   if input:dim() == 0 then fail("diff: input: expected at least 1 dim, got a 0-dim tensor") end
@@ -305,7 +300,6 @@ local read_trapezoid = signature("trapezoid", under)
 --     accelhost.trapezoid(accelhost.tensor {1, 2, 3})  --> tensor(4.)
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
----@return userdata
 function order.trapezoid(...)
   return trapezoid("trapezoid", read_trapezoid(...))
 end
@@ -315,7 +309,6 @@ local read_trapz = signature("trapz", under)
 --- The same as trapezoid.
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
----@return userdata
 function order.trapz(...)
   return trapezoid("trapz", read_trapz(...))
 end
@@ -325,7 +318,6 @@ local read_cumulative = signature("cumulative_trapezoid", under)
 --- The area under y up to each place along a dim.
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
----@return userdata
 function order.cumulative_trapezoid(...)
   local y, x, dx, given = read_cumulative(...)
   local steps, dim = steps_along("cumulative_trapezoid", y, x, dx, given)

@@ -75,7 +75,6 @@ local read_scatter_reduce = signature("scatter_reduce", folding)
 --       accelhost.tensor {1, 2, 3}, "amax")  --> tensor([2., 3.])
 ---@param index userdata int64 or int32, not larger than src
 ---@param src userdata of the input's dtype
----@return userdata
 function placing.scatter_reduce(...) return scatter_reduce("scatter_reduce", read_scatter_reduce(...)) end
 
 local read_scatter_reduce_ = signature("scatter_reduce_", folding)
@@ -109,7 +108,6 @@ local read_index_reduce = signature("index_reduce", by_index)
 
 --- The input with slice i of source folded into the slice index[i] along a dim, as scatter_reduce folds values.
 ---@param index userdata 1-d
----@return userdata
 function placing.index_reduce(...) return index_reduce("index_reduce", read_index_reduce(...)) end
 
 local read_index_reduce_ = signature("index_reduce_", by_index)
@@ -139,7 +137,6 @@ local read_select_scatter = signature("select_scatter",
 --
 --     accelhost.zeros(2, 2):select_scatter(accelhost.ones(2), 0, 1)  --> tensor([[0., 0.], [1., 1.]])
 ---@param src userdata of the slice's shape
----@return userdata
 function placing.select_scatter(...)
   local input, src, dim, index = read_select_scatter(...)
   return with_part("select_scatter", input, src, function(copy) return copy:select(dim, index) end)
@@ -154,7 +151,6 @@ local read_slice_scatter = signature("slice_scatter", {
 ---@param src userdata of the slice's shape
 ---@param start? integer default 0
 ---@param end_? integer default the size of the dim
----@return userdata
 function placing.slice_scatter(...)
   local input, src, dim, start, to, step = read_slice_scatter(...)
   return with_part("slice_scatter", input, src, function(copy) return C.slice(copy, dim, start, to, step) end)
@@ -166,7 +162,6 @@ local read_diagonal_scatter = signature("diagonal_scatter", {
 
 --- A copy of the input whose diagonal is src.
 ---@param src userdata of the diagonal's shape
----@return userdata
 function placing.diagonal_scatter(...)
   local input, src, offset, dim1, dim2 = read_diagonal_scatter(...)
   return with_part("diagonal_scatter", input, src, function(copy) return copy:diagonal(offset, dim1, dim2) end)
@@ -252,7 +247,6 @@ local read_index_put = signature("index_put", putting)
 --
 --     local at = accelhost.arange(2)
 --     accelhost.zeros(2, 2):index_put({at, at}, 1)  --> tensor([[1., 0.], [0., 1.]])
----@return userdata
 function placing.index_put(...) return index_put("index_put", read_index_put(...)) end
 
 local read_index_put_ = signature("index_put_", putting)
@@ -282,7 +276,6 @@ local read_put = signature("put", flat_putting)
 ---@param index userdata int64
 ---@param source userdata of as many elements
 ---@param accumulate? boolean|table default false; add instead
----@return userdata
 function placing.put(...) return put("put", read_put(...)) end
 
 local read_put_ = signature("put_", flat_putting)

@@ -48,7 +48,6 @@ local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims:
 --
 --     accelhost.tensordot(accelhost.ones(2, 3), accelhost.ones(3, 4), 1):shape()  --> {2, 4}
 ---@param dims? integer|integer[][]|table default 2
----@return userdata
 function products.tensordot(...)
   local a, b, given = read_tensordot(...)
   local of_a, of_b = contraction_dims(a, b, given)
@@ -76,7 +75,6 @@ local read_inner = signature("inner", {"input: tensor", "other: tensor"})
 --     accelhost.inner(accelhost.tensor {1, 2}, accelhost.tensor {3, 4})  --> tensor(11.)
 ---@param input userdata (..., n)
 ---@param other userdata (..., n)
----@return userdata
 function products.inner(...)
   local input, other = read_inner(...)
   if input:dim() == 0 or other:dim() == 0 then return input * other end
@@ -99,7 +97,6 @@ local read_kron = signature("kron", {"input: tensor", "other: tensor"})
 --- The Kronecker product: the input with every element replaced by that element times `other`.
 --
 --     accelhost.kron(accelhost.eye(2), accelhost.ones(1, 2))  --> tensor([[1., 1., 0., 0.], [0., 0., 1., 1.]])
----@return userdata
 function products.kron(...)
   local input, other = read_kron(...)
   local count = math.max(input:dim(), other:dim())
@@ -124,7 +121,6 @@ local read_cross = signature("cross", {"input: tensor", "other: tensor", {"dim: 
 --
 --     accelhost.cross(accelhost.tensor {1, 0, 0}, accelhost.tensor {0, 1, 0})  --> tensor([0., 0., 1.])
 ---@param dim? integer|table default the first dim of size 3
----@return userdata
 function products.cross(...)
   local input, other, dim = read_cross(...)
   if input:dim() ~= other:dim() then
@@ -176,7 +172,6 @@ local read_cdist = signature("cdist", {
 ---@param x1 userdata (..., m, n), floating
 ---@param x2 userdata (..., r, n)
 ---@param p? number|table default 2; 0 counts the differences, math.huge is the largest difference
----@return userdata
 function products.cdist(...)
   local x1, x2, p, mode = read_cdist(...)
   for i, x in ipairs {x1, x2} do

@@ -226,7 +226,6 @@ local read_quantile = signature("quantile", quantiles)
 --     accelhost.tensor {1, 2, 3, 4}:quantile(0.5)  --> tensor(2.5000)
 ---@param input userdata float32 or float64
 ---@param q number|userdata in 0..1
----@return userdata
 function statistics.quantile(...) return quantile("quantile", false, read_quantile(...)) end
 
 local read_nanquantile = signature("nanquantile", quantiles)
@@ -234,7 +233,6 @@ local read_nanquantile = signature("nanquantile", quantiles)
 --- The quantile of the values that are not nan.
 ---@param input userdata float32 or float64
 ---@param q number|userdata in 0..1
----@return userdata
 function statistics.nanquantile(...) return quantile("nanquantile", true, read_nanquantile(...)) end
 
 local summing = {"input: tensor", {"dim: integer|integers"}, {"keepdim: flag", false}, {"dtype: dtype"}}
@@ -243,7 +241,6 @@ local read_nanmean = signature("nanmean", summing)
 
 --- The mean of the values that are not nan; nan where there are none.
 ---@param input userdata floating
----@return userdata
 function statistics.nanmean(...)
   local input, dim, keepdim, dtype = read_nanmean(...)
   expect_floats("nanmean", input)
@@ -312,7 +309,6 @@ local read_corrcoef = signature("corrcoef", {"input: tensor"})
 
 --- The matrix of Pearson's correlation coefficients of variables in rows, within -1..1.
 ---@param input userdata (variables, n) or (n)
----@return userdata
 function statistics.corrcoef(...)
   local input = read_corrcoef(...)
   expect_numbers("corrcoef", input)

@@ -42,7 +42,6 @@ variants.addbmm_ = in_place("addbmm", "batch1", "batch2")
 ---@param input userdata
 ---@param condition userdata bool
 ---@param other number|userdata
----@return userdata
 function variants.where_method(input, condition, other)
   arguments.check("where", "input", "tensor", input)
   arguments.check("where", "condition", "tensor", condition)
@@ -67,7 +66,6 @@ local read_renorm = signature("renorm", {"input: tensor", "p: positive", "dim: i
 
 --- The input with each slice along a dim whose p-norm exceeds maxnorm scaled down to it.
 ---@param input userdata floating, at least 2 dims
----@return userdata
 function variants.renorm(...)
   local input, p, dim, most = read_renorm(...)
   if input:dim() < 2 then fail("renorm: input: expected at least 2 dims, got shape %s", shape_text(input)) end
@@ -93,7 +91,6 @@ local read_mvlgamma = signature("mvlgamma", {"input: tensor", "p: count"})
 
 --- The logarithm of the gamma function of p dimensions: a constant and the sum of lgamma(input - k/2), k in 0..p - 1.
 ---@param input userdata above (p - 1) / 2, where it is the logarithm of the function
----@return userdata
 function variants.mvlgamma(...)
   local input, p = read_mvlgamma(...)
   if p > 2 ^ 16 then fail("mvlgamma: p: expected at most 65536, got %g", p) end
@@ -150,7 +147,6 @@ local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes
 --- whole numbers are int64.
 ---@param size integer|integer[] a table, or one number after the other
 ---@param ... integer
----@return userdata
 function variants.sum_to_size(input, size, ...)
   if type(size) == "number" and type((...)) == "number" then
     input, size = read_sum_to_size(input, {size, ...})
@@ -180,7 +176,6 @@ end
 --
 --     accelhost.round(accelhost.tensor {1.234, 25}, {decimals = 1})  --> tensor([ 1.2000, 25.0000])
 ---@param input userdata floating, where decimals are given
----@return userdata
 function variants.round(...)
   local input, decimals = read_round(...)
   return decimals == 0 and C.round(input) or rounded("round", input, decimals)

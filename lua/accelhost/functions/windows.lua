@@ -26,7 +26,6 @@ local making = {{"dtype: dtype", "float32"}, {"device: device"}, {"requires_grad
 local read_bartlett = signature("bartlett_window", {"window_length: size", {"periodic: flag", true}, unpack(making)})
 
 --- The triangle 1 - |2u - 1|, u in 0..1.
----@return userdata
 function windows.bartlett_window(...)
   local length, periodic, dtype, device, requires_grad = read_bartlett(...)
   return window(length, periodic, dtype, device, requires_grad, function(u) return 1 - (u * 2 - 1):abs() end)
@@ -35,7 +34,6 @@ end
 local read_blackman = signature("blackman_window", {"window_length: size", {"periodic: flag", true}, unpack(making)})
 
 --- 0.42 - 0.5 cos(2 pi u) + 0.08 cos(4 pi u), u in 0..1.
----@return userdata
 function windows.blackman_window(...)
   local length, periodic, dtype, device, requires_grad = read_blackman(...)
   return window(length, periodic, dtype, device, requires_grad, function(u)
@@ -48,7 +46,6 @@ local read_hann = signature("hann_window", {"window_length: size", {"periodic: f
 --- 0.5 - 0.5 cos(2 pi u), u in 0..1.
 --
 --     accelhost.hann_window(4)  --> tensor([0.0000, 0.5000, 1.0000, 0.5000])
----@return userdata
 function windows.hann_window(...)
   local length, periodic, dtype, device, requires_grad = read_hann(...)
   return window(length, periodic, dtype, device, requires_grad, function(u) return cosine(u, 1) * -0.5 + 0.5 end)
@@ -59,7 +56,6 @@ local read_hamming = signature("hamming_window", {
 })
 
 --- alpha - beta cos(2 pi u), u in 0..1.
----@return userdata
 function windows.hamming_window(...)
   local length, periodic, alpha, beta, dtype, device, requires_grad = read_hamming(...)
   return window(length, periodic, dtype, device, requires_grad, function(u) return cosine(u, 1) * -beta + alpha end)
@@ -69,7 +65,6 @@ local read_kaiser = signature("kaiser_window",
   {"window_length: size", {"periodic: flag", true}, {"beta: number", 12}, unpack(making)})
 
 --- i0(beta sqrt(1 - (2u - 1)^2)) / i0(beta), u in 0..1.
----@return userdata
 function windows.kaiser_window(...)
   local length, periodic, beta, dtype, device, requires_grad = read_kaiser(...)
   return window(length, periodic, dtype, device, requires_grad, function(u)

@@ -43,7 +43,6 @@ local read_pinverse = signature("pinverse", {"input: tensor", {"rcond: number", 
 --- linalg.pinv with rtol = rcond.
 --     local P = accelhost.pinverse(A)
 ---@param ... any input (..., m, n), rcond
----@return userdata
 function aliases.pinverse(...)
   local input, rcond = read_pinverse(...)
   return norm.pinv(input, {rtol = rcond})
@@ -53,7 +52,6 @@ local read_lu_solve = signature("lu_solve", {"b: tensor", "LU_data: tensor", "LU
 --- linalg.lu_solve with the arguments in another order.
 --     local x = accelhost.lu_solve(B, LU, pivots)
 ---@param ... any b (..., n, k), LU_data, LU_pivots
----@return userdata
 function aliases.lu_solve(...)
   local b, LU, pivots = read_lu_solve(...)
   return factor.lu_solve(LU, pivots, b)

@@ -16,7 +16,6 @@ local read_cholesky = signature("linalg.cholesky", {"A: tensor", {"upper: flag",
 --- U with A = U' U. Only that triangle of A is read. A matrix that is not positive-definite is an error that names it.
 --     local L = linalg.cholesky(A)
 ---@param ... any A, upper
----@return userdata
 function factor.cholesky(...)
   local A, upper = read_cholesky(...)
   check.square("linalg.cholesky", A)
@@ -81,7 +80,6 @@ local read_svdvals = signature("linalg.svdvals", {"A: tensor", {"driver: string"
 --- The singular values of each matrix, in descending order: (..., min(m, n)).
 --     local S = linalg.svdvals(A)
 ---@param ... any A (..., m, n), driver (of other devices)
----@return userdata
 function factor.svdvals(...)
   local A, driver = read_svdvals(...)
   check.matrices("linalg.svdvals", A)
@@ -108,7 +106,6 @@ local read_eigvalsh = signature("linalg.eigvalsh", {"A: tensor", uplo})
 --- The eigenvalues of symmetric matrices, in ascending order.
 --     local values = linalg.eigvalsh(A)
 ---@param ... any A (..., n, n), UPLO
----@return userdata
 function factor.eigvalsh(...)
   local A, triangle = read_eigvalsh(...)
   check.square("linalg.eigvalsh", A)
@@ -228,7 +225,6 @@ local read_lu_solve = signature("linalg.lu_solve",
 --- The X of A X = B for lu_factor's result for A; of X A = B with left = false, of A' X = B with adjoint = true.
 --     local x = linalg.lu_solve(LU, pivots, B)
 ---@param ... any LU (..., n, n), pivots (..., n), B (..., n, k), left, adjoint
----@return userdata
 function factor.lu_solve(...)
   local LU, pivots, B, left, adjoint = read_lu_solve(...)
   local name = "linalg.lu_solve"
@@ -256,7 +252,6 @@ local read_householder = signature("linalg.householder_product", {"A: tensor", "
 --- the diagonal with a 1 on it; tau (..., k), k <= n <= m.
 --     local Q = linalg.householder_product(A, tau)
 ---@param ... any A, tau
----@return userdata
 function factor.householder_product(...)
   local A, tau = read_householder(...)
   local name = "linalg.householder_product"

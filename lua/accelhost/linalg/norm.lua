@@ -29,7 +29,6 @@ local read_vector = signature("linalg.vector_norm",
 --- over `dim`, or all elements. It is computed in `dtype`.
 --     local y = linalg.vector_norm(x, 1, {dim = 0})
 ---@param ... any x, ord, dim, keepdim, dtype
----@return userdata
 function norm.vector_norm(...)
   local x, ord, dim, keepdim, dtype = read_vector(...)
   return vector_norm(as_float("linalg.vector_norm", x, dtype, "x"), ord, dim, keepdim)
@@ -81,7 +80,6 @@ local read_matrix = signature("linalg.matrix_norm",
 --- rows).
 --     local y = linalg.matrix_norm(A, "nuc")
 ---@param ... any A (..., m, n), ord, dim, keepdim, dtype
----@return userdata
 function norm.matrix_norm(...)
   local A, ord, dim, keepdim, dtype = read_matrix(...)
   return matrix_norm("linalg.matrix_norm", as_float("linalg.matrix_norm", A, dtype, "A"), ord, dim or {-2, -1}, keepdim)
@@ -93,7 +91,6 @@ local read_norm = signature("linalg.norm",
 --- norm of vectors for one dim (or a tensor with one), of matrices for two.
 --     local y = linalg.norm(x)
 ---@param ... any A, ord, dim, keepdim, dtype
----@return userdata
 function norm.norm(...)
   local A, ord, dim, keepdim, dtype = read_norm(...)
   local name = "linalg.norm"
@@ -112,7 +109,6 @@ local read_det = signature("linalg.det", {"A: tensor"})
 --- derivative needs others.
 --     local d = linalg.det(A)
 ---@param ... any A
----@return userdata
 function norm.det(...)
   local A = read_det(...)
   check.square("linalg.det", A)
@@ -136,7 +132,6 @@ local read_logdet = signature("logdet", {"input: tensor"})
 --- The logarithm of the determinant: -inf where it is 0, nan where it is negative.
 --     local y = accelhost.logdet(A)
 ---@param ... any input (..., n, n)
----@return userdata
 function norm.logdet(...)
   local A = read_logdet(...)
   check.square("logdet", A, "input")
@@ -171,7 +166,6 @@ local read_rank = signature("linalg.matrix_rank", tolerances)
 --- max(m, n), or 0 if atol is set. hermitian = true is for symmetric matrices and is faster.
 --     local r = linalg.matrix_rank(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian
----@return userdata
 function norm.matrix_rank(...)
   local A, atol, rtol, hermitian = read_rank(...)
   check[hermitian and "square" or "matrices"]("linalg.matrix_rank", A)
@@ -228,7 +222,6 @@ local read_pinv = signature("linalg.pinv", tolerances)
 --- rtol as for matrix_rank. hermitian = true is for symmetric matrices and uses their eigenvalues.
 --     local P = linalg.pinv(A)
 ---@param ... any A (..., m, n), atol, rtol, hermitian
----@return userdata
 function norm.pinv(...)
   local A, atol, rtol, hermitian = read_pinv(...)
   check[hermitian and "square" or "matrices"]("linalg.pinv", A)
@@ -264,7 +257,6 @@ local read_sqrth = signature("linalg.matrix_sqrth", {"A: tensor"})
 --- read. Negative eigenvalues count as 0.
 --     local X = linalg.matrix_sqrth(A)
 ---@param ... any A
----@return userdata
 function norm.matrix_sqrth(...)
   local A = read_sqrth(...)
   check.square("linalg.matrix_sqrth", A)
@@ -276,7 +268,6 @@ local read_cond = signature("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'
 --- singular value, which matrices that are not square have too. Singular matrices have inf, empty ones 0.
 --     local y = linalg.cond(A)
 ---@param ... any A, p
----@return userdata
 function norm.cond(...)
   local A, p = read_cond(...)
   local name = "linalg.cond"

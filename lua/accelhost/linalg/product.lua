@@ -54,7 +54,6 @@ local read_multi_dot = signature("linalg.multi_dot", {"tensors: tensors"})
 --- be vectors.
 --     local y = linalg.multi_dot {A, B, v}
 ---@param ... any tensors: a table
----@return userdata
 function product.multi_dot(...)
   local tensors = read_multi_dot(...)
   if C.is_tensor(tensors) or #tensors < 2 then fail("linalg.multi_dot: tensors: expected at least 2 tensors") end
@@ -70,7 +69,6 @@ end
 --- The product of matrices, in the order that costs least: multi_dot with the matrices one by one.
 --     local y = accelhost.chain_matmul(A, B, C)
 ---@param ... userdata
----@return userdata
 function product.chain_matmul(...)
   local matrices = {...}
   if #matrices == 0 then fail "chain_matmul: 'matrices' is missing" end
@@ -101,7 +99,6 @@ local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
 --- A times itself n times, by squaring; the identity for n = 0, powers of the inverse for n < 0.
 --     local B = linalg.matrix_power(A, 3)
 ---@param ... any A (..., k, k), n
----@return userdata
 function product.matrix_power(...)
   local A, n = read_power(...)
   square("linalg.matrix_power", A)
@@ -148,7 +145,6 @@ local read_exp = signature("linalg.matrix_exp", {"A: tensor"})
 --- squaring.
 --     local B = linalg.matrix_exp(A)
 ---@param ... any A
----@return userdata
 function product.matrix_exp(...)
   local A = read_exp(...)
   check.square("linalg.matrix_exp", A)
@@ -170,7 +166,6 @@ local read_cross = signature("linalg.cross", {"input: tensor", "other: tensor", 
 --- The cross product along a dim of size 3; the other dims broadcast.
 --     local y = linalg.cross(a, b)
 ---@param ... any input, other, dim
----@return userdata
 function product.cross(...)
   local a, b, dim = read_cross(...)
   local name = "linalg.cross"
@@ -187,7 +182,6 @@ local read_vecdot = signature("linalg.vecdot", {"x: tensor", "y: tensor", {"dim:
 --- The sum of x * y along a dim; the others broadcast.
 --     local y = linalg.vecdot(a, b)
 ---@param ... any x, y, dim
----@return userdata
 function product.vecdot(...)
   local x, y, dim = read_vecdot(...)
   check.same_dtype("linalg.vecdot", x, y)
@@ -199,7 +193,6 @@ local read_diagonal = signature("linalg.diagonal",
 --- A view on the diagonals of matrices: accelhost.diagonal over the last two dims.
 --     local d = linalg.diagonal(A)
 ---@param ... any A, offset, dim1, dim2
----@return userdata
 function product.diagonal(...)
   return C.diagonal(read_diagonal(...))
 end
@@ -208,7 +201,6 @@ local read_vander = signature("linalg.vander", {"x: tensor", {"N: count"}})
 --- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default. A 0-dim x is one number.
 --     local V = linalg.vander(x)
 ---@param ... any x, N
----@return userdata
 function product.vander(...)
   local x, count = read_vander(...)
   if x:dim() == 0 then x = x:reshape(1) end

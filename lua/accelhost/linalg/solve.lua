@@ -60,7 +60,6 @@ local read_solve = signature("linalg.solve", {"A: tensor", "B: tensor", {"left: 
 --- broadcast. float32 or float64. A singular matrix is an error that names it.
 --     local x = linalg.solve(A, b)
 ---@param ... any A, B, left
----@return userdata
 function solve.solve(...)
   local A, B, left = read_solve(...)
   local X, info = solve_ex("linalg.solve", A, B, left)
@@ -74,7 +73,6 @@ local read_triangular = signature("linalg.solve_triangular",
 --- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal results in inf or nan.
 --     local x = linalg.solve_triangular(A, B, {upper = true})
 ---@param ... any A, B (..., n, k), upper, left, unitriangular
----@return userdata
 function solve.solve_triangular(...)
   local A, B, upper, left, unitriangular = read_triangular(...)
   local name = "linalg.solve_triangular"
@@ -107,7 +105,6 @@ local read_inv = signature("linalg.inv", {"A: tensor"})
 --- solve equations, solve is faster and more precise.
 --     local B = linalg.inv(A)
 ---@param ... any A
----@return userdata
 function solve.inv(...)
   local A = read_inv(...)
   check.square("linalg.inv", A)
@@ -120,7 +117,6 @@ local read_cholesky_solve = signature("cholesky_solve", {"B: tensor", "L: tensor
 --- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky returns. Batches broadcast.
 --     local x = accelhost.cholesky_solve(B, linalg.cholesky(A))
 ---@param ... any B (..., n, k), L (..., n, n), upper
----@return userdata
 function solve.cholesky_solve(...)
   local B, L, upper = read_cholesky_solve(...)
   local name = "cholesky_solve"
@@ -138,7 +134,6 @@ local read_cholesky_inverse = signature("cholesky_inverse", {"L: tensor", {"uppe
 --- The inverse of L L' (upper = true: L' L).
 --     local B = accelhost.cholesky_inverse(linalg.cholesky(A))
 ---@param ... any L (..., n, n), upper
----@return userdata
 function solve.cholesky_inverse(...)
   local L, upper = read_cholesky_inverse(...)
   check.square("cholesky_inverse", L, "L")
@@ -150,7 +145,6 @@ local read_tensorinv = signature("linalg.tensorinv", {"A: tensor", {"ind: count"
 --- The inverse of A as a map from its last dims to its first `ind` ones, whose sizes must have the same product.
 --     local B = linalg.tensorinv(accelhost.eye(6):reshape(2, 3, 6), {ind = 2})
 ---@param ... any A, ind
----@return userdata
 function solve.tensorinv(...)
   local A, ind = read_tensorinv(...)
   local shape, first, rest, rows = A:shape(), {}, {}, 1
@@ -172,7 +166,6 @@ local read_tensorsolve = signature("linalg.tensorsolve", {"A: tensor", "B: tenso
 --- B's.
 --     local x = linalg.tensorsolve(accelhost.eye(6):reshape(2, 3, 6), accelhost.ones(2, 3))
 ---@param ... any A, B, dims
----@return userdata
 function solve.tensorsolve(...)
   local A, B, dims = read_tensorsolve(...)
   local name = "linalg.tensorsolve"

@@ -36,7 +36,6 @@ local read_embedding = signature("embedding", {
 --- Rows of weight [rows, width] by number (from 0): [..., width] for integers of any shape. The row padding_idx gets no
 -- gradient. With max_norm the rows that are used are first cut to that norm_type-norm, in weight itself. sparse = true
 -- is refused.
----@return userdata
 function F.embedding(...)
   local input, weight, padding_idx, max_norm, norm_type, by_frequency, sparse = read_embedding(...)
   refuse_sparse("embedding", sparse)

@@ -65,7 +65,6 @@ local read_average = signature("avg_pool3d", {
 -- divisor_override divides the sums instead of the number of elements.
 --
 --   F.avg_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2):sum()  --> tensor(1.)
----@return userdata
 function F.avg_pool3d(...)
   local input, kernel, stride, padding, ceil_mode, count_padding, divisor = read_average(...)
   local what = "avg_pool3d"
@@ -95,7 +94,6 @@ local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output
 --- The means of output_size windows of [N, C, D, H, W] or [C, D, H, W]; false keeps the input's size.
 --
 --   F.adaptive_avg_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
----@return userdata
 function F.adaptive_avg_pool3d(...)
   local input, size = read_adaptive(...)
   local n, c, d, h, w = volume_sizes("adaptive_avg_pool3d", input)

@@ -89,7 +89,6 @@ local read_interpolate = signature("interpolate", {
 --- computed in float32; bytes are rounded. Second derivatives exist.
 --     y = F.interpolate(images, {scale_factor = 2, mode = "bilinear"})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
----@return userdata
 function F.interpolate(...)
   local input, size, scale_factor, mode, align_corners, recompute, antialias = read_interpolate(...)
   check_mode(input, mode, align_corners, antialias)
@@ -110,7 +109,6 @@ local read_upsample = signature("upsample", {
 --- interpolate by its older name.
 --     y = F.upsample(images, {scale_factor = 2})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor, mode, align_corners
----@return userdata
 function F.upsample(...)
   return F.interpolate(read_upsample(...))
 end
@@ -120,7 +118,6 @@ local read_nearest = signature("upsample_nearest",
 --- interpolate in mode "nearest", by an older name.
 --     y = F.upsample_nearest(images, {scale_factor = 2})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor
----@return userdata
 function F.upsample_nearest(...)
   local input, size, scale_factor = read_nearest(...)
   return F.interpolate(input, size, scale_factor)
@@ -131,7 +128,6 @@ local read_bilinear = signature("upsample_bilinear",
 --- interpolate in mode "bilinear" with align_corners = true, by an older name.
 --     y = F.upsample_bilinear(images, {scale_factor = 2})  --> [2, 1, 56, 56]
 ---@param ... any input, size, scale_factor
----@return userdata
 function F.upsample_bilinear(...)
   local input, size, scale_factor = read_bilinear(...)
   return F.interpolate(input, size, scale_factor, "bilinear", true)

@@ -52,7 +52,9 @@ CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contrac
            -fno-trapping-math -fopenmp -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) \
            -Wno-alloc-size-larger-than -Wno-unknown-warning-option $(if $(WERROR),-Werror) \
            $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
-CPPFLAGS += -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
+# Expanded once: a recursive variable would start pkg-config for each object.
+CPPFLAGS := $(CPPFLAGS) -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) \
+            $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
             $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
 # RPATH=folders: searched first for the program's libraries and their dependencies; for a program packaged with them.
 RPATH ?=

@@ -472,7 +472,7 @@ gpu-checks: ## all that a card shows, within 8 minutes, with a table of goals at
 	@scripts/gpu/here.sh
 
 .PHONY: cuda-usage
-cuda-usage: ## registers, shared memory and spills of each CUDA kernel, into host/cuda/generated/USAGE.md (needs nvcc)
+cuda-usage: ## registers, shared memory and spills of each CUDA kernel; writes the list of kernels (needs nvcc)
 	@scripts/cuda/usage.sh
 
 .PHONY: test-jitoff

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Registers, shared memory and spills of every CUDA kernel, one line for each kernel and architecture, as
-# reported by ptxas, also written to the table host/cuda/generated/USAGE.md; exit code 1 if one spills.
+# Print registers, shared memory and spills of every CUDA kernel, one line for each kernel and architecture, as reported
+# by ptxas, and write names and spills to the list host/cuda/generated/kernels.txt; exit code 1 if one spills.
 # usage: usage.sh [FILE.cu...]    CUDA_ARCHS="80 90", NVCC=nvcc
 set -eu
 cd "$(dirname "$0")/../.."
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 [ -x "$nvcc" ] || { echo "usage: nvcc is not here" >&2; exit 2; }
-table=host/cuda/generated/USAGE.md kept=$table
+list=host/cuda/generated/kernels.txt kept=$list
 [ $# -gt 0 ] || { kept=/dev/null; set -- host/cuda/kernels/*/*.cu; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -36,7 +36,15 @@ for file in "$@"; do
 done; } >"$scratch/lines"
 cat "$scratch/lines"
 if [ -z "${CUDA_ARCHS:-}" ]; then
-    awk -f scripts/cuda/usage.awk "$scratch/lines" "$kept" >"$scratch/table"
-    cp "$scratch/table" "$table"
+    {
+        printf '%s\n' 'Written by scripts/cuda/usage.sh (make cuda-usage): it prints registers and shared memory too.' \
+            'The CUDA kernels that ptxas compiled, by file; bytes of spills, stored and loaded, follow the name.' ''
+        awk -f scripts/cuda/usage.awk "$scratch/lines" "$kept" | LC_ALL=C sort | awk '
+            $1 != file { if (file) print line; file = $1; line = file ":" }
+            length(line " " $2) > 120 { print line; line = "   " }
+            { line = line " " $2 }
+            END { print line }'
+    } >"$scratch/list"
+    cp "$scratch/list" "$list"
 fi
 exit $spilled

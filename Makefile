@@ -19,6 +19,7 @@ ARCH    ?= native
 LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
 BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
+OPT_WARM := $(if $(DEBUG),$(OPT),-O2 -g1)
 OPT_COLD := $(if $(DEBUG),$(OPT),-O1 -g1)
 
 # Goals that are more than files to build, as in `make clean all`, start in order, each in a separate make.
@@ -74,8 +75,9 @@ LEVEL_OFF := host/base/numeric/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
         host/store/% host/regex/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
-HOT  := $(if $(LEVELS),$(filter host/cpu/% host/data/% host/base/numeric/half.c host/comm/control/combine.c \
-        host/tensor/rng.c host/tensor/transpose.c,$(SRC)))
+LOOPS := $(filter host/cpu/% host/data/% host/base/numeric/half.c host/comm/control/combine.c host/tensor/rng.c \
+        host/tensor/transpose.c,$(SRC))
+HOT  := $(if $(LEVELS),$(LOOPS))
 OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(HOT),$(SRC))) $(BUILD)/embedded.o \
         $(LEVELS:%=$(BUILD)/hot.%.o) $(if $(LEVELS),$(BUILD)/levels.o)
 LUA  := $(sort $(shell find lua -name '*.lua'))
@@ -86,6 +88,9 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 COLD := $(wildcard $(addprefix host/,$(addsuffix /*.c,autograd/formulas bind/comm bind/data bind/format bind/train cli \
         cli/* comm/group comm/join comm/net comm/recover comm/store config cuda/driver/* cuda/nccl cuda/ops/* \
         cuda/vendor io ops/nn)))
+# Code without loops over elements or characters: -O2 compiles it in 0.8 of the time of -O3, into 0.8 of the code.
+WARM := $(filter-out $(LOOPS) $(COLD) $(wildcard host/text/*.c),$(SRC))
+$(WARM:%.c=$(BUILD)/%.o): OPT = $(OPT_WARM)
 $(COLD:%.c=$(BUILD)/%.o) $(TEST_OBJ): OPT = $(OPT_COLD)
 
 # In front of a step's command: one short line instead of it.

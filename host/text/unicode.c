@@ -1,8 +1,9 @@
-/* The tables hold runs and sorted rows; kinds and classes are laid out flat when the first tokenizer is made, the
- * rest is found by halving. The order of their rows must stay that of the characters. */
+/* The tables are decoded when the first tokenizer is made: kinds and classes are laid out flat, a row of the others is
+ * found by halving. The order of their rows must stay that of the characters. */
 #include "text/unicode.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "text/unicode_tables.h"
 
@@ -19,45 +20,72 @@ static uint8_t class_of[AH_UNICODE_END];
 #define JOINED 4096u
 static uint16_t joined[JOINED];
 
-/* Index into the compatible table by character. */
-#define COMPATIBLE 4096
-static struct {
-    uint32_t c, at;
-} compatible[COMPATIBLE];
-static size_t compatibles;
-
 static uint32_t slot_of(uint32_t a, uint32_t b)
 {
     return (a * 0x9E3779B1u ^ b * 0x85EBCA6Bu) >> 20;
 }
 
-static void lay_out(uint8_t *to, const uint32_t *run, size_t count)
+/* Decode a table's text to `numbers`; returns the end of the numbers. */
+static uint32_t *table_decode(struct ah_unicode_table *table, uint32_t *numbers)
 {
-    size_t at = 0;
-    for (size_t i = 0; i + 1 < count; i += 2) {
-        for (size_t k = 0; run[i + 1] && k < run[i]; k++)
-            to[at + k] = (uint8_t)run[i + 1];
-        at += run[i];
+    const char *text = table->text;
+    uint32_t *at = numbers;
+    for (size_t count = 0; *text; at++, count++) {
+        uint32_t number = 0;
+        for (int shift = 0;; shift += 5) {
+            number |= (uint32_t)(*text & 31) << shift;
+            if (!(*text++ & 32))
+                break;
+        }
+        *at = (count < table->columns ? 0 : at[-(ptrdiff_t)table->columns]) + (number >> 1 ^ -(number & 1));
+    }
+    table->numbers = numbers;
+    table->rows = (size_t)(at - numbers) / table->columns;
+    return at;
+}
+
+static void runs_expand(uint8_t *to, const struct ah_unicode_table *runs)
+{
+    const uint32_t *run = runs->numbers;
+    for (size_t i = 0; i < runs->rows; i++, run += 2) {
+        if (run[1])
+            memset(to, (int)run[1], run[0]);
+        to += run[0];
     }
 }
 
 static void open_tables(void)
 {
-    lay_out(ah_unicode_flag_of, ah_unicode_flags, ah_unicode_flags_count);
-    lay_out(class_of, ah_unicode_classes, ah_unicode_classes_count);
-    for (size_t at = 0; at < ah_unicode_compatible_count; at += 2 + ah_unicode_compatible[at + 1]) {
-        compatible[compatibles].c = ah_unicode_compatible[at];
-        compatible[compatibles++].at = (uint32_t)at + 1;
-    }
-    for (size_t row = 0; row < ah_unicode_canonical_count / 4; row++) {
-        const uint32_t *parts = ah_unicode_canonical + 4 * row;
-        if (!parts[3])
+    const struct ah_unicode_table *canonical = ah_unicode_tables + AH_TABLE_CANONICAL;
+    uint32_t *numbers = ah_unicode_numbers;
+    for (int i = 0; i < AH_TABLE_COUNT; i++)
+        numbers = table_decode(ah_unicode_tables + i, numbers);
+    runs_expand(ah_unicode_flag_of, ah_unicode_tables + AH_TABLE_FLAGS);
+    runs_expand(class_of, ah_unicode_tables + AH_TABLE_CLASSES);
+    for (size_t row = 0; row < canonical->rows; row++) {
+        const uint32_t *parts = canonical->numbers + 3 * row;
+        if (!(parts[2] & 1))
             continue;
-        uint32_t slot = slot_of(parts[1], parts[2]);
+        uint32_t slot = slot_of(parts[1], parts[2] >> 1);
         while (joined[slot])
             slot = (slot + 1) % JOINED;
         joined[slot] = (uint16_t)(row + 1);
     }
+}
+
+/* Return the last row of a table whose first number is not above c; NULL if there is none. */
+static const uint32_t *table_row(int which, uint32_t c)
+{
+    const struct ah_unicode_table *table = ah_unicode_tables + which;
+    size_t low = 0, high = table->rows;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table->numbers[table->columns * middle] <= c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? table->numbers + table->columns * (low - 1) : NULL;
 }
 
 void ah_unicode_open(void)
@@ -92,37 +120,16 @@ int ah_unicode_lower_of(uint32_t c, uint32_t out[2])
         out[1] = 0x307;
         return 2;
     }
-    size_t low = 0, high = ah_unicode_lower_count / 4;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if ((uint32_t)ah_unicode_lower[4 * middle] <= c)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0)
-        return 1;
-    const int32_t *run = ah_unicode_lower + 4 * (low - 1);
-    uint32_t past = c - (uint32_t)run[0];
-    if (past % (uint32_t)run[2] == 0 && past / (uint32_t)run[2] < (uint32_t)run[1])
-        out[0] = (uint32_t)((int32_t)c + run[3]);
+    const uint32_t *run = table_row(AH_TABLE_LOWER, c);
+    if (run && (c - run[0]) % run[2] == 0 && (c - run[0]) / run[2] < run[1])
+        out[0] = c + run[3];
     return 1;
 }
 
 static const uint32_t *parts_of(uint32_t c)
 {
-    size_t low = 0, high = ah_unicode_canonical_count / 4;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        uint32_t row = ah_unicode_canonical[4 * middle];
-        if (row == c)
-            return ah_unicode_canonical + 4 * middle;
-        if (row < c)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    const uint32_t *parts = table_row(AH_TABLE_CANONICAL, c);
+    return parts && parts[0] == c ? parts : NULL;
 }
 
 int ah_unicode_decompose(uint32_t c, uint32_t out[4])
@@ -141,8 +148,8 @@ int ah_unicode_decompose(uint32_t c, uint32_t out[4])
     /* Only a first part can be decomposed again. */
     for (const uint32_t *parts = parts_of(c); parts && tails < 3; parts = parts_of(out[0])) {
         out[0] = parts[1];
-        if (parts[2])
-            tail[tails++] = parts[2];
+        if (parts[2] >> 1)
+            tail[tails++] = parts[2] >> 1;
     }
     while (tails > 0)
         out[count++] = tail[--tails];
@@ -151,20 +158,12 @@ int ah_unicode_decompose(uint32_t c, uint32_t out[4])
 
 int ah_unicode_decompose_more(uint32_t c, const uint32_t **parts, uint32_t own[4])
 {
-    size_t low = 0, high = compatibles;
+    const uint32_t *run = table_row(AH_TABLE_COMPATIBLE, c);
     *parts = own;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (compatible[middle].c == c) {
-            *parts = ah_unicode_compatible + compatible[middle].at + 1;
-            return (int)ah_unicode_compatible[compatible[middle].at];
-        }
-        if (compatible[middle].c < c)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return ah_unicode_decompose(c, own);
+    if (!run || c - run[0] >= run[1])
+        return ah_unicode_decompose(c, own);
+    *parts = ah_unicode_tables[AH_TABLE_PARTS].numbers + run[3] + (c - run[0]) * run[2];
+    return (int)run[2];
 }
 
 uint32_t ah_unicode_compose(uint32_t a, uint32_t b)
@@ -174,8 +173,8 @@ uint32_t ah_unicode_compose(uint32_t a, uint32_t b)
     if (a - HANGUL < HANGUL_COUNT && (a - HANGUL) % 28 == 0 && b > TAIL && b - TAIL < 28)
         return a + (b - TAIL);
     for (uint32_t slot = slot_of(a, b); joined[slot]; slot = (slot + 1) % JOINED) {
-        const uint32_t *parts = ah_unicode_canonical + 4 * (joined[slot] - 1);
-        if (parts[1] == a && parts[2] == b)
+        const uint32_t *parts = ah_unicode_tables[AH_TABLE_CANONICAL].numbers + 3 * (joined[slot] - 1);
+        if (parts[1] == a && parts[2] >> 1 == b)
             return parts[0];
     }
     return 0;
@@ -188,17 +187,8 @@ int ah_unicode_class(uint32_t c)
 
 enum ah_unicode_join ah_unicode_join_of(uint32_t c)
 {
-    size_t low = 0, high = ah_unicode_joins_count / 2;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (ah_unicode_joins[2 * middle] <= c)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == 0 || c > (ah_unicode_joins[2 * low - 1] & 0xFFFFFF))
-        return AH_JOIN_NONE;
-    return (enum ah_unicode_join)(ah_unicode_joins[2 * low - 1] >> 24);
+    const uint32_t *range = table_row(AH_TABLE_JOINS, c);
+    return range && c <= range[1] ? (enum ah_unicode_join)range[2] : AH_JOIN_NONE;
 }
 
 uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken)

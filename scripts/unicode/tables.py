@@ -40,7 +40,7 @@ def flags():
 
 
 def runs(value):
-    """Pairs of length and value from character 0 on."""
+    """Rows of length and value from character 0 on."""
     out = []
     for c in range(0x110000):
         v = value(c)
@@ -48,11 +48,11 @@ def runs(value):
             out[-1][0] += 1
         else:
             out.append([1, v])
-    return [number for run in out for number in run]
+    return out
 
 
 def lower():
-    """Runs of first, count, step and difference; the one letter that becomes two is in unicode.c."""
+    """Rows of first, count, step and difference; the one letter that becomes two is in unicode.c."""
     lowercase = normalizers.Lowercase()
     out = []
     for c in ALL:
@@ -67,11 +67,12 @@ def lower():
             last[1] += 1
         else:
             out.append([c, 1, 1, difference])
-    return [number for run in out for number in run]
+    return out
 
 
 def canonical(normal):
-    """Character, first and second part (0: none), and whether the parts are joined again; one step each."""
+    """Rows of character, first part, and twice the second part (0: none), plus 1 where the parts are joined again; one
+    step each."""
     out = []
     for c in ALL:
         parts = unicodedata.decomposition(chr(c))
@@ -79,18 +80,24 @@ def canonical(normal):
             continue
         parts = [int(part, 16) for part in parts.split()] + [0]
         whole = unicodedata.normalize("NFC", unicodedata.normalize("NFD", chr(c)))
-        out += [c, parts[0], parts[1], int(whole == chr(c))]
+        out.append([c, parts[0], 2 * parts[1] + int(whole == chr(c))])
     return out
 
 
 def compatible(normal):
-    """Characters that compatibility takes apart in another way: character, count of its parts, and the parts."""
-    compat, out = normalizers.NFKD(), []
+    """Characters that compatibility takes apart in another way: rows of the first of a run, characters of the run,
+    parts of each, and the place of their parts; and the parts."""
+    compat, out, parts = normalizers.NFKD(), [], []
     for c in ALL:
-        parts = compat.normalize_str(chr(c))
-        if parts != normal.normalize_str(chr(c)):
-            out += [c, len(parts)] + [ord(part) for part in parts]
-    return out
+        text = compat.normalize_str(chr(c))
+        if text == normal.normalize_str(chr(c)):
+            continue
+        if out and out[-1][0] + out[-1][1] == c and out[-1][2] == len(text):
+            out[-1][1] += 1
+        else:
+            out.append([c, 1, len(text), len(parts)])
+        parts += [[ord(part)] for part in text]
+    return out, parts
 
 
 def classes(normal):
@@ -113,8 +120,8 @@ def dropping(first):
 
 
 def joins():
-    """Ranges of characters that extend a grapheme (1), break it at both sides (2), or join the next one (3): first, and
-    last with the kind above it. A grapheme is replaced as a whole if it has less than 6 bytes."""
+    """Ranges of characters that extend a grapheme (1), break it at both sides (2), or join the next one (3): rows of
+    first, last and kind. A grapheme is replaced as a whole if it has less than 6 bytes."""
     letter, others = dropping(b"a"), dropping(set(range(1, 0xF5)) - {0x61, 0xCC})
     out = []
     for c in ALL:
@@ -127,32 +134,48 @@ def joins():
             out[-1][1] = c
         elif kind:
             out.append([c, c, kind])
-    return [number for first, last, kind in out for number in (first, last | kind << 24)]
+    return out
 
 
-def array(name, kind, numbers):
-    print(f"\nconst {kind} {name}[] = {{")
-    line = "   "
-    for number in numbers:
-        if len(line) + len(str(number)) > 117:
-            print(line)
-            line = "   "
-        line += f" {number},"
-    print(line + "\n};")
-    print(f"const size_t {name}_count = {len(numbers)};")
+def text(rows):
+    """The rows as host/text/unicode_tables.h describes: differences in digits of 5 bits."""
+    out, above = "", [0] * len(rows[0])
+    for row in rows:
+        for difference in (number - last for number, last in zip(row, above)):
+            rest = 2 * difference if difference >= 0 else -2 * difference - 1
+            while rest >= 32:
+                out += "?" if rest % 32 == 31 else chr(96 + rest % 32)
+                rest //= 32
+            out += chr(64 + rest)
+        above = row
+    return out
+
+
+def table(name, rows):
+    print(f"    [AH_TABLE_{name}] = {{.columns = {len(rows[0])}, .text =")
+    line = ""
+    for character in text(rows).replace("\\", "\\\\"):
+        if len(line) >= 111 and not line.endswith("\\"):
+            print(f'     "{line}"')
+            line = ""
+        line += character
+    print(f'     "{line}"}},')
 
 
 def main():
     bits = flags()
     normal = normalizers.NFD()
+    compatibles, parts = compatible(normal)
+    tables = {"FLAGS": runs(lambda c: sum((c in s) << i for i, s in enumerate(bits))), "LOWER": lower(),
+              "CANONICAL": canonical(normal), "CLASSES": classes(normal), "COMPATIBLE": compatibles, "PARTS": parts,
+              "JOINS": joins()}
     print("/* Written by scripts/unicode/tables.py. */")
     print('#include "text/unicode_tables.h"')
-    array("ah_unicode_flags", "uint32_t", runs(lambda c: sum((c in s) << i for i, s in enumerate(bits))))
-    array("ah_unicode_lower", "int32_t", lower())
-    array("ah_unicode_canonical", "uint32_t", canonical(normal))
-    array("ah_unicode_classes", "uint32_t", classes(normal))
-    array("ah_unicode_compatible", "uint32_t", compatible(normal))
-    array("ah_unicode_joins", "uint32_t", joins())
+    print(f"\nuint32_t ah_unicode_numbers[{sum(len(rows) * len(rows[0]) for rows in tables.values())}];")
+    print("\nstruct ah_unicode_table ah_unicode_tables[AH_TABLE_COUNT] = {")
+    for name, rows in tables.items():
+        table(name, rows)
+    print("};")
 
 
 main()

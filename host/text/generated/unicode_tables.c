@@ -1,1252 +1,299 @@
 /* Written by scripts/unicode/tables.py. */
 #include "text/unicode_tables.h"
 
-const uint32_t ah_unicode_flags[] = {
-    9, 2, 2, 1, 2, 3, 1, 1, 18, 2, 1, 1, 15, 4, 10, 48, 7, 4, 26, 40, 4, 4, 1, 36, 1, 4, 26, 40, 4, 4, 6, 2, 1, 3, 26,
-    2, 1, 1, 1, 4, 5, 0, 1, 4, 2, 0, 1, 40, 1, 4, 1, 0, 1, 2, 4, 0, 2, 16, 1, 0, 1, 40, 2, 4, 1, 0, 1, 16, 1, 40, 1, 4,
-    3, 16, 1, 4, 23, 40, 1, 0, 31, 40, 1, 0, 458, 40, 4, 0, 12, 40, 14, 0, 5, 40, 7, 0, 1, 40, 1, 0, 1, 40, 17, 0, 112,
-    224, 5, 40, 1, 0, 2, 40, 2, 0, 4, 40, 1, 4, 1, 40, 6, 0, 1, 40, 1, 4, 3, 40, 1, 0, 1, 40, 1, 0, 20, 40, 1, 0, 83,
-    40, 1, 0, 139, 40, 1, 0, 5, 224, 2, 160, 166, 40, 1, 0, 38, 40, 2, 0, 1, 40, 6, 4, 41, 40, 2, 4, 6, 0, 45, 224, 1,
-    4, 1, 224, 1, 4, 2, 224, 1, 4, 2, 224, 1, 4, 1, 224, 8, 0, 27, 40, 4, 0, 4, 40, 2, 4, 11, 0, 6, 2, 3, 0, 2, 4, 1,
-    0, 2, 4, 2, 0, 11, 224, 1, 4, 1, 2, 1, 0, 2, 4, 43, 40, 21, 224, 10, 48, 4, 4, 2, 40, 1, 224, 99, 40, 1, 4, 1, 40,
-    7, 224, 1, 2, 1, 0, 6, 224, 2, 40, 2, 224, 1, 0, 4, 224, 2, 40, 10, 48, 3, 40, 2, 0, 1, 40, 14, 4, 1, 0, 1, 2, 1,
-    40, 1, 224, 30, 40, 27, 224, 2, 0, 89, 40, 11, 224, 1, 40, 14, 0, 10, 48, 33, 40, 9, 224, 2, 40, 1, 0, 3, 4, 1, 40,
-    2, 0, 1, 32, 2, 0, 22, 40, 4, 224, 1, 40, 9, 224, 1, 40, 3, 224, 1, 40, 5, 224, 2, 0, 15, 4, 1, 0, 25, 40, 3, 224,
-    2, 0, 1, 4, 1, 0, 11, 40, 5, 0, 24, 40, 1, 0, 6, 40, 8, 0, 9, 32, 42, 40, 10, 32, 14, 160, 1, 0, 32, 224, 1, 160,
-    54, 40, 1, 224, 1, 160, 1, 224, 1, 40, 3, 160, 8, 224, 4, 160, 1, 224, 2, 160, 1, 40, 7, 224, 10, 40, 2, 224, 2, 4,
-    10, 48, 1, 4, 16, 40, 1, 224, 2, 160, 1, 0, 8, 40, 2, 0, 2, 40, 2, 0, 22, 40, 1, 0, 7, 40, 1, 0, 1, 40, 3, 0, 4,
-    40, 2, 0, 1, 224, 1, 40, 3, 160, 4, 224, 2, 0, 2, 160, 2, 0, 2, 160, 1, 224, 1, 40, 8, 0, 1, 160, 4, 0, 2, 40, 1,
-    0, 3, 40, 2, 224, 2, 0, 10, 48, 2, 40, 2, 0, 6, 16, 2, 0, 1, 40, 1, 0, 1, 32, 2, 0, 2, 224, 1, 160, 1, 0, 6, 40, 4,
-    0, 2, 40, 2, 0, 22, 40, 1, 0, 7, 40, 1, 0, 2, 40, 1, 0, 2, 40, 1, 0, 2, 40, 2, 0, 1, 224, 1, 0, 3, 160, 2, 224, 4,
-    0, 2, 224, 2, 0, 3, 224, 3, 0, 1, 224, 7, 0, 4, 40, 1, 0, 1, 40, 7, 0, 10, 48, 2, 224, 3, 40, 1, 224, 11, 0, 2,
-    224, 1, 160, 1, 0, 9, 40, 1, 0, 3, 40, 1, 0, 22, 40, 1, 0, 7, 40, 1, 0, 2, 40, 1, 0, 5, 40, 2, 0, 1, 224, 1, 40, 3,
-    160, 5, 224, 1, 0, 2, 224, 1, 160, 1, 0, 2, 160, 1, 224, 2, 0, 1, 40, 15, 0, 2, 40, 2, 224, 2, 0, 10, 48, 1, 4, 8,
-    0, 1, 40, 6, 32, 1, 0, 1, 224, 2, 160, 1, 0, 8, 40, 2, 0, 2, 40, 2, 0, 22, 40, 1, 0, 7, 40, 1, 0, 2, 40, 1, 0, 5,
-    40, 2, 0, 1, 224, 1, 40, 1, 160, 1, 224, 1, 160, 4, 224, 2, 0, 2, 160, 2, 0, 2, 160, 1, 224, 7, 0, 1, 32, 1, 224,
-    1, 160, 4, 0, 2, 40, 1, 0, 3, 40, 2, 224, 2, 0, 10, 48, 1, 0, 1, 40, 6, 16, 10, 0, 1, 224, 1, 40, 1, 0, 6, 40, 3,
-    0, 3, 40, 1, 0, 4, 40, 3, 0, 2, 40, 1, 0, 1, 40, 1, 0, 2, 40, 3, 0, 2, 40, 3, 0, 3, 40, 3, 0, 12, 40, 4, 0, 2, 160,
-    1, 224, 2, 160, 3, 0, 3, 160, 1, 0, 3, 160, 1, 224, 2, 0, 1, 40, 6, 0, 1, 160, 14, 0, 10, 48, 3, 16, 13, 0, 1, 224,
-    3, 160, 1, 32, 8, 40, 1, 0, 3, 40, 1, 0, 23, 40, 1, 0, 16, 40, 2, 0, 1, 32, 1, 40, 3, 224, 4, 160, 1, 0, 3, 224, 1,
-    0, 4, 224, 7, 0, 2, 224, 1, 0, 3, 40, 2, 0, 1, 40, 2, 0, 2, 40, 2, 224, 2, 0, 10, 48, 8, 0, 7, 16, 1, 0, 1, 40, 1,
-    224, 2, 160, 1, 0, 8, 40, 1, 0, 3, 40, 1, 0, 23, 40, 1, 0, 10, 40, 1, 0, 5, 40, 2, 0, 1, 224, 1, 40, 1, 160, 1,
-    224, 5, 160, 1, 0, 1, 224, 2, 160, 1, 0, 2, 160, 2, 224, 7, 0, 2, 160, 6, 0, 2, 40, 1, 0, 2, 40, 2, 224, 2, 0, 10,
-    48, 1, 0, 2, 40, 1, 32, 12, 0, 1, 32, 1, 224, 2, 160, 9, 40, 1, 0, 3, 40, 1, 0, 41, 40, 2, 32, 1, 40, 3, 160, 4,
-    224, 1, 0, 3, 160, 1, 0, 3, 160, 1, 224, 1, 40, 5, 0, 3, 40, 1, 160, 7, 16, 3, 40, 2, 224, 2, 0, 10, 48, 9, 16, 1,
-    0, 6, 40, 1, 0, 1, 32, 2, 160, 1, 0, 18, 40, 3, 0, 24, 40, 1, 0, 9, 40, 1, 0, 1, 40, 2, 0, 7, 40, 3, 0, 1, 224, 4,
-    0, 3, 160, 3, 224, 1, 0, 1, 224, 1, 0, 8, 160, 6, 0, 10, 48, 2, 0, 2, 160, 1, 4, 12, 0, 48, 40, 1, 224, 2, 40, 7,
-    224, 5, 0, 7, 40, 8, 224, 1, 4, 10, 48, 2, 4, 37, 0, 2, 40, 1, 0, 1, 40, 1, 0, 5, 40, 1, 0, 24, 40, 1, 0, 1, 40, 1,
-    0, 10, 40, 1, 224, 2, 40, 6, 224, 1, 32, 2, 224, 1, 40, 2, 0, 5, 40, 1, 0, 1, 40, 1, 0, 6, 224, 1, 32, 1, 0, 10,
-    48, 2, 0, 4, 40, 32, 0, 1, 40, 3, 0, 15, 4, 1, 0, 1, 4, 3, 0, 2, 224, 6, 0, 10, 48, 10, 16, 1, 0, 1, 224, 1, 0, 1,
-    224, 1, 0, 1, 224, 4, 4, 2, 160, 8, 40, 1, 0, 36, 40, 4, 0, 14, 224, 1, 160, 5, 224, 1, 4, 2, 224, 5, 40, 11, 224,
-    1, 0, 36, 224, 9, 0, 1, 224, 9, 0, 5, 4, 4, 0, 2, 4, 37, 0, 43, 40, 2, 160, 4, 224, 1, 160, 6, 224, 1, 160, 2, 224,
-    2, 160, 2, 224, 1, 40, 10, 48, 6, 4, 6, 40, 2, 160, 2, 224, 4, 40, 3, 224, 1, 40, 3, 160, 2, 40, 7, 160, 3, 40, 4,
-    224, 13, 40, 1, 224, 2, 160, 2, 224, 6, 160, 1, 224, 1, 40, 1, 160, 10, 48, 3, 160, 1, 224, 2, 0, 38, 40, 1, 0, 1,
-    40, 5, 0, 1, 40, 2, 0, 43, 40, 1, 4, 333, 40, 1, 0, 4, 40, 2, 0, 7, 40, 1, 0, 1, 40, 1, 0, 4, 40, 2, 0, 41, 40, 1,
-    0, 4, 40, 2, 0, 33, 40, 1, 0, 4, 40, 2, 0, 7, 40, 1, 0, 1, 40, 1, 0, 4, 40, 2, 0, 15, 40, 1, 0, 57, 40, 1, 0, 4,
-    40, 2, 0, 67, 40, 2, 0, 3, 224, 9, 4, 20, 16, 3, 0, 16, 40, 16, 0, 86, 40, 2, 0, 6, 40, 2, 0, 1, 4, 620, 40, 2, 4,
-    17, 40, 1, 1, 26, 40, 2, 4, 3, 0, 75, 40, 3, 4, 3, 48, 8, 40, 7, 0, 18, 40, 3, 224, 1, 32, 9, 0, 19, 40, 3, 224, 2,
-    4, 9, 0, 18, 40, 2, 224, 12, 0, 13, 40, 1, 0, 3, 40, 1, 0, 2, 224, 12, 0, 52, 40, 2, 224, 1, 160, 7, 224, 8, 160,
-    1, 224, 2, 160, 11, 224, 3, 4, 1, 40, 3, 4, 1, 0, 1, 40, 1, 224, 2, 0, 10, 48, 6, 0, 10, 16, 6, 0, 11, 4, 3, 224,
-    1, 2, 1, 32, 10, 48, 6, 0, 89, 40, 7, 0, 5, 40, 2, 160, 34, 40, 1, 224, 1, 40, 5, 0, 70, 40, 10, 0, 31, 40, 1, 0,
-    3, 224, 4, 160, 2, 224, 3, 160, 4, 0, 2, 160, 1, 224, 6, 160, 3, 224, 8, 0, 2, 4, 10, 48, 30, 40, 2, 0, 5, 40, 11,
-    0, 44, 40, 4, 0, 26, 40, 6, 0, 10, 48, 1, 16, 37, 0, 23, 40, 2, 224, 2, 160, 1, 224, 2, 0, 2, 4, 53, 40, 1, 160, 1,
-    224, 1, 160, 7, 224, 1, 0, 1, 224, 1, 160, 1, 224, 2, 160, 8, 224, 6, 160, 10, 224, 2, 0, 1, 224, 10, 48, 6, 0, 10,
-    48, 6, 0, 7, 4, 1, 40, 6, 4, 2, 0, 14, 224, 1, 160, 16, 32, 49, 0, 4, 224, 1, 160, 47, 40, 1, 224, 1, 160, 5, 224,
-    1, 160, 1, 224, 5, 160, 1, 224, 2, 160, 8, 40, 3, 0, 10, 48, 7, 4, 10, 0, 9, 224, 12, 0, 2, 224, 1, 160, 30, 40, 1,
-    160, 4, 224, 2, 160, 2, 224, 1, 160, 3, 224, 2, 40, 10, 48, 44, 40, 1, 224, 1, 160, 2, 224, 3, 160, 1, 224, 1, 160,
-    3, 224, 2, 160, 8, 0, 4, 4, 36, 40, 8, 160, 8, 224, 2, 160, 2, 224, 3, 0, 5, 4, 10, 48, 3, 0, 3, 40, 10, 48, 36,
-    40, 2, 4, 11, 40, 5, 0, 43, 40, 2, 0, 3, 40, 8, 4, 8, 0, 3, 224, 1, 4, 13, 224, 1, 160, 7, 224, 4, 40, 1, 224, 4,
-    40, 2, 168, 1, 224, 2, 40, 1, 32, 2, 224, 1, 40, 5, 0, 192, 40, 54, 224, 5, 32, 1, 160, 4, 224, 278, 40, 2, 0, 6,
-    40, 2, 0, 38, 40, 2, 0, 6, 40, 2, 0, 8, 40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 31, 40, 2, 0, 53, 40, 1,
-    0, 7, 40, 1, 0, 1, 40, 3, 0, 3, 40, 1, 0, 7, 40, 3, 0, 4, 40, 2, 0, 6, 40, 4, 0, 13, 40, 5, 0, 3, 40, 1, 0, 7, 40,
-    3, 0, 11, 1, 1, 2, 2, 34, 2, 2, 24, 4, 2, 1, 5, 2, 1, 1, 15, 4, 2, 36, 3, 4, 1, 0, 13, 4, 1, 0, 1, 4, 1, 36, 10, 4,
-    1, 1, 5, 2, 1, 0, 10, 2, 1, 16, 1, 40, 2, 0, 6, 16, 3, 0, 2, 4, 1, 40, 10, 16, 3, 0, 2, 4, 1, 0, 13, 40, 51, 0, 13,
-    224, 4, 160, 1, 224, 3, 160, 12, 224, 17, 0, 1, 40, 4, 0, 1, 40, 2, 0, 10, 40, 1, 0, 1, 40, 3, 0, 5, 40, 6, 0, 1,
-    40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 4, 40, 1, 0, 11, 40, 2, 0, 4, 40, 5, 0, 5, 40, 4, 0, 1, 40, 1, 0, 16, 16, 35,
-    48, 2, 40, 4, 48, 1, 16, 382, 0, 4, 4, 29, 0, 2, 4, 309, 0, 60, 16, 26, 0, 52, 32, 22, 16, 616, 0, 14, 4, 30, 16,
-    49, 0, 2, 4, 31, 0, 10, 4, 403, 0, 22, 4, 63, 0, 4, 4, 32, 0, 2, 4, 514, 0, 229, 40, 6, 0, 4, 40, 3, 224, 2, 40, 5,
-    0, 4, 4, 1, 16, 2, 4, 38, 40, 1, 0, 1, 40, 5, 0, 1, 40, 2, 0, 56, 40, 7, 0, 1, 40, 1, 4, 14, 0, 1, 224, 23, 40, 9,
-    0, 7, 40, 1, 0, 7, 40, 1, 0, 7, 40, 1, 0, 7, 40, 1, 0, 7, 40, 1, 0, 7, 40, 1, 0, 7, 40, 1, 0, 7, 40, 1, 0, 32, 224,
-    47, 4, 1, 40, 19, 4, 445, 0, 1, 1, 3, 4, 1, 0, 2, 40, 1, 48, 10, 4, 2, 0, 12, 4, 1, 0, 9, 48, 4, 224, 2, 160, 1, 4,
-    5, 40, 2, 0, 3, 48, 2, 40, 1, 4, 3, 0, 86, 40, 2, 0, 2, 224, 2, 0, 3, 40, 1, 4, 90, 40, 1, 4, 4, 40, 5, 0, 43, 40,
-    1, 0, 94, 40, 3, 0, 4, 16, 10, 0, 32, 40, 48, 0, 16, 40, 32, 0, 10, 16, 30, 0, 8, 16, 1, 0, 15, 16, 32, 0, 10, 16,
-    39, 0, 15, 16, 320, 0, 6592, 40, 64, 0, 22157, 40, 67, 0, 46, 40, 2, 4, 269, 40, 3, 4, 16, 40, 10, 48, 2, 40, 20,
-    0, 47, 40, 1, 224, 3, 160, 1, 4, 10, 224, 1, 4, 31, 40, 2, 224, 70, 40, 10, 48, 2, 224, 6, 4, 31, 0, 9, 40, 2, 0,
-    103, 40, 2, 0, 67, 40, 2, 0, 2, 40, 1, 0, 1, 40, 1, 0, 8, 40, 21, 0, 16, 40, 1, 224, 3, 40, 1, 224, 4, 40, 1, 224,
-    23, 40, 2, 160, 2, 224, 1, 160, 4, 0, 1, 32, 3, 0, 6, 16, 10, 0, 52, 40, 4, 4, 8, 0, 2, 160, 50, 40, 16, 160, 1,
-    224, 1, 160, 8, 0, 2, 4, 10, 48, 6, 0, 18, 224, 6, 40, 3, 4, 1, 40, 1, 4, 2, 40, 1, 32, 10, 48, 28, 40, 8, 224, 2,
-    4, 23, 40, 11, 224, 2, 160, 11, 0, 1, 4, 29, 40, 3, 0, 3, 224, 1, 160, 47, 40, 1, 224, 2, 160, 4, 224, 2, 160, 1,
-    224, 4, 160, 13, 4, 1, 0, 1, 40, 10, 48, 4, 0, 2, 4, 5, 40, 1, 224, 10, 40, 10, 48, 5, 40, 1, 0, 41, 40, 6, 224, 2,
-    160, 2, 224, 2, 160, 2, 224, 9, 0, 3, 40, 1, 224, 8, 40, 1, 224, 1, 160, 2, 0, 10, 48, 2, 0, 4, 4, 23, 40, 3, 0, 1,
-    40, 1, 160, 1, 224, 1, 160, 50, 40, 1, 224, 1, 40, 3, 224, 2, 40, 2, 224, 5, 40, 2, 224, 1, 40, 1, 224, 1, 40, 24,
-    0, 3, 40, 2, 4, 11, 40, 1, 160, 2, 224, 2, 160, 2, 4, 3, 40, 1, 160, 1, 224, 10, 0, 6, 40, 2, 0, 6, 40, 2, 0, 6,
-    40, 9, 0, 7, 40, 1, 0, 7, 40, 1, 0, 43, 40, 1, 0, 14, 40, 6, 0, 115, 40, 2, 160, 1, 224, 2, 160, 1, 224, 2, 160, 1,
-    4, 1, 160, 1, 224, 2, 0, 10, 48, 6, 0, 11172, 40, 12, 0, 23, 40, 4, 0, 49, 40, 2052, 0, 6400, 2, 366, 40, 2, 0,
-    106, 40, 38, 0, 7, 40, 12, 0, 5, 40, 5, 0, 1, 40, 1, 224, 10, 40, 1, 0, 13, 40, 1, 0, 5, 40, 1, 0, 1, 40, 1, 0, 2,
-    40, 1, 0, 2, 40, 1, 0, 108, 40, 33, 0, 363, 40, 2, 4, 16, 0, 64, 40, 2, 0, 54, 40, 40, 0, 12, 40, 4, 0, 16, 224,
-    10, 4, 6, 0, 16, 224, 3, 4, 2, 36, 24, 4, 3, 36, 3, 4, 1, 0, 14, 4, 1, 0, 1, 4, 4, 0, 1, 4, 1, 0, 2, 4, 4, 0, 5,
-    40, 1, 0, 135, 40, 2, 0, 1, 2, 1, 0, 3, 4, 1, 0, 6, 4, 1, 0, 4, 4, 10, 48, 2, 4, 3, 0, 2, 4, 26, 40, 3, 4, 1, 0, 1,
-    36, 1, 0, 26, 40, 1, 4, 1, 0, 1, 4, 1, 0, 7, 4, 89, 40, 3, 0, 6, 40, 2, 0, 6, 40, 2, 0, 6, 40, 2, 0, 3, 40, 28, 0,
-    3, 2, 1, 0, 1, 2, 2, 0, 12, 40, 1, 0, 26, 40, 1, 0, 19, 40, 1, 0, 2, 40, 1, 0, 15, 40, 2, 0, 14, 40, 34, 0, 123,
-    40, 5, 0, 3, 4, 4, 0, 45, 16, 12, 0, 53, 48, 4, 16, 17, 0, 2, 16, 113, 0, 1, 224, 130, 0, 29, 40, 3, 0, 49, 40, 15,
-    0, 1, 224, 27, 16, 4, 0, 32, 40, 4, 16, 9, 0, 20, 40, 1, 48, 8, 40, 1, 48, 5, 0, 38, 40, 5, 224, 5, 0, 30, 40, 1,
-    0, 1, 4, 36, 40, 4, 0, 8, 40, 1, 4, 5, 48, 42, 0, 158, 40, 2, 0, 10, 48, 6, 0, 36, 40, 4, 0, 36, 40, 4, 0, 40, 40,
-    8, 0, 52, 40, 11, 0, 1, 4, 11, 40, 1, 0, 15, 40, 1, 0, 7, 40, 1, 0, 2, 40, 1, 0, 11, 40, 1, 0, 15, 40, 1, 0, 7, 40,
-    1, 0, 2, 40, 3, 0, 52, 40, 12, 0, 311, 40, 9, 0, 22, 40, 10, 0, 8, 40, 24, 0, 6, 40, 1, 0, 42, 40, 1, 0, 9, 40, 69,
-    0, 6, 40, 2, 0, 1, 40, 1, 0, 44, 40, 1, 0, 2, 40, 3, 0, 1, 40, 2, 0, 23, 40, 1, 0, 1, 4, 8, 16, 23, 40, 2, 0, 7,
-    16, 31, 40, 8, 0, 9, 16, 48, 0, 19, 40, 1, 0, 2, 40, 5, 0, 5, 16, 22, 40, 6, 16, 3, 0, 1, 4, 26, 40, 5, 0, 1, 4,
-    64, 0, 56, 40, 4, 0, 2, 16, 2, 40, 16, 16, 2, 0, 46, 16, 1, 40, 3, 224, 1, 0, 2, 224, 5, 0, 4, 224, 4, 40, 1, 0, 3,
-    40, 1, 0, 29, 40, 2, 0, 3, 224, 4, 0, 1, 224, 9, 16, 7, 0, 9, 4, 7, 0, 29, 40, 2, 16, 1, 4, 29, 40, 3, 16, 32, 0,
-    8, 40, 1, 0, 28, 40, 2, 224, 4, 0, 5, 16, 7, 4, 9, 0, 54, 40, 3, 0, 7, 4, 22, 40, 2, 0, 8, 16, 19, 40, 5, 0, 8, 16,
-    18, 40, 7, 0, 4, 4, 12, 0, 7, 16, 80, 0, 73, 40, 55, 0, 51, 40, 13, 0, 51, 40, 7, 0, 6, 16, 36, 40, 4, 32, 8, 0,
-    10, 48, 6, 0, 10, 48, 28, 40, 3, 0, 5, 32, 1, 0, 23, 40, 218, 0, 31, 16, 1, 0, 42, 40, 1, 0, 2, 32, 3, 0, 2, 40,
-    16, 0, 3, 40, 55, 0, 4, 32, 29, 40, 10, 16, 1, 40, 8, 0, 22, 40, 11, 32, 4, 16, 27, 0, 18, 40, 4, 32, 42, 0, 21,
-    40, 7, 16, 20, 0, 23, 40, 9, 0, 1, 160, 1, 224, 1, 160, 53, 40, 15, 224, 7, 4, 4, 0, 20, 16, 10, 48, 1, 32, 2, 40,
-    2, 32, 1, 40, 9, 0, 3, 224, 1, 160, 45, 40, 3, 160, 4, 224, 2, 160, 2, 224, 2, 4, 1, 2, 4, 4, 1, 32, 13, 0, 25, 40,
-    7, 0, 10, 48, 6, 0, 3, 224, 36, 40, 5, 224, 1, 160, 8, 224, 1, 0, 10, 48, 4, 4, 1, 40, 2, 32, 1, 40, 8, 0, 35, 40,
-    1, 224, 2, 4, 1, 40, 9, 0, 2, 224, 1, 160, 48, 40, 3, 160, 9, 224, 2, 160, 4, 40, 4, 4, 1, 36, 3, 224, 1, 4, 2, 32,
-    10, 48, 1, 40, 1, 4, 1, 40, 3, 4, 1, 0, 20, 16, 11, 0, 18, 40, 1, 0, 25, 40, 3, 160, 3, 224, 2, 160, 1, 224, 1,
-    160, 2, 224, 6, 4, 1, 160, 2, 40, 1, 32, 62, 0, 7, 40, 1, 0, 1, 40, 1, 0, 4, 40, 1, 0, 15, 40, 1, 0, 10, 40, 1, 4,
-    6, 0, 47, 40, 1, 224, 3, 160, 8, 224, 5, 0, 10, 48, 6, 0, 2, 224, 2, 160, 1, 0, 8, 40, 2, 0, 2, 40, 2, 0, 22, 40,
-    1, 0, 7, 40, 1, 0, 2, 40, 1, 0, 5, 40, 1, 0, 1, 32, 1, 224, 1, 40, 2, 160, 1, 224, 4, 160, 2, 0, 2, 160, 2, 0, 3,
-    160, 2, 0, 1, 40, 6, 0, 1, 160, 5, 0, 5, 40, 2, 160, 2, 0, 7, 224, 3, 0, 5, 224, 11, 0, 10, 40, 1, 0, 1, 40, 2, 0,
-    1, 40, 1, 0, 38, 40, 1, 0, 1, 40, 9, 32, 1, 0, 1, 32, 2, 0, 1, 32, 1, 0, 4, 32, 1, 0, 5, 32, 1, 40, 1, 32, 1, 40,
-    13, 0, 2, 32, 29, 0, 53, 40, 18, 160, 4, 40, 5, 0, 10, 48, 4, 0, 1, 32, 3, 40, 30, 0, 48, 40, 3, 160, 6, 224, 1,
-    160, 1, 224, 4, 160, 2, 224, 1, 160, 2, 224, 2, 40, 1, 4, 1, 40, 8, 0, 10, 48, 166, 0, 47, 40, 3, 160, 4, 224, 2,
-    0, 4, 160, 2, 224, 1, 160, 2, 224, 23, 4, 4, 40, 2, 224, 34, 0, 48, 40, 3, 160, 8, 224, 2, 160, 1, 224, 1, 160, 2,
-    224, 3, 4, 1, 40, 11, 0, 10, 48, 38, 0, 43, 40, 1, 224, 1, 160, 1, 224, 2, 160, 6, 224, 1, 160, 1, 224, 1, 40, 7,
-    0, 10, 48, 6, 0, 20, 48, 28, 0, 27, 40, 2, 0, 3, 224, 2, 160, 4, 224, 1, 160, 5, 224, 4, 0, 10, 48, 2, 16, 3, 4, 1,
-    0, 7, 40, 185, 0, 44, 40, 15, 32, 101, 0, 64, 40, 10, 48, 9, 16, 12, 0, 8, 40, 2, 0, 1, 40, 2, 0, 8, 40, 1, 0, 2,
-    40, 1, 0, 24, 40, 6, 32, 1, 0, 2, 32, 2, 0, 4, 32, 1, 40, 1, 32, 1, 40, 2, 32, 12, 0, 10, 48, 70, 0, 8, 40, 2, 0,
-    39, 40, 7, 32, 2, 0, 7, 32, 1, 40, 1, 0, 1, 40, 1, 32, 27, 0, 1, 40, 10, 32, 40, 40, 7, 32, 1, 40, 4, 32, 8, 0, 1,
-    32, 8, 0, 1, 40, 11, 32, 46, 40, 16, 32, 3, 0, 1, 40, 18, 0, 73, 40, 199, 0, 33, 40, 15, 0, 10, 48, 6, 0, 9, 40, 1,
-    0, 37, 40, 8, 160, 1, 0, 8, 160, 1, 40, 15, 0, 10, 48, 19, 16, 5, 0, 30, 40, 2, 0, 22, 160, 1, 0, 14, 160, 73, 0,
-    7, 40, 1, 0, 2, 40, 1, 0, 38, 40, 6, 32, 3, 0, 1, 32, 1, 0, 2, 32, 1, 0, 7, 32, 1, 40, 1, 32, 8, 0, 10, 48, 6, 0,
-    6, 40, 1, 0, 2, 40, 1, 0, 32, 40, 5, 32, 1, 0, 2, 32, 1, 0, 5, 32, 1, 40, 7, 0, 10, 48, 310, 0, 19, 40, 4, 32, 9,
-    0, 2, 32, 1, 40, 1, 32, 13, 40, 1, 0, 34, 40, 7, 32, 3, 0, 5, 32, 13, 0, 10, 48, 1, 32, 85, 0, 1, 40, 15, 0, 21,
-    16, 43, 0, 922, 40, 102, 0, 111, 48, 1, 0, 5, 4, 11, 0, 196, 40, 2636, 0, 97, 40, 15, 0, 1072, 40, 16, 0, 1, 32, 6,
-    40, 15, 32, 10, 0, 3995, 40, 5, 0, 583, 40, 6841, 0, 30, 40, 18, 32, 10, 48, 1734, 0, 569, 40, 7, 0, 31, 40, 1, 0,
-    10, 48, 4, 0, 2, 4, 79, 40, 1, 0, 10, 48, 6, 0, 30, 40, 2, 0, 5, 224, 1, 4, 10, 0, 48, 40, 7, 224, 5, 4, 4, 0, 4,
-    40, 1, 4, 11, 0, 10, 48, 1, 0, 7, 16, 1, 0, 21, 40, 5, 0, 19, 40, 432, 0, 45, 40, 3, 0, 10, 48, 198, 0, 64, 40, 23,
-    16, 105, 0, 75, 40, 4, 0, 1, 32, 1, 40, 46, 160, 9, 32, 7, 0, 4, 224, 13, 40, 64, 0, 2, 40, 1, 0, 1, 40, 1, 32, 11,
-    0, 2, 32, 14, 0, 6136, 40, 8, 0, 1238, 40, 41, 0, 10, 40, 8935, 0, 4, 40, 1, 0, 7, 40, 1, 0, 2, 40, 1, 0, 291, 40,
-    15, 0, 1, 40, 29, 0, 3, 40, 2, 0, 1, 40, 14, 0, 4, 40, 8, 0, 396, 40, 2308, 0, 107, 40, 5, 0, 13, 40, 3, 0, 9, 40,
-    7, 0, 10, 40, 3, 0, 2, 224, 1, 4, 4, 2, 4172, 0, 10, 48, 518, 0, 46, 32, 2, 0, 23, 32, 542, 0, 2, 160, 3, 224, 3,
-    0, 6, 160, 8, 2, 8, 224, 2, 0, 7, 224, 30, 0, 4, 224, 148, 0, 3, 224, 123, 0, 20, 16, 12, 0, 20, 16, 108, 0, 25,
-    16, 135, 0, 85, 40, 1, 0, 71, 40, 1, 0, 2, 40, 2, 0, 1, 40, 2, 0, 2, 40, 2, 0, 4, 40, 1, 0, 12, 40, 1, 0, 1, 40, 1,
-    0, 7, 40, 1, 0, 65, 40, 1, 0, 4, 40, 2, 0, 8, 40, 1, 0, 7, 40, 1, 0, 28, 40, 1, 0, 4, 40, 1, 0, 5, 40, 1, 0, 1, 40,
-    3, 0, 7, 40, 1, 0, 340, 40, 2, 0, 25, 40, 1, 0, 25, 40, 1, 0, 31, 40, 1, 0, 25, 40, 1, 0, 31, 40, 1, 0, 25, 40, 1,
-    0, 31, 40, 1, 0, 25, 40, 1, 0, 31, 40, 1, 0, 25, 40, 1, 0, 8, 40, 2, 0, 50, 48, 512, 0, 55, 224, 4, 0, 50, 224, 8,
-    0, 1, 224, 14, 0, 1, 224, 2, 0, 5, 4, 15, 0, 5, 224, 1, 0, 15, 224, 1104, 0, 31, 40, 6, 0, 6, 40, 213, 0, 7, 160,
-    1, 0, 17, 160, 2, 0, 7, 160, 1, 0, 2, 160, 1, 0, 5, 160, 5, 0, 62, 40, 33, 0, 1, 32, 112, 0, 45, 40, 3, 0, 7, 32,
-    7, 40, 2, 0, 10, 48, 4, 0, 1, 40, 321, 0, 30, 40, 1, 32, 17, 0, 44, 40, 4, 32, 10, 48, 470, 0, 28, 40, 4, 32, 10,
-    48, 214, 0, 30, 40, 2, 32, 1, 40, 10, 48, 485, 0, 7, 40, 1, 0, 4, 40, 1, 0, 2, 40, 1, 0, 15, 40, 1, 0, 197, 40, 2,
-    0, 9, 16, 7, 224, 41, 0, 68, 40, 7, 160, 1, 40, 4, 0, 10, 48, 791, 0, 59, 16, 1, 0, 3, 16, 1, 0, 4, 16, 76, 0, 45,
-    16, 1, 0, 15, 16, 194, 0, 4, 40, 1, 0, 27, 40, 1, 0, 2, 40, 1, 0, 1, 40, 2, 0, 1, 40, 1, 0, 10, 40, 1, 0, 4, 40, 1,
-    0, 1, 40, 1, 0, 1, 40, 6, 0, 1, 40, 4, 0, 1, 40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 3, 40, 1, 0, 2, 40, 1, 0, 1, 40,
-    2, 0, 1, 40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 1, 40, 1, 0, 2, 40, 1, 0, 1, 40, 2, 0, 4, 40, 1, 0, 7,
-    40, 1, 0, 4, 40, 1, 0, 4, 40, 1, 0, 1, 40, 1, 0, 10, 40, 1, 0, 17, 40, 5, 0, 3, 40, 1, 0, 5, 40, 1, 0, 17, 40, 580,
-    0, 13, 16, 35, 0, 26, 32, 6, 0, 26, 32, 6, 0, 26, 32, 2662, 0, 10, 48, 1030, 0, 42720, 40, 32, 0, 4154, 40, 6, 0,
-    222, 40, 2, 0, 5762, 40, 14, 0, 7473, 40, 15, 0, 622, 40, 2466, 0, 542, 40, 1506, 0, 4939, 40, 5, 0, 4192, 40,
-    711761, 0, 1, 2, 30, 0, 96, 2, 128, 0, 240, 224, 65040, 0, 65534, 2, 2, 0, 65534, 2, 2, 0,
-};
-const size_t ah_unicode_flags_count = 4746;
+uint32_t ah_unicode_numbers[20977];
 
-const int32_t ah_unicode_lower[] = {
-    65, 26, 1, 32, 192, 23, 1, 32, 216, 7, 1, 32, 256, 24, 2, 1, 306, 3, 2, 1, 313, 8, 2, 1, 330, 23, 2, 1, 376, 1, 1,
-    -121, 377, 3, 2, 1, 385, 1, 1, 210, 386, 2, 2, 1, 390, 1, 1, 206, 391, 1, 1, 1, 393, 2, 1, 205, 395, 1, 1, 1, 398,
-    1, 1, 79, 399, 1, 1, 202, 400, 1, 1, 203, 401, 1, 1, 1, 403, 1, 1, 205, 404, 1, 1, 207, 406, 1, 1, 211, 407, 1, 1,
-    209, 408, 1, 1, 1, 412, 1, 1, 211, 413, 1, 1, 213, 415, 1, 1, 214, 416, 3, 2, 1, 422, 1, 1, 218, 423, 1, 1, 1, 425,
-    1, 1, 218, 428, 1, 1, 1, 430, 1, 1, 218, 431, 1, 1, 1, 433, 2, 1, 217, 435, 2, 2, 1, 439, 1, 1, 219, 440, 1, 1, 1,
-    444, 1, 1, 1, 452, 1, 1, 2, 453, 1, 1, 1, 455, 1, 1, 2, 456, 1, 1, 1, 458, 1, 1, 2, 459, 9, 2, 1, 478, 9, 2, 1,
-    497, 1, 1, 2, 498, 2, 2, 1, 502, 1, 1, -97, 503, 1, 1, -56, 504, 20, 2, 1, 544, 1, 1, -130, 546, 9, 2, 1, 570, 1,
-    1, 10795, 571, 1, 1, 1, 573, 1, 1, -163, 574, 1, 1, 10792, 577, 1, 1, 1, 579, 1, 1, -195, 580, 1, 1, 69, 581, 1, 1,
-    71, 582, 5, 2, 1, 880, 2, 2, 1, 886, 1, 1, 1, 895, 1, 1, 116, 902, 1, 1, 38, 904, 3, 1, 37, 908, 1, 1, 64, 910, 2,
-    1, 63, 913, 17, 1, 32, 931, 9, 1, 32, 975, 1, 1, 8, 984, 12, 2, 1, 1012, 1, 1, -60, 1015, 1, 1, 1, 1017, 1, 1, -7,
-    1018, 1, 1, 1, 1021, 3, 1, -130, 1024, 16, 1, 80, 1040, 32, 1, 32, 1120, 17, 2, 1, 1162, 27, 2, 1, 1216, 1, 1, 15,
-    1217, 7, 2, 1, 1232, 48, 2, 1, 1329, 38, 1, 48, 4256, 38, 1, 7264, 4295, 1, 1, 7264, 4301, 1, 1, 7264, 5024, 80, 1,
-    38864, 5104, 6, 1, 8, 7305, 1, 1, 1, 7312, 43, 1, -3008, 7357, 3, 1, -3008, 7680, 75, 2, 1, 7838, 1, 1, -7615,
-    7840, 48, 2, 1, 7944, 8, 1, -8, 7960, 6, 1, -8, 7976, 8, 1, -8, 7992, 8, 1, -8, 8008, 6, 1, -8, 8025, 4, 2, -8,
-    8040, 8, 1, -8, 8072, 8, 1, -8, 8088, 8, 1, -8, 8104, 8, 1, -8, 8120, 2, 1, -8, 8122, 2, 1, -74, 8124, 1, 1, -9,
-    8136, 4, 1, -86, 8140, 1, 1, -9, 8152, 2, 1, -8, 8154, 2, 1, -100, 8168, 2, 1, -8, 8170, 2, 1, -112, 8172, 1, 1,
-    -7, 8184, 2, 1, -128, 8186, 2, 1, -126, 8188, 1, 1, -9, 8486, 1, 1, -7517, 8490, 1, 1, -8383, 8491, 1, 1, -8262,
-    8498, 1, 1, 28, 8544, 16, 1, 16, 8579, 1, 1, 1, 9398, 26, 1, 26, 11264, 48, 1, 48, 11360, 1, 1, 1, 11362, 1, 1,
-    -10743, 11363, 1, 1, -3814, 11364, 1, 1, -10727, 11367, 3, 2, 1, 11373, 1, 1, -10780, 11374, 1, 1, -10749, 11375,
-    1, 1, -10783, 11376, 1, 1, -10782, 11378, 1, 1, 1, 11381, 1, 1, 1, 11390, 2, 1, -10815, 11392, 50, 2, 1, 11499, 2,
-    2, 1, 11506, 1, 1, 1, 42560, 23, 2, 1, 42624, 14, 2, 1, 42786, 7, 2, 1, 42802, 31, 2, 1, 42873, 2, 2, 1, 42877, 1,
-    1, -35332, 42878, 5, 2, 1, 42891, 1, 1, 1, 42893, 1, 1, -42280, 42896, 2, 2, 1, 42902, 10, 2, 1, 42922, 1, 1,
-    -42308, 42923, 1, 1, -42319, 42924, 1, 1, -42315, 42925, 1, 1, -42305, 42926, 1, 1, -42308, 42928, 1, 1, -42258,
-    42929, 1, 1, -42282, 42930, 1, 1, -42261, 42931, 1, 1, 928, 42932, 8, 2, 1, 42948, 1, 1, -48, 42949, 1, 1, -42307,
-    42950, 1, 1, -35384, 42951, 2, 2, 1, 42955, 1, 1, -42343, 42956, 8, 2, 1, 42972, 1, 1, -42561, 42997, 1, 1, 1,
-    65313, 26, 1, 32, 66560, 40, 1, 40, 66736, 36, 1, 40, 66928, 11, 1, 39, 66940, 15, 1, 39, 66956, 7, 1, 39, 66964,
-    2, 1, 39, 68736, 51, 1, 64, 68944, 22, 1, 32, 71840, 32, 1, 32, 93760, 32, 1, 32, 93856, 25, 1, 27, 125184, 34, 1,
-    34,
+struct ah_unicode_table ah_unicode_tables[AH_TABLE_COUNT] = {
+    [AH_TABLE_FLAGS] = {.columns = 2, .text =
+     "RDMA@DACbABaAA\\FIxBEwBfAhBkAgBE`B@?ArAhBkAgBDCIBrAAqAA@FHGGHBGApB@gB@G@DFCC`AA_@pBBgBAG@`A@pA@gBDXCWlAhBkAoB|A"
+     "pB{AoBr\\pBk\\oBPpBDoBQpBDoBKpB@oB@pB`AoB~E`NuFoKGoBBpB@oBDpBEgB@hBJoBIpB@gBDhBCoB@pB@oBfApBeAoBdEpBcEoBtHpBsHo"
+     "BH`NE?ChJoGiJoBjBpBgBoBApBJgBfBhBmBgBHGnB`NwBwM@xM@wMBxMAwMBxMAwM@xMN?MfApBmAoB@pBCgBRGIDECAHAGBH@GR`NSwM@C@CBH"
+     "rBhBkApKU?JKwBChBApKdFoKcFgB@hBLpKK{M@CJ`NGoK@pKA?MF`NCoKPPMOAoBApBZgBYG@D@lB@pKzAoKEpKqA?MnEpB{DpKSoKZoBG`CnAO"
+     "oApKMoKAoBDHChBBoBA`BB?AhApBcApKEoKPpKOoKDpKCoKHpKE?MZH[GpApBkApKA?MAH@GTpBKoBfApBmAoBJpBDoBB`BbBP?AOH`HY?I~A`N"
+     "}A?CjCoGiCpK@?C@`D@oKDpGJ`DG?CE`DB?CAoGLpKFoKOpK@wMPxBQwB^hB]pKB?CA?INpBKoB@pB@oBhApBiAoBLpBKoB@pBDoBBpBCoBA`N@"
+     "oKDpGB`DC?M@`J@?I@`JA`D@oKNoBM`JF?ICpBAoBDpBApK@?MP`COO@oBH`AG_ApB@oB@`BB?A@`NA?C@?IJpBCoBCpB@oBhApBiAoBLpBKoBB"
+     "pBAoBBpBAoBBpB@oBA`N@?MD`JA`DD?MC`N@?MB`N@?MC`NL?MEpBEoB@pBLoBF`CO`KBoKCpKT?MQ`NA?C@?IPpBOoBDpBCoBjApBiAoBLpBKo"
+     "BBpBAoBHpBEoBA`N@oKDpGD`DG?MB`NA?C@?IB`JA`DB?MApB\\oBYpB@pK@?MP`CQwBNGMpBJOI?A@`NB?CA?INpBKoB@pB@oBhApBiAoBLpBK"
+     "oBBpBAoBHpBEoBA`N@oK@pG@`D@?CF`DC?M@`J@?I@`JA`DL?MK`B@`L@?CF?ICpBAoBDpBApK@?MP`CQ?B@pBJoAH_Q`N@oK@oBJpBEoB@pBCo"
+     "BFpBAoBApBAoB@pB@oBBpBBoBApBBoB@pB@oBRpBOoBC`JA`DB?CB?I@`JC?ID`JC`DB?MApBJoBI`JZ?IG`CM?AT_W`ND?CC?GNPMoBDpBCoBl"
+     "ApBkAoB^pB[oBA`B@PDpKB?CE?ID`NC?MF`NF?MI`NA?MDpBAoBApBBoB@pB@pK@?MP`CC?BA`AK_@pB@pKB?CA?INpBMoBDpBCoBlApBkAoBRp"
+     "BQoBHpBEoBA`N@oK@pG@`DH?CG?I@`NB?CA?IB`J@`DJ?MI`JH?IGpBAoBBpB@pK@?MP`CQ?BBpBAOV?AU`B@`LB?CNoGOoBDpBCoBpBpBmBOAP"
+     "DpGB`DE?MD`JC?ID`JC`D@oKHoBCpBCpGL?HGpAApK@?MP`CA?AO_JpBIoB@`BB`HA?IbApB]oBjApBmAoBPpBOoB@pBBoBJpBGoBC`NF?MA`J@"
+     "`DC?M@`N@?MN`JC?IH`CO?B@`JAwIVGhBpB}BpKBoKJpKC?MDpBBpKMwMRxBOwBfBGeBpBAoB@pB@oBHpBGoBnApBmAoB@pB@oBRpBQpKBoKHpK"
+     "I?KB`LAoKBoBFpBGoB@pB@oBJ`NI?K@?AR`CO?BDpBxAoB}ApBDoBXH[G@HDGA`NH?MH`C@?AQ_@`N@?M@`N@?M@`NFwMCxILoGMoBfBpB?AoBT"
+     "`NY?CH`DGwMBxMFoKLpKS?MfB`NuA?MO`NP?MGHAGCHfBGLpBqBpGD`DE?CJ`DI?CB`D@?C@`DAoKRPGwB@hBGpG@`DDoKApKCoKDpGAoGJpGGo"
+     "GBpKRoKWpKB?C@`DH?CI`D@oK@pGR?FM`GC`DB?MhBpBiBoB@pBHoBGpBBoBrBpBsBgBxThBwToBFpBCoBJpBKoB@pB@oBFpBCoBnBpBoBoBFpB"
+     "CoB~ApB?AoBFpBCoBJpBKoB@pB@oBFpBCoBZpB[oBpCpBoCoBFpBCoBbDpBaDoBB`NLwMVXaA_ZpB@oBlDpBgEoBHpBGoBAHvfAhBsfAgB^hB_m"
+     "BrAnBoAgBBGpDpBoDgB@xBJOAoBVpB]pKC?KP?ATpB_pKAwMNGRpB_pKT?MBpBWoBDpBCoBB`NT?MpBpBcCpKA?CL`DB?CM`DB?CR`DOwMChBDg"
+     "BCG@pB@pKB?MP`CG?BH`AG_JHOxMC{M@|AR`AG?BfEpBcEoBCpBEpG`BoGaBpK@oKHoBbDpBwCoBjApB{AoBD`NB?CC`DB?CB?IC`JA`DJ?CE`D"
+     "J?MKHPxBhAOwAoBFpBLoBbBpBoBoBlApBgAoBH`CQ?AhB_[pBiApK@?CA`DB?M@HfChBgCpG@`D@?CL`DK?M@`N@?C@`DB?CL`DC?CH`DO?MA`N"
+     "R?JG?BH`CG?BBHKhBJgBGGX`NY?C^?GbB?AyB`NE?C|BoG{BpK@?CH`DG?C@`DH?CG`DB?CLoGIoBN`CEwBFGA`NF?MS`NA?CzAoGyApGF`DC?C"
+     "@`DA?CD`DAoKPPdBOuBpK@?CB`DB?CC`D@?CD`DA?CL?IGH`BhBwApG@`DK?C@`DB?MDHJxBM?B@pBNPtAOcBgBRhBKoBlBpBqBoBBpBJgB@GI`"
+     "NCwMXxMW?CL`DEoKEpKFoKC`HApCBoKAOB`LAoKHoBvKpBsHpKaC?KG`HF`DdQoKgQoBHpBGoBhBpBgBoBHpBGoBLpBMoB@pB@oB@pB@oB@pB@o"
+     "B|ApByAoBfCpBgCoBLpBKoB@pBDoB@pBCoBLpBGoBBpBCoBHpBCoBRpBOoBCpBCoBLpBGoBPBSBB`B@?AlADkAEFBGA\\FY`BB?ACGXHWG@H@`B"
+     "R?AQEHBGCRDQ\\@pABoBH`AE_AHAhBRoAM_AHAGXpBlBoBkB`NQ?CE`DD?CR`DJ?M_pBFoBEpBBoBPpBQoB@pBDoBDpBBoBIpB@oB@pB@oB@pB@"
+     "oBFpBEoBTpBQoBDpBBoB@pBAoBEpB@oB^`AfA`BaBODPE?AzW_sWHrAGuAHfSGqO`AcB_tA`B{A_deA_seAH`AXfA_}BHzAGiAHrXGyWHrBGuCH"
+     "xAG{AH``AGyQpB}MoBCpBApKAoKFoBAHEXBWhBhBiBoB@pBHoBGpBBoBlCpBaCoBKpB@gBZGY`NlAoK[oBCpBKoBLpBKoBLpBKoBLpBKoBLpBKo"
+     "BLpBKoBLpBKoBLpBKoB~A`N^wM{BhBdAgBtZGw[BDFCGBpBAPRwBOGTHUGP`CI`KC?CAwIHhBEoBB`CAOAgBDGfEpBgEoB@`N@?MBpBCgBrEhBq"
+     "EgBFhBBoBlBpBsBoBzEpBuEoBB`AL_lApB`AoB?ApB`AoBkA`AhA_kA`AM_\\`AbA_kA`AzA_oA`AbS_`hLpB?wLoBzdkApBsdkAoBiApBwBgBv"
+     "PhBsPgBZhBKPOOdAoBvApB{BpKD?CCwIRxMQwM|AhByApKhDoKwCPO`KHwMrAGkApBMoBjFpBiFoBbDpBaDoB@pBAoB@pB@oBNpBZoBIpB]pKDo"
+     "KCpKFoKEpKlAoKiApG@`DA?CF?IE`BD?AF`AH_tBpB?BgBHGK`J`CoGcBpG]`D@?CN?IKHPxBG?BX`NWoKEgBChB@gBBhBAOR`AdAOgApKKwMjA"
+     "hBWpKQ?CR?ISHxAhBsAoB@`NC?C|BoG{BpKB?CD`DC?CA`DF?CRwIWG@pBRPK?BCHFhBGpKRoK@PIOGoBpBpBeBpKG?C@`D@?C@`DN?MKpBCpKN"
+     "oKMpK@?CB?IP`CO?BDHfAhBgAoBCpB@pG@`D@?CbCoGaCpK@oKDpKAoK@pKFoKEpKAoK@pK@oKnAoBiApBAgBRhBSpGB`D@?C@wIBhBCpG@`DR?"
+     "MGpBGoBHpBGoBHpBFoBCpBKoBLpBKoBtBpBsBoBZpBOoBzFpBaGpGA`DB?CA`DB?CAwI@xI@`DB?MP`CG?B|yUpBoyUoBVpBeAoBzBpBf}CoBxo"
+     "HDcyKlBwVoBpFpBgDoB}ApBJoBMpB@oBGpB@pKRoKQoBXpBWoBHpBGoB@pB@oBBpBAoBBpBAoBvFpBuDoBtTpBqVgB\\G`CpB{CoBhCpB[oBwAp"
+     "BOoBX`NKwMGGT`NYwMA`BlA?AiA`B@?ACGZHYG@HFGEH@GBHDGBpBGoBlHpBiHoBAD@CDHCGJHIGFHLxBOwBBGAHpAhBmAgBCG@hB@gBrApBqAg"
+     "B@G@H@GLHdEhBkEoBFpBGoBHpBGoBHpBGoBBpBrAoBqADCC@DBCTpBUoBrApBqAoBdApBcAoBBpBAoB\\pBYoBXpBhAoBrEpBkGoBCHBGrB`AaB"
+     "_rB`CaC?AZ_]`A~F_?F`NbH?MiFpBsAoB|BpBcBoB[`NtA?LmA_xApBwAoAJ_VpBeAPNOMPH?BbBpBaBpK@?MrApByAoB@HfBhB?AoBHpBMgBHx"
+     "BjB?BhGpBwIoBP`CG?B|ApB?AoB`BpB?AoBhBpB?AoBxBpBqBoBSHThBSoB\\pB[oBLpBKoBBpBAoBTpBSoB\\pB[oBLpBKoBBpBBoBbCpBoBoB"
+     "vRpB{RoBZpBWoBCpB`AoBcApBIoBrBpBqBoBPpBxCoB}CpBGoBApB@oBvBpBuBoBBpBBoBCpBBoBjApBkAoB@HNX^pAiAoBJ`ApApAmAoBB`AnB"
+     "_yApBcAoBBpBFoB@`AbApA_oAE_CHrAhBiAoBGH~CGOpBgCoBC`A@pA\\oA[_xB`AyBpADpKC?MB`NF?MA`N@oKEoBDpBCoBxApBuAoBB`NB?ME"
+     "`NP?LC_DHCGlApBuAoAAWxAhBsAoAzA_oApBMoBvApBsApKD?MB`ADWDGzBpBeCoBHH^hBgAoBL`AVpA[oBF`ATpAUoBEHPGI`ArD_MpBcAoBGp"
+     "BkBoBlBpBwBoBA`A|ApA?AOH?AD`CG?BH`CdAOqAoBD`BG?AlApBfLoBuK`A{A_rBpBqBoBB`BB?AApB\\oBYpBhCoBeC`BrAPeAoAQpANoB\\p"
+     "BUOM_nA_QpB[OlB?AiApB[oAZ_FpB[oBO`J@`D@?ChCoGkBpKOwMEG`A`AS`BQ_BP@OAPPoBK`NC?CxBoGsBpGB`DC?C@`D@wMACFDExAX?AXpB"
+     "cAoBF`CG?BE`NbBoK}ApKG?CN`DM?MR`CKwBEhBBOAPNoBvApBcBpKBwMAhBPoBM`NA?C~BoGyBpGL`DM?CDoG@gBE`BDxKCwMBxAP`AQO@gB@h"
+     "BDgBCGfA`AQ_NpBaAoBpApBkApG@`DA?CA`D@?CB`DHwMIxIBoGAOzC?AmCpBKoB@pB@oBFpBEoB\\pB[oBRpBQgBJGrBpB{BpKD?CJ`DE?MJ`C"
+     "G?BG`N@?CA?INpBKoB@pB@oBhApBiAoBLpBKoBBpBAoBHpBGoB@`B@`L@oKBpGA`DF?CC?I@`J@?IB`JA?IApBJoBI`JH?I@pBEpG@?IJ`NG?MD"
+     "`NL?MApBQoB@pBBoBApB@oBjBpBiBoB@pBPOO?A@`BB?AA`B@?AF`BE?AH`BGP@O@PXoBU`BvA?ApApBeBpG[oGBoBJ`CK?BE`BDPvAoBdApByB"
+     "pGF`DI?C@`DF?CC`DA?CB`D@oKAgB@hBNoBD`CxI?BmGpBwBpGB`DC?MD`JC`DA?CB`DjAwMeAhBCpK`B?M\\pByBpGJ`DK?CA`D@?CB`DBwMCh"
+     "BToBA`CxA?BJpBsBpK@?C@`DB?CH`DI?C@`D@oKLoBF`CG?B\\`CP?BApBqAoBB`NA?CD`DE?CH`DA?ML`CO?ABWCGLpBdKoByHpByAOlE?AiBp"
+     "BkCPA?AF_GpBKoBApBBoBLpBMoBBpBAoBnApBcAOI?AB`B@?AD`BEP@O@PBOT?AC`CxC?B{CpBKoBjBpB?AOI?AJ`BKP@oB@pB@OtA?AsApBRO|"
+     "APaBOKPFOH?AM`BN?AMpBTOfBP{AOY?ACpBbAoBnCpB|GoBkJpBcAoBI`CG?BFpBOoBhBpByApGM?IN`JMoG\\oBI`CR?A[_rApBwAoBhA`JiA?"
+     "IZ`JvC?IcDpBKoBBpBAoBjBpB?AOE?AC`B@?AB`BA?AL`BKP@ON?AD`CG?B@pBIoBBpBAoB~ApBuAOG?AB`BA?AH`BGPLoBF`CxR?BeRpB]OJ?A"
+     "M`BAP@OXPWoBbBpBuAOG?AD`BP?AE`CQ_hE?AgEpB\\oBL`AlA_~vApBgsAoBR`C{F?BHHLGrKpBpxDoBu~DpBcEoBbbBpB?aBoB]`BJPROI?Ab"
+     "yGpBkyGoBddApBdgLoBuiMpBWOO`AxkC?ByhBpBccAoBpApB{AoBR`CK?BCHzDhB{DoBR`CG?BpApBwAoBF`NGwMRGlBpBqBpKCwMAG@pBEgBTG"
+     "A`CQ?BL`AK_hApB_oB\\pBzYoBeXpBsBoBN`CxK?BkHpBqBoAdE_{ApBmDoBE`B@PzBpGiB?GC?AE`NRoKfCoB{CpBAoB@pB@OT?AQ`BX?At~Kp"
+     "B?~KoB|lBpByjBoB}ApBzmQoBenQpBEoBLpBKoBBpBAoBdRpBgQoB[pBxAoBsApBAoBApBZoBSpBHoBhXpBpwCoBqiDpBkFoBPpBSoBLpBCoBFp"
+     "BMoBA`NAwMFCpdHCcdH`Cx_?Bo]`BwB?AjA`Bn`A?AwaA`JB`D@?MF`JD{I@|MK?MJ`NnA?MsA`N`I?MaI`NpG?MmF`AO_P`ApE_eE`A|F_cCpB"
+     "gEoBlDpBkDoBBpB@oBApBBoB@pB@oBDpBEoBVpBUoB@pB@oBLpBKoB`DpB?CoBFpBCoBLpBMoBLpBKoBvApBuAoBFpBEoBHpBGoB@pBDoBHpBKo"
+     "BfUpBcUoBnApBoAoBpApBoAoB|ApB{AoBpApBoAoB|ApB{AoBpApBoAoB|ApB{AoBpApBoAoB|ApB{AoBpApBoAoBNpBKoB`C`C|\\?Bq\\`NeC"
+     "?M|B`NsB?MM`NZ?MY`NB?MFHTGS`NG?M\\`NbdB?MacBpBqAoB@pB~LoB{L`JK?I`A`J]?IJ`JK?IB`JA?IH`J@?IrCpByAoB?A`B~F?AeDpBsB"
+     "oBH`B@PIoBP`CK?BEpB`ToBeRpByAO`A?AvApBoBOL`Ax\\?Bs[pBoAOL`AxL?BoKpBwAOAPRPv]?B{]pBKoBFpBEoBBpBAoB\\pB[oBhLpBeLo"
+     "BN`AC`MdB?MvApByCpGKoGFoBL`CzpA?BwmA`AsC_D`AC_F`ApD_}A`AwB_\\`AfK_{KpBEoBtApBsAoBBpBAoB@pBBoBApB@oBRpBQoBFpBEoB"
+     "@pB@oB@pBJoBIpBFoBEpB@oB@pB@oB@pB@oBDpBCoBBpBAoB@pBBoBApB@oB@pB@oB@pB@oB@pB@oB@pB@oBBpBAoB@pBBoBDpBEoBLpBKoBFpB"
+     "EoBFpBEoB@pB@oBRpBQoB`ApBWoBCpBCoBHpBGoB`ApBfcAoBmcA`AlA_Q`BgA?AhA`BgA?AhA`BxdE?AweE`Cx?A?BtmqBpB?ksBoBtaHpBgcH"
+     "oBpMpBwMoB`hKpBggKoBfrNpBcrNoB~eApBhsCoBgxCpBh|AoBrvFpBktIoBveHpBb?ekAoB?dnkADzACdDD`BC`G`N`r~C?M|^Dw??CCx??CDw"
+     "??CC"},
+    [AH_TABLE_LOWER] = {.columns = 4, .text =
+     "bDtAB`B~GE@@pA_@@pBbAB}AdCiA@@NJ@@bA^@@|BkAAsGBDBtGPCAbMBBBaMHAAzLB@@yLDB@xLDA@wLF@@|DB@@vGB@@BB@@sLD@@xLB@@DD@"
+     "@HB@@CB@@?LH@@dMB@@DD@@BBDBiMLCArMB@@qMD@@rMF@@qMD@@rMB@@qMDB@pMD@BoMHAAtMB@@sMH@@@P@@BB@@AD@@BB@@AD@@BBPBAfA@@"
+     "@fAOABBBBAHAAcFB@@rBBfABrCpBeAAeHDPBfHpAOAtbUB@@sbUD@@gJB@@vlUF@@mbUD@@gLB@@pPB@@DBHBkDtRE@@LAA@R@@fGN@@{DDD@AH"
+     "C@vADB@AF^@}AdAO@@xBO@oARVBMxAUAyCF@@zCD@@OB@@PFD@eHFZ@dM`A`A@?B`E]B}AtBT@@lCsAA\\BLB[^rB@@bFSA~B~vE@@`cNnBiB@@"
+     "L@@@fmA~D@`w}A`EsD@o|kBriDI@MNtB@a|EzBoB@@fTpDBb|E|IsDA?{ND~BB`|NpFoBAQ`AC@@`AD@@`A@@@`AC@@bACB@^HA@`B@@@`A@@@`"
+     "A@@@`AK@@D@@cDDA@bDXF@yDHE@zDXB@BD@@wE\\@@xED@@oFDA@rFXB@qGD@@DDA@jGtR@@guNH@@cvAB@@rGN@@dfP|B^@WfB]@]fsArA@rAt"
+     "tClA@lA`F}B@}BD@@o?TB@@bqMB@@apMFDBp~TLCAyaUB@@~AB@@cBB@@BD@@~aUF@@@RB@?cUD`CB`dUvF?B@@NAA@|t|AlAB@`DQ@@dJM@@`A"
+     "pA@@nDyA@@HAAi`eBBHBj`eBZGA@D@@qrrBFBBrrrBLP@@hAQAitrBB@@UB@@HB@@TB@@ED@@dCB@@oAB@@jAB@@jktBBNB}yA`AMAaCB@@eqrB"
+     "B@@vpMBBBrceBHAAovrBBNBpvrB`AMAcdsBrA@@ddsBxrkArA@~A~mB\\@P`KG@@`LqA@AXH@@`AO@@PI@@xnCbC@rA`MyA@?A`uET@@`zjA@@@"
+     "`FM@I`f}AR@N"},
+    [AH_TABLE_CANONICAL] = {.columns = 3, .text =
+     "`LbDb`CB@DB@DB@DB@TB@HDDtCBD{DB@DB@DB@XBH_B@DB@DB@XDJSBBKB@DB@DB@DB@TFL_B@DB@DB@XBH[FPCB@DB@DB@DB@TB@HDDtCBD{DB"
+     "@DB@DB@XBH_B@DB@DB@XDJSBBKB@DB@DB@DB@TFL_B@DB@DB@XBH[D@\\BoCOB`B@B?AHB`B@B?AhDB`B@B{A{DB`B@B?ADB`B@B?ATB`B@B?AT"
+     "B`B@B}A@B`B@F}A_B`B@B?AHB`B@B?ADB`B@B?AdDB`B@B?AoCB`B@B{AgAB`B@B?APB`B@B?ADB`B@B?A`DB`B@B}AsDB`B@F}ADB`B@B?ADB`"
+     "B@B?AHB`B@B?AhDB`B@B?AcDHBSB`B@B}AtDB`B@D}AwDB`B@B?AxDB`B@B?AkCB`B@J{AkAB`B@B?AxDB`B@B?AkCB`B@H}A_B`B@B?AHB`B@B"
+     "?ATB`B@FyAgAB`B@B?AxDB`B@B?AkCB`B@B}AkAB`B@B?ADB`B@B?AtDB`B@B?AkCB`B@B}AlCB`B@B?AkCB`B@F}AcAB`B@B?ADB`B@B?AHB`B"
+     "@B?APB`B@B?ADB`B@B?AtCB`B@B{AwDB`B@B{A@B`B@B?AXBB[B`B@B?AXB`B@B?ATB`B@dBuB|AB`B@\\sA@B`B@zAgC{AB`B@BoA@B`B@BsA@"
+     "B`B@BsA@B`B@BnF_B`B@B?AKB`B@B?AlAB`B@B?AoAB`B@DoCPB`B@BdT@BB@BaV@B`B@F}I`AB`B@BwA@B`B@BwApCB`B@BvWoDBB@BgC`ABvM"
+     "@BobA@HeBkAB`B@FqACB`B@BnEDB`B@B}A@B`B@B[@B`B@BmKxAB`B@B?AHB`B@BwAGB`B@B?AHB`B@BwAGB`B@B?AHB`B@BsAGB`B@B?AHB`B@"
+     "ByAGB`B@B?AHB`B@ByAGB`B@B?AHB`B@BcBtBB`B@B}A@B`B@FwBgCB`B@NmBSB`B@BwA`DB`B@BbGkDB`B@BaB@B`B@BkJLB`B@B~[KBB@Bk]@"
+     "B`B@zPnhAq`CBB@DdA@BUd`C`C}Dc`CT{gA@NzFf`CBrnA@BsmAe`CB|mAf`CBD@BD@DL@DL@BH@BbB@tAaC\\BX@BX[BH@BD@BD@BdA@tAcA\\B"
+     "X@BK[BL@BH@JR@B@\\xBfD_B@`ADC[HY\\JhA[BCCBVXVU@`B`B@nAEWB@`ADC[HfB\\JwA[BCCBVXpAbCdABB@tD}EcAB`B@\\kB@B`B@B?AHB"
+     "`B@FuAGB`B@FfJHBB@BeL@B`B@B}A@B`B@F}AOB`B@B?APB`B@BsA@B`B@FtJ@BB@BwK@B`B@BsBOB`B@B?APB`B@B?ALB`B@BwAKB`B@FwA@B`"
+     "B@rRx]liCB@DBbB@BaBDBfBCtIvH@DgA@bAbA@leAleA`}BPP@FF@hB{AABB@BB@BJ@BJ@BB@BR@BH@xFpIjPB@dC`AkBmCBB@DZ@hEfH`PFL@f"
+     "BcB@BB@BJ@F^@tNxQjcAF@?BB@dC`AkBmCBB@nC`GnSlChCcCBB@BAdCxG`H|OpGrG|ONN@B@DD@oBBHlB~GxGdMBB@BAdC|HfIlND@TBFSBEtB"
+     "jVrV~zATT@JJ@JJ@JJ@ZuAGTbCkHD@HBbDpADB@RcD@dAbB|FTT@JJ@JJ@JJ@ZuAGzFjIfO`nE`nE|`KDD@DD@DD@DD@HH@rBrB@DD@FD@BB@DF"
+     "@zkAapM?aXB`B@B}AwCB`B@B?ApCB`B@B?AxAB`B@BjF?EB`B@BeJXB`B@B?ApCB`B@B?AxAB`B@B?AgAB`B@B?AXB`B@B|JsEBB@BADBB@B{Lp"
+     "EB`B@B?ALB`B@Bf\\gEBB@Be^DB`B@B}AKB`B@B}ALB`B@B?ApCB`B@B?AkCB`B@B?A|CB`B@B?A\\B`B@B}AHB`B@BlF{EB`B@BgJ@B`B@B?Ah"
+     "DB`B@B?AxAB`B@B}AwAB`B@Bt|N{CBB@Bu~NtEB`B@B?AOB`B@B}AoEB`B@B?AXB`B@B?ApCB`B@B}AoCB`B@B?ApCB`B@B?AxAB`B@B?AOB`B@"
+     "BnFoEB`B@B?A\\B`B@BnE_BB@BADBB@ByO@B`B@B?AXB`B@B{A@B`B@B?ApCB`B@Bp~N{CBB@Bq`OtEB`B@B}AgEB`B@B?ApCB`B@BnNoCBB@BJ"
+     "@BB@BbpN@BB@B}`O@B`B@B?ApCB`B@B?AxAB`B@B?AOB`B@B}AcAB`B@B?ApAB`B@B?AKB`B@BfOoEBB@BB\\BB@BiQSB`B@B?A`DB`B@B}AkDB"
+     "`B@B?ADB`B@B?A\\B`B@B?ACB`B@B?ApCB`B@B}AoCB`B@B?ADB`B@B}ACB`B@B}ASB`B@B?AdDB`B@B?AxAB`B@BcA@BXcEBFHBD@DlPKJ{SpC"
+     "B`B@B?AgCB`B@BbF_B`B@B?ACB`B@B?AdAB`B@B?AWB`B@B|{NCBB@B}yNCBB@BACBB@BAdABB@BAWBB@BzyNLBB@BweOtCB`B@B?AgCB`B@B?A"
+     "WB`B@BjFGB`B@B?ACB`B@B?AdAB`B@B?AWB`B@B||NCBB@B?fO\\B`B@B?AhCB`B@BsA@B`B@B?AgCB`B@BjF_B`B@B?ACB`B@B?AdAB`B@B?AW"
+     "B`B@Bp}NCBB@ByrNCBB@BACBB@BAdABB@BAWBB@BA`DBB@BwT@B`B@B?AgCB`B@BtS_BB@BACBB@BAdABB@BAWBB@BA`DBB@BmUkDB`B@B?AlDB"
+     "`B@B?AgCB`B@B?AWB`B@NpsA`BB@DB~tMoBBB@BADBB@BAdHBB@B?vM{EB@DBnwMoBBB@BADBB@BAdHBB@BguM{EB@DBvuMoBBB@BADBB@FwwMh"
+     "BB@DBfxMoBBB@BADBB@FcvMhBB@DBrvMoBBB@BADBB@BAdHBB@BsxM{EB@DBbyMoBBB@BADBB@BAdHBB@B?vM{EB@DBnwMoBBB@BADBB@BAdHBB"
+     "@BoyM{EB@DB~yMoBBB@BADBB@BAdHBB@BswM{EB@DBbxMoBBB@BADBB@FczMhBB@DBrzMoBBB@BADBB@FgxMhBB@DBvxMoBBB@BADBB@BAdHBB@"
+     "DwzMwEDh{MoBD@DD@dHB?xM{EB@DBnyMoBBB@BADBB@BAdHBB@Bo{M{EB@DB~{MoBBB@BADBB@BAdHBB@Bo{MgHBIa`CBRb`CBOa`CBTb`CBQa`"
+     "CBVb`CBSa`CB`Ab`CBZa`CBMb`CBPa`CBGb`CBJa`CFdsMvhCBB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BbA@BB@BB@BB@BB@B"
+     "B@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BbC@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@BB@B{{M{GB@GB~{MdHB}{M@BI@DJKBj`N"
+     "LBibN{GB@GB@OBUa`CBVvhCDpBuhCFaqAjhCBxlOLBy{M@BQ@DRKB~`NLBacNsHBYa`CB^b`CB[a`CB\\vhCBpbNsHB@DB@dHBk`NoGB@GBbAOB"
+     "sCa`CFrBjhCBbA@BaCoGB@GB@OB]a`CDhgNb`CB@DB@dHBqcNoGB@GBLOBuAa`CBbAnbCB@DBHxEBL@BkBoGB@GB@OBmAa`CBfArbCBqoAoBBzm"
+     "Aa`CBirA@FxqOvhCBe{M@BJ@DIKBzbNLBmeNsHBeAa`CBzAb`CBsAa`CBtAvhCBioAuhCF|tO@BB@jRseN@H{uA@BtG@~FvlPbgCBD@fAD@~AxC"
+     "@BH@BC@jCbC@JJ@FF@pApA@DD@vAnA@FN@FD@DF@nAu`Q@DhbQ@VgA@BaaQ@BD@BlbQ@BB@FZ@BB@FF@BB@NF@BB@FN@BB@FF@BB@fBvA@BL@BB"
+     "@BD@bC}B@BB@BhA@BB@N`B@BB@BB@BB@xCfuFagCBB@d{CwrB`gC`wB|vBflmADD@DD@DD@DD@DD@DD@DD@DD@DD@DD@DD@FF@DD@DD@NN@B@DD"
+     "FCB@DDFCB@DDFCB@DDFCB@DnAiCCTnE@\\\\@DD@DD@DD@DD@DD@DD@DD@DD@DD@DD@DD@FF@DD@DD@NN@B@DDFCB@DDFCB@DDFCB@DDFCB@DnA"
+     "iCCFrD@BB@BB@BB@HV@d`dCvtmAespABguR@Bl}S@Bc`A@Bm?N@B}iP@Bf{B@Bn{eA@B@@BudcA@B`h\\@Bsd^@Bb|A@B|jD@BfgJ@BxqD@BtkC"
+     "@BvW@B|S@BnyC@ByhS@BrqA@B|{A@BjpA@B~eH@BzrF@BnhD@B}veA@BfoB@B~xK@BnqC@BdaJ@Bb?K@B{l`A@BviI@Bd~J@BnyA@BuiS@B~pO@"
+     "BndC@BiuT@BzdD@BfeC@BdyB@Bd}N@Bot`A@BbcA@BnR@Bl~H@B~`C@BzsC@BnmB@BtqD@Bj`C@BlE@BfyC@BftD@BzcB@BvhA@B{vR@BfO@Bbb"
+     "B@BrbC@BvsG@BvwE@BqzI@Bm?X@BjbC@BxuN@B|aB@BwaG@BpfC@Bp?I@BjcE@B}a_@BtxA@Bb{F@Bn|A@BjS@B`bG@BpP@BhaL@BqwaA@Br{V@"
+     "B}jW@B_@B`eT@BdzA@BfcC@BhhI@BioE@BakT@BfsC@BxoP@Bil^@B|zF@BvbB@BjwI@Br^@BqeQ@Bh~R@BwsT@Bt~G@BwyH@B~kO@BguC@BtzK"
+     "@B}uT@BviB@BfjO@BptF@BbfC@B?nO@Bl?Q@BorQ@BsxD@Bn~O@BitO@Bj|H@BmkS@BvkA@B`F@BpkK@BlfJ@BpxB@BffD@BzoC@Bsm_@BzT@Bb"
+     "sB@BrwB@BrmC@BrcE@BxrD@BfhN@BzkB@BzbB@BnC@BecfA@BvbJ@BbkB@Bv~Q@B{nX@BxqA@B`G@BtiA@BrhE@BlbA@B`tA@BbtB@BtbB@BvgA"
+     "@BnkG@BocE@BjsE@BnrA@Bes`A@BxH@BtaA@Bv`N@Bt?K@Bp^@Ba~U@BxR@BlxA@BfcD@B`iH@BqlD@BaiR@BjaD@B|nB@Bf]@BdfA@BlyI@BnK"
+     "@BbsE@BxJ@B|~H@BdlB@BdE@B`M@ByhdA@BfbU@Bl`L@BhpB@Bm}Z@BueI@BheA@BhqE@BbE@BtuD@BrfB@Bx|C@BhgB@BtkG@B`xE@BbqG@Bip"
+     "\\@BlzW@BizaA@BdoJ@BpG@B|tB@BvU@BzvB@B`U@BdqA@BjjB@B|tM@BaocA@BblH@BtdZ@BydcA@B|nF@BbmH@B`tP@B}yW@Br[@BfmC@B`wE"
+     "@B~oQ@ByebA@Bl^@BleD@B|zD@BvS@BtU@BzcB@BbrC@Bx]@BnyD@BluD@BdA@BvnD@BlqB@BezaA@BvwM@ByiM@Bf{N@BplA@BdvH@BrjH@Bh{"
+     "B@BpdA@Bop[@BhcC@BzaJ@ByqC@BjE@BdW@Bc}D@BmbA@B~kM@Boi^@BlgZ@BwoX@BeC@B~iF@BzbB@Bf`M@BauP@BryH@BsfC@BnhT@B}nC@Bb"
+     "`G@BclF@BokU@BeyF@B`hB@FtiA@DtaG@FkiJ@BxtP@B`zA@BdgA@BdB@BN@BtB@Bn|N@BoiM@B~oA@DjeC@DlnB@F`tB@BjL@Hd?C@BZ@BxB@B"
+     "xhB@BkmF@Br}B@BqpcA@BrS@BlF@BxW@BvA@BzF@BxdA@BrF@BdF@Bp]@BpF@Bx{A@BT@BlbB@BhM@BlB@BhF@BzuA@BfI@B~J@Bh_@BdoB@BfJ"
+     "@BpP@BxdA@BzK@Bn_@B~fB@BzJ@BV@BA@BP@BL@BN@B`C@BB@BdK@BbD@B~S@BhcA@BjA@BpC@BbS@BfI@Bp^@BxH@B@@B|]@BrkB@BlH@BvV@B"
+     "pC@BtY@BjC@B|jA@BdH@BvjC@BxQ@BxC@Bk|[@BrgqG@Bkm`G@Fc?Y@B~xA@ByD@Bo^@Bj\\@BvC@BnT@BfC@BfjA@BoD@BhD@BrD@BpgA@BrE@"
+     "BbI@B`A@B|P@BlL@BtzA@BN@B`I@BhD@BvR@BlG@BkD@BlH@B{B@BdI@BdD@B`Y@BpE@BlC@BhP@B|Q@BfJ@BH@BvC@BfbB@BbD@BnX@BtY@B_@"
+     "BnE@BxO@B`U@BrcC@BcwB@BtG@BvG@BnT@BjI@BjC@BdN@BD@BvJ@BbA@BrA@BlE@BS@BxX@Bj^@B~P@BvK@B`N@BrI@BtT@BnL@BztA@BzI@Bt"
+     "xA@Bp\\@BjD@B`A@BrR@BrC@ByB@BlC@BE@BaA@BxD@BbE@B|W@B`cA@BtS@BnR@BzM@Bl`B@BnF@BfG@BjH@BhB@BX@B`C@BnmA@BthB@B|jdF"
+     "@BK@BbyE@Boc|G@BvgB@BbB@B`aiH@BnhE@Bf`Q@B?xoG@BvD@hDi{lBpvEDrALVQhAB@DB`vzCCB@DBqwzCkAB@DB@PBB@BB@BB@BB@BB@BB@D"
+     "D@BB@BB@BB@BB@DD@DD@BB@DD@BB@DD@BB@BB@BB@BB@BiAKBGXBT@BR@xtJjkeDn?jHDD@^T@fHxHtMBB@xaAjaA|bBB@dC~VdWllAB@gAD@tA"
+     "xO~Oh^BB@fz}B|y}Bvv{EBB@BNdAB@DB@DB@DB@DnEtEsABB@BBdABB@BADBB@`dsD}waF{mqNBI@BR@BbnyF@Bc|xF@B|D@BZ@BnD@BpG@B~A@"
+     "B|D@BoA@BacN@BxyhG@BynzF@BN@B`A@BfA@BjzyF@BefhG@B|jN@BlB@B|{yF@Bg{yF@BZ@BomA@B`nA@BR@Btb`I@Bs~?H@B\\@BgrN@BxuN@"
+     "BV@BxB@BJ@BcvN@Bd{N@BD@BvA@BlA@BV@BB@BbA@BdC@BP@BR@BrA@BT@BD@B@@B@@Bzj{F@Bw{lF@BkjN@BjA@Bhx{F@Bow{F@BL@BjA@BpI@"
+     "BkF@B`A@B`B@BtC@BhE@BtA@BfD@B`A@BbB@B@@BjA@BdA@BP@B^@BhU@B?P@BbQ@BkL@BfB@ByfB@BnnC@B?Q@BlB@BrA@BcH@BnJ@BA@BvG@B"
+     "pc~F@Bc?}F@BJ@B^@BhA@BP@B`D@Blt~F@BdD@B{o~F@B~B@BX@B}D@B|H@BowQ@B\\@Bx`R@BlC@B@@Bth?F@Bi`?F@BjA@B^@BX@Bjr?F@Bqq"
+     "?F@BN@BztA@BasA@BajR@B~mR@B\\@BdE@BeC@Bnu`G@Baj`G@Bfj`G@Bog`G@BE@BbA@BjF@BB@Be{R@B||R@BvB@BjA@BxB@Bm`S@BbrtG@Bm"
+     "ptG@BhcS@BF@BF@BhA@BplbI@BgibI@BfcbG@B@@B?rpF@B}mQ@B@@BueS@Bb?|G@BdrW@BogaH@BR@BohS@BnkS@BfC@BT@BdB@BpH@BmtS@B{"
+     "A@BpwS@B`dcG@By`cG@BbH@BH@BD@BC@B|B@BhA@BhB@B[@BV@B~B@BhA@BH@BtA@BV@BdD@BhE@BfB@BxG@Bx{cG@B}|cG@BaD@BxF@BvA@BbF"
+     "@Bz`dG@B}|cG@ByE@BwA@BuwT@BvcU@BjA@B~A@BkB@Bu`U@BfnU@BzA@B|ieG@BmbeG@BjQ@B}J@B?rU@BpwU@BqxU@BgB@B|jK@BF@BvvJ@Bg"
+     "F@BbaM@Bgm^@B|sQ@BH@BL@BzC@BU@B`gfG@Bsg|G@BbkV@BiG@BzL@BfC@Bp~eG@B}}eG@B}F@BjO@BmwV@BjzV@BbF@BnD@B|K@Bv?eG@Bo|e"
+     "G@BelW@BrpW@BlxfG@BeufG@BkpW@BhrW@BzB@BvA@BB@BdmgG@BcxN@B~~N@BwjgG@B|fhG@By?gG@B\\@BkF@B~J@BpB@BrC@BkC@BpB@B^@B"
+     "Z@BrygG@Bs~gG@BvO@B~C@BusX@BpyX@BG@Bt`hG@BomhG@BjW@B`?gG@B`C@Bo|gG@BfG@BuA@BE@BihY@BhkY@BfC@BK@BlC@BpgjF@B?}iF@"
+     "B|qhG@BmlhG@B~`iG@BexhG@BZ@BvA@Bp{iG@BoxiG@BjA@B`jjG@B~M@BsijG@BbA@B}mZ@BroZ@BynZ@B@@B~xZ@BjA@BjA@BhA@BjD@B}zZ@"
+     "Br`[@BdqkG@BookG@BhukG@BcrkG@B~bvF@B}xuF@BbylG@BnA@BxH@BodhH@BX@Bxn[@B~?lG@BA@BnB@BtA@BiamG@BB@B@@BvB@Baq[@Bdu["
+     "@Bit[@B`E@BnxiH@B}|mG@B|C@B`D@Bq~[@BftjH@B?lnG@BhtnG@BvB@BksnG@BxE@Bwk\\@Bbq\\@BT@BJ@BzroG@BvR@B@@Bq{oG@Bwn\\@B"
+     "rzlH@Bi~oG@BF@Bcz\\@BremH@B{zoG@Bcc]@Bpd]@BI@BzA@BlhqG@BebqG@Bcf]@Bll]@BvC@BfD@Baq]@BhooH@B~A@B{noH@B`xoH@B}uqG"
+     "@Bh|qG@BqzqG@BjF@BV@BjmrG@BrD@BelrG@BptrG@BosrG@B~nyF@BsxwG@Bzm^@BbE@Boo^@Bfs^@BqhS@BdofH@B\\@BcbZ@BR@BuyxF@BF@"
+     "BtyF@BeseA@Blb_@BK@BdA@Bs~W@B|?W@BD@BT@BrB@BletG@BmetG@BpC@BlD@BtD@BsH@BtI@BtB@B`G@BgP@BnG@BD@B`A@BtetG@BjS@BkI"
+     "@BszsH@Bl|_@BD@BfB@BhkwG@BkfwG@Bp|tG@B}|tH@BH@B`euH@BbR@BmvuH@Bjn`A@BX@BV@BD@B`D@BaB@BlH@BwB@BnI@BaE@BfD@BvA@B}"
+     "z`A@Bt`aA@B`B@Bo`aA@BnfaA@BF@Bh`wG@B?xvG@BN@BqjaA@BjlaA@B}cjA@Bf?aI@BpK@BojyH@BR@Br}aA@BzD@BzI@BvL@BfexG@By?wG@"
+     "BlA@BtE@BxE@Bp{xG@Bur{A@Bqc}E@B]@BhC@B|n}E@Bs`}E@BhF@Bti{G@BvA@BquzG@BzE@B`B@Bza{G@Bea{G@BzQ@B~I@BB@BwE@BzW@BxA"
+     "@Bj~{G@B}f{G@Bk?eA@BdbfA@B`|{G@BayaI@BzmfA@Baq\\@Bbw\\@Bdb}G@BjM@BwzcI@BP@BtvfA@Btb~G@BoudI@Bh~dI@Buh~G@B@@B|A@"
+     "Bzx~G@Bgm~G@B}zfA@Bl?fA@B|G@BvA@BxC@B?bgA@BdvgI@B{a`H@B|R@BzK@B}bhA@B~A@BtghA@BnvaH@Bk}iI@Bz`jI@BrP@BfH@Bk}aH@B"
+     "ivhA@BfzhA@BJ@BN@BT@BN@BjB@BjlcH@"},
+    [AH_TABLE_CLASSES] = {.columns = 2, .text =
+     "`pA@unAlNgADFWEX@_HHEcADdACcARdAKuMAvMHTMT@SDS@TASAwMDlNBSET@DBWAT@FBBAABBAAXElPkN{PlNhPkNoPxMFTESDTCO@CJT@SGTA"
+     "SBTAO@L@D@wM@B@B@B@B@B@B@B@BBBAB@B@B@kA@nA@mA@pA@B@qA@lN@S@wM@dAnDcA?ClNMoL@B@B~B?A}BvA@B@B@B@B@B@B@BBhL@SFTGSB"
+     "TAS^wM]fBhFeB{ElNIkNDlNES@TBkN@lNAkN@xMBTASdBwMcBhBzAgByAlN@SBTASBTBSCTBSAT@SDTCS@T@S@T@S@T@SBT|IkNqIlNKS@TbBkN"
+     "{AlNEkNPlNOkNDlNCkNHlNlBkNoBxMjGwMsFlNYkN@xMBTASBTASDT@SCaL@B@BDrLCSBT@SFTnCkNuCN^M]RDQClN@SBTjFkNkFN^M]RzFQyFN"
+     "^M]RzFQyFN^M]RzFQyFN^M]R|GQ{GR|GQ{GRLQKhE@NhFuEgFN^M]R|GQ{GRvGQuGRxFQuFnFA{EXQQvFpFuFsFlGXkGStGpDsGsDxMrAwMsAxM"
+     "@wM@xM@wM@pMlCoMkCbH@B@cH@hHHgHAdHCcHAdH@cHBlNAyM@QBlNxCkNyCxM~FwM}FN@MBR`EQaExM|lAwMwlAlNb{AkNe{AR|AQ{ARxIQwIR"
+     "RQQlNtLkNsLhN|HgN{H|M@P@StMwMsMlN@SlDwMkDRfAQWlNKkNAxM~BwMuBlNBSGTASjGwMiGN\\M[RjBQiBlN@SLT~BkNgCRpCQqCNTMQRbDQ"
+     "cDNnIMiIlNCkN@BHvMETDSET@kNLBEAExMJwMIlNDkNAlNhLkNgLlNASLTKSBTAH@gA@L@cAhBxA?AkNGlN@F@Y@T@S~lAwM{lAlN@iNDjNAiNA"
+     "jNDkNElNDkNABAjN@S@TBiNDvMETz?EkNu?ElNtHkNwHR~EQ?ClNt`AkNqbAtM@T@H@SBDnF?MmFPd}zAOe}zAlNFkNLlNlAkN{AlN|DkN{DlNd"
+     "QkNeQRxKQwKRtAQQlNnBkNkCxMdBwMgBR|EQ{ENVMUR|NQ{NlN@kNBlNASBwM@lNFkNElNAkN@lNfCkNeCRjOQiOR~rgAQ}rgAtA`pAsAsoAlN@"
+     "SITv|AkNw|AxMbNwMaNxMhIwM?HlNzhCkNaiCxM@wM@lNnBkNmBlN@iN@vMFwMERhJQgJlN@S|uBwM{uBRnCQmCRpCQoCR@ChDMcDlNzBkN{BRx"
+     "CQyCNvDMuDRPQONrFMqFR@CbKMaKN@D`EQ?DN^M]RnAQaAlNGkNDlNpLkNwLRDQCNtGMsGR@CtOMsOR@CzGMyGRjGQiGR@CdGMcGRdqBQcqBR~j"
+     "gAQujgABlCAgClN`vhAkNkvhABjlJAglJpMBmM@ACdNHSFoM@xMKwMFlNESxAwMsAlN`IkNaIlNp{FkNg{FlNKkN`AlN]kNJlNKkNBlNAkNHlN`"
+     "jDkN{iDxMlFwMmFlNI}Mhkk|AM"},
+    [AH_TABLE_COMPATIBLE] = {.columns = 4, .text =
+     "`JBB@P@BBD@ADJ@BBFBADDABDB@ADF@BBBBADFBDDlGAARZ@@HTA@HlC@ADjDDDBFFARtBE@X~KLALpBEBRPAAXtIGBJT@@DB@BDvDDCFFABFD@"
+     "AHvAB@DHA@FJA@D|X@BB|NF@D|{CE@P`H@@DrBB@D`CAAHvF@DBD@@FfX@CF`cFD@BHP@FXN@VfAT@dArBuA@xAfBhB@B~OeBBjBfRA@HDB@DDA"
+     "BHXD@F`A@@R`AA@R`A@ALFRAHbAS@VL@BBZ@ADB@BBB@BDR@CFH@BBB@BDD@AFB@BDJ@AFD@@DRD@D`ACDLP@EHbAB@BHrA@DxA[@vApAWBZpEB"
+     "BDDACLB@BBDBBDDACLD@BBBRADVQ@TB@BBFHADNGBJB@BDB@AFD@ADH@@BHB@BFB@DHH@FPKDNBHCFR@@JVEDJDABLBVAHXUAhBB@ADB@BBB@BD"
+     "B@AFB@ADB@BBB@BDB@BFB@CHB@ADB@BBB@BDBHCFJGBJB@BDB@AFB@ADB@BBB@BDB@BFB@CHB@ADB@BBB@BDBFCFZEDHfJ@AFB@BDD@AFB@BD`c"
+     "APCFRDBRVCBlARDBvAVCCxBRxABdAjB`AC~FluBgCFjCpF@AHB@AFB@BDl`ABCFfOA@D`S@@BhE@@BZjM@B`PiM@lMlC@@BDD@BfFABFHA@H`F@"
+     "@DdCzEADbF?D@|E|F@D\\\\BBtB^[FxCB@ANDfBELhB?ACxFXEDHB\\AF^AA|A\\@B\\\\YFxAB@AJB@CHD`CADbCqABbCpAiAB`CFCARB@BDB@"
+     "AFB@BDB|BCF`C{BH~BB@AJB@BHB@CJB@DFBBCJDAFLB@CLBDAHFHBRNKDxAB@GLBBHDDAAXB@AJBBDHDACXBBAHD@BLD@BPD@CTDABLBBAHD@AL"
+     "D@BHDAFLB@CLB@BHB@BJB@CLBBAHDAFLB@CLB@DHB@ELB@DFB@CJB@BFB@AHB@BFB@BHB@AJB@BHB@AJB@CHB@FDBBCJDABLBDAHFCDRB@AJB@C"
+     "HB@HDB@ELB@DFBBAJD@APDABLB@CHB@DDB@BHB@EJB@HDB@ELBRAFTLBhA`A[A`CDABHBDAFFABLDFALJGDTBNCHPMB`AB@BFBLCHNEB\\HLAXT"
+     "OBhADAALBDBDFCARBBBDDABLB@CHBFBDHEDXB@BJBbAGLdAaADhBBDCHFCDLB@AHBRAFTQBhABBAFD@BHDAALB@DDB@AHBFAFHCBPDNALR\\BdA"
+     "fkyAiACjDhMA@DpHB@BhvAD@DhzgAABHFABLD@AL\\F@HZJAT~BQBTBfEADhEcEBhEDPAHTOBTfBPAHTQBTBVADXLDXdA[ClCHBDHJhEA^rEyDB"
+     "dKXbBAhBzBoBBtEJ|CA^fDaDBlHD^ALbA[BdBFlDARvEQBdIdDS@`L|EgC@dJDJBLNKAxAB@^FB@SdAB@GPhAPEHRODRnA@AFBfAADlAcA@hADD"
+     "BDHDAPNZ@LhA]@fAPABHHC@LDR@DTQAhABVBBXxEApApFcFDpFLGAdALxKAHbLoK@|KP@@LP@@LPE@LL@@FFCBFBDADHH@FpajC|D@NlE[@jEpD"
+     "iD@nDHA@DFB@BHD@DJP@HZU@XDL@BPtC@NdDyC@bDLH@HRA@PPjA@NzAoA@xAJB@HLG@JHL@BPzT@NlU?B@hUlRcO@hRdcK{B@dCJnA@HxAqA@v"
+     "AFA@DF@@BDR@BVK@TJE@HD@@BN@@BJ@@BD@@BD@@BDD@BHA@FFA@DF@@BD@@BD@@BD@@BD@@BDB@BFA@DFF@BJF@HPE@NJ@@HJE@HDR@BVN@TlA"
+     "[@bAHD@FLX@JjeAKBbA`A`ABlAvAqACbED@BDFpAAHtAkABtAHEBPB@AFvAB@DlBA@H`GB@DDAAH\\D@BFCBFBnBADxB}ADpB`AMCvA"},
+    [AH_TABLE_PARTS] = {.columns = 1, .text =
+     "`B@pnAmjAaDhnAcmABeAbnAvKwyAnpAkoA|C{CfaP?`PEfaPcaPBbaP?`PjAB~AB{AvFuDvDj`A{dAJ}BlAdkAolAlCdiAojAlAdiA?kACD|ADC"
+     "wAGHxAHGkBlAkAlCkAlAcA|_w_Pn`ADLs`ADqElnAknAnnAmnAtnAsnAppAopAfnAenAvnAoJm_NJzaAigAjrAirAbnAanApnAMbKLeA@gJhJyI"
+     "|KKKNBsBzAcAd\\zAjJzDwBxBfEeEsBtBr}CuAvIuAMcAdAStFnJaD^fCcD^xUuiHjHgHDBrTmTBBBBBBBBf]c]DDBDT~^BbkM?iNDBh_DBi_HD"
+     "|MwMj^dlMBmjNHBpjN{jMq_~jNewLBBdAB{uARFBxsAB\\JBlGu^}^d_iVxVk_r_DHFBBbqM{mM?BpqMknM{BADBBBFTBoM|MBdiMaiMBcaAlaA"
+     "BBlRmuAzeAudAhiAmnAfoAeoAfoAeoAdrAcrApnAtCcrAfoAeA?mAfoAcAanAfoA~BcrAhoAgA?mAhoAeAanAhoA|BcrApnAO?mApnAManAbnAa"
+     "nAhoAgoA@@@@@@@@@@`?O?~OfqAipA@@@@@[daP@@@@F@@@@gaP@AjnAklA@@{A@|Af?O@@@caP`ArCiCBBBBB[n~Pi}PiABjD{CBBBBBBBBB[n"
+     "~Pi}PiABpCHTRb^a_FBBBDFBcBbBcAcChCCcChD?BzFyF`BgC`DWgClDvQ?MsFbB}A@@`B~K{M@F`B{A@bB}ABB@@BKN]NPMZ@oABdB?ABNdBbv"
+     "BBBBsvBeBInApvAY?AZbgOy|P`BBHBqCfaPy`PKfaPu`POfaPeaPABfaPaaPAdaPaaPCfaP}`PEdaP}`PCbaP}`PA`aP}`PGfaP{`PA~`P{`PIf"
+     "aPw`PIbaPw`PE~`Pw`PAz`Pw`PMfaPu?O@@@@@@Z@@YZY@ZY@@@^@@]^]@FQBRxA@@@@@@Z@@YZY@ZY@@@^@@]^]@FQBRyChaPaaPp?P@@@@F@@"
+     "@@y?PBBBBBBBBOAB@@BADCFEHGJILKNMPMCOROATQAVSAXUAZWA\\YA^[A`A]AbA_ARAMAR@OARBQARDSARFUARHWARJYARL[ARN]ARP_ATCMPE"
+     "HGJILKNMPORQTSVUFACF@EFBGFDIFFKFHMFJOFLQFNSFPUHCCKrCoCAtCqCAvCsCAxCuCAzCwCA|CyCA~C{CA`D}CAbD?CAdDaDAfDcDAhDeDAj"
+     "DgDAlDiDAnDkDApDmDArDoDAtDqDAvDsDAxDuDAzDwDA|DyDA~D{DA`E}DAbE?DAdEaEpABBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBB"
+     "BBBBBBBBBBsDv?P@@@a?P@F@@@@@zBgAvpVxf_d}Y}yhApB\\RtAxBNhAtAjhAlBLnAhAjAjCjAVvI|ExAJ|ARvAZrAhCdAvAhoApDx\\nAPVdA"
+     "xDz]`CpGnAfAlAlCFtVTXZhGPJjGTZPzCbAdA`EjdA|BjAhnAJfE`AZjAnBJvPpA`Bp?AdDnAtCpARNhCJ`BncB~[XJHPdADbEpMJfUTdCNRPvE"
+     "NhNNbCbA~BzNNbAnT|GLlKnE|BtWjH|cAvArCfChDVLbBxDTtUNRR`A^H~DHLj}A|Aj]XnAvQZnD|BncA^^fBjBnLXfDpO~AbMjAJxMpKzGLJlz"
+     "ARxItIF~BrFZHNdFdBL\\nJfCHnKFfAxO`CNlDTFT|AvX`YTlBlAPTHpBHbAJZvA^PvC^H?woBd?W~rQFBiriArgXqgXtgXcADrBjAo|OBrJoJt"
+     "JBsJBBvJBBBBBuIgABBrAoABBBBBBBBB~DBBBBBBBBBBBBBBBBBBBBiAwDBdKBHDJHDyKbLDcLBDDBHDDBBBBFHTNJjJBuIBBvBBFRBDTF~e^xH"
+     "eHdmDamDfBcBnrSqmS?CoAprEq_kgDcigApmHmmHAtmHqmHAvmHsmHAzmHwmHA|mHymHA~mH{mHAbnH?mHAfnHcnHAhnHenHAlnHinHAnnHknHA"
+     "pnHmnHArnHonHAtnHqnHApmHbFosHAtmH~EosHAvmH|EosHAzmHxEosHA|mHvEosHA~mHtEosHAbnHpEosHAfnHlEosHAhnHjEosHAlnHfEosHA"
+     "nnHdEosHApnHbEosHArnH`EosHAtnH~DosHAhnHdFitHAfnH|EyErElDcxHAfnH|EmExEitHAp}fAm}fAAhfgAefgAAb~fA?}fAAfkkAckkAAxf"
+     "gAufgAAjthAgthAAv}fAs}fAAfthActhAAjcgAgcgAArqiAoqiAA`nsA}msAAfdxAcdxAAx`vAu`vAA`psA}osAArzhBozhBAnokAkokAAz{rAw"
+     "{rAAd`tAa`tAAbnsA?msAAlq|Aiq|AAj~iAg~iAAbeyA?dyAArgfBogfBAjs|Ags|AAxhiAuhiAAvkgAskgAAhejAeejAA|smAysmAAvk{Ask{A"
+     "ArmgAomgAA~ifB{ifBAxriAuriAAjt|Agt|AArngAongAAd|`Ba|`BAv|`Bs|`BlrjAzrDvpCp`K}s}AH]eAAB@@BADCFEHGJILKNKEFCDAB@@B"
+     "ADvlHDBDBBDDBDBBBBcAbF}E~E{E|EwExEuEvEsEtEoEpEkElEiEjEeEfEcEdEaEbE?D`E}D~DeEfElEmKrFyEdFeFrFqFfFdi^xHeHdmDmdDrm"
+     "AsvApvA{pAhnBn|IfvDmcBwpBrjUck]llGjdAaRjcIasRxfOpbMgtIqjShrSajBg|Mlo[}s_ldApwLzqUgodAphAt|LquNfBcBv}Ge?DoKxeDaC"
+     "zwMc~Sl|^ew\\p|BqnlAFEHGJILIGHEFCDAB@@BADCFEHGJGIBnmsAkmsAlmsAimsAjmsAgmsAhmsAemsAfmsAcmsAdmsAamsAbmsA?lsA`msA}"
+     "lsA~lsAmmsAApmsAmmsA@nmsAmmsABlmsA?ksA~ACZUC]SP_|eXDDDDBDDDDDDDDDDDFDDDBBBBBFFFFFBBBBDDDBBBBBDBBB?DzBiCdFgCkBrD"
+     "kAgCBbEuA{CP@tEaAmDnBpBgDkAV~DcCuAFtDuDbASzDgC}B^hEaEbEcErDsC]dEwAiCMlD}C|CkBJyAdDEdAaEcAhELoDcAtEiAaCgAdAcAhAg"
+     "AdCbC}DpCJdA}DgAdEwBkBfF}D`D?C`D{CkA`EQeC`DWvAgCfB{C`DDwBJqAkA`EQaCkA`EQoAvBgDxC?BcBVrD{C|C^}BwAvDeDKpCaBmArDaB"
+     "aDvAaAVxCkC|CcCvCwAqBfCRgDkAdBpCcCKpCuBQkBfFeDZyB|AbA}BdEeBvBqBH@UJNuB`BViCdFaDpCuBNiCdFoCVkCfF_AqAoCPnA^fBqAoC"
+     "jAxCqAoCrA~AqCdEkAgCpDkBJ}BxCcCrEgCZwCtBW_hDkAhATuAqB`AzCaAeA{CfBvA{CbCNLfAmBhA{CrEsC~A{CdFiD{A~C}CfFyCxAaDT~Du"
+     "BfAcDdEeBfApAoAaDrEuB}BdDbBaA_bBQiAsCV|C]sCnDYuAX^ZwC~BjAwC`CXgA?B|CLgAVUVuAkCfFaASkCcApDkCcA~BvBcAvAgCfBMpAgC}"
+     "BvDpAaAIgDbEQmBJfBAADqAoCdFaAbAmBwCdEBWXNuBmAoAtEGwBJoiXrhxAohxAphxAmhxAnhxAkhxAlhxAihxAjhxAghxAhhxAehxAfhxAchx"
+     "AdhxAahxAbhxA?gxA`hxAohxAArhxAohxA@phxAohxABnhxAohxADlhxAohxAFjhxAohxAHhhxAohxAJfhxAohxALdhxAohxANbhxAohxAP`hxA"
+     "mhxACrhxAmhxAAphxAmhxA@nhxAmhxABlhxAmhxADjhxAaexAoAbAFE?AhAZAbAEqAtAYBRQRuCdCRsClAX|aoAzyAzaBazHviBxcIiuBzjCaiB"
+     "uqDi?GhbU{l|A}BzByBvwAuwAxBwBtBsBTQVUJIbBCVAOCVHsBpBoBlwAkwAlwAiuALKHG}AdC]eBdCyBIdCeCBdCkBWdCdtA?tABAOPABKNBA~"
+     "tA}tA@@STCD@@uCbCTuCvCuCrCDuCvC@sC`CTsCtCsCpCDsCtCpzPczPKpzPczPaD|AbATuAbAgAFbAsARbAbAaAF\\aAFb{PczPAaAFb{PczPa"
+     "D|CFIJrtAqtAKLEsApAoAlvAkvAnAmAjAiAQRtAqAnAmAjvAivAlAkAhAgASThA|sAwuAxuAotAeC~C}ChA~B[@@BaBd}PszPGgBxBaDlCcBJdC"
+     "aAMqAPrAJeB@@D|AROBADCFOJXUUVGFBDEwAOpBcD~C}CdB@EFDbBA}AfB}AVW~{PozPwBh}PozPwCh{rAe{rAf{rAc{rAd{rAa{rAb{rA?zrA`"
+     "{rA}zrA~zrA{zrA|zrAyzrAzzrAwzrAxzrAg{rAAj{rAg{rA@h{rAg{rABf{rAg{rADd{rAg{rAFb{rAg{rAH`{rAg{rAJ~zrAg{rAL|zrAg{rA"
+     "NzzrAg{rAPxzrAe{rACj{rAe{rAAh{rAe{rA@f{rAe{rABd{rAe{rADb{rAe{rAF`{rAe{rAH~zrAe{rAJ|zrAe{rALzzrAe{rANxzrAc{rAEj{"
+     "rAc{rACh{rA{wrAKV|}ADfrqBqdsBzBh}rB`aBwltBnntBwnuB@@FELK@FE@LNBAB`pBDC]^QfAOCMjGcAFBNBBVD}{BjzBXjI@T@@@F@@@D@@@"
+     "K@@@J@@@K@@@vB@@@D@@@cB@@@A@@@F@@@B@@@L@A@D@K@`A@M@pA@@@L@@@H@@@C@@@R@B@@@tAaHbHaHzF@@@E@@@hA@@{G|G{GrE@@@tA@A@"
+     "D@AeEnE@K@H@N@@@mH@BTyBfBTyBfBTbHuHTbHuHTWDTWDTfGyGTfGyGTdGwGTdGwGThG{GThG{GTxGkHTxGkHTxGkHTUBTUBTUfH@@@cHToB|A"
+     "TmBzAT]JTUBTScBHGJILKzAyAbBaBdB?ADCFEHGvAuA~A}A`B}ABAtAsA|A{A~A{ABArAoAABpAmACDABnAcAMNKLIJdA_OP`A]STQROP^[ST\\Y"
+     "ZWYZXU[\\VGiAjAgAhAeAfAHGPOROiAjAFENMPMwAxAmAnAkAlAiAjABADCLKNKoApAmAnAkAlABAJILIqArAoApAmAnA@@HGJGsAtAqArAoApA"
+     "ABFEHEuAvACDDCF@{A|AyAzAwAxAIJAB@sA`D}C~CmBnB?dCxbCJacCzbCHacC|bCFacC~bCDacC`cCBacCbcC~AkBTeBrATcBpAT]JT[HTUBTS"
+     "cBRQTSzAyA|A{AbBaBdB?ANMPOvAuAxAwA~A}A`B}ALKNMtAsAvAuA|A{A~AQPORONMPMwAxABADCLKNKBAJILI{A|A@BiAjAgAhAAB@@FEHAnB"
+     "kBqArAoApAIJGHAB@@ToB|ATmBzATkBxAT]JTY}AHGJILKzAyA~AyADCFEHGvAuAzAwAtAqABArAoAABpAmACDnAcAMNKLIJdA_OPMN`A]STQRO"
+     "P^[SVZWYZXU[\\VGiAjAgAhAeAfAHEiAjAFCmAnAkAlAiAjABADAoApAmAnAkAlABAFCqArAoApAmAnA@BsAtAqArAoApAABB@uAvACDrBkB{A|"
+     "AyAzAwAxAIJEFT]JTY}AzAyA~AyAvAuAzAwAtAsAxAgAdAcAhAeAbAaAfAGBADABBABBFIJEM\\FaA^DaA`ABsAdAcAfAaA`A_bA_^]`AmAlAkA"
+     "nAkAjAiAlAyAxAwAzA{AzAyA|AwAvAuAxAiAhAgAjAgAfAeAhAkAOPMNKLbAaAEDCHGJILdAcAfAaA`A_bA_^]`AmAlAkAnAkAjAiAlAyAxAwAz"
+     "A{AzAyA|AwAvAuAxAiAhAgAjAgAfAeAhAkAOPMNKLbAaAEDCHGJIFOPMNKLbAcAhAeAfA_\\cAMNKLILOPMNKR\\YZ{AhBgBhBaBDrAuAFACFAC"
+     "FpAuAHnAuAvAqACvAoAEvAmACrAoAArAoA@pAJyApAHkAKANMBLMzAkAdAoALdAoALdAqANdA@cAdA@_O@PO@P`A@aAMpAaAMpAaAO|AkAbAmAL"
+     "bAmALbA@aAbA@]QxAeAOnA]OnA[\\oAT\\oAT\\@[\\JaAYrAWX@WX@WXH]V@UVJ_VHOeAnAGeAnAEFoAjAF@AmApAAmAzAKmAxAIoA@pAoA@pA"
+     "kAnAAkAnAABoAnABoApAoAArAoApA@oAzAIqABpAqArA@mACrAmAnA@qADrACqAvAC@BqApABqAxAEsArABsArABsAzAEAJGAHBI@JI@yALxA?A"
+     "D|A?ADzA}AHxA?AHvA}AvAJ?AvAHyArAJ{ABxAyArAHkAIvAgAOzAkAMzAgAQzAKoA|AKBJ@yAzA@{A|A@IJI@JOFJGqAzAOFoAnAmApAWXJMDJ"
+     "GsABpAmAxAKoArACD@AoArABsABABzAyAA|AIqA|AQHJcBJzAMD@WYrA_`A@cAIxAGsA|AiA^|H?HD|HuJzA@F?AxAuARhAoApAkAL^UXgADjAG"
+     "UVLEBiAbAB_^JgA^JqbCn`CzA@FmbCraCVLEmbCpbCiAbABqApAgbCx`CpAyAzAFkAvIiJzAoaCj}WBo|WBsA|An}WBq~W@@@@l~OAg{O@mCBdE"
+     "DnyWBIBMBEBFBBBg{WDyCjnAinAjnAinAjnAinAjnAkjA@@eCj}We}WZAJ{Af?Ow~OBdEDnyWBc?WFHBD^DA~AoCBvA?AvbCUVubCxbCwbCzbCy"
+     "bC|bC[\\{bC~bC]^}bC`cC_`A?bCbcCaAbAacCdcCcAdAaCLxBwBxBwBzByBzBWXWXyB|B{B|BUTSTSTSTyB@B@@@B@B@@@B@@@B@@@B@@@B@@@"
+     "B@B@B@B@B@@@B@@@B@@@B@@@B@@@B@@@B@@@B@@@N@@@B@@@B@@@B@@@B@@@B@@@B@@@B@B@B@@@KyAxB]yAxB]yAzB_yAzB_yA|BaAyA|BaAyA"
+     "zAyAk`CBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBnpTBxgCTBWt"
+     "OQaEDDDDtCDDgBrCsEDDDDBDDDDDDDDDDDFDDDBBBBBFFFFFBBBBDDDBBBBBDHsEBssO?EBrJoJtJBsJBBvJBBBBBuIgABBrAoABBBBBBBBB~DB"
+     "BBBBBBBBBBBBBBBBBBBemHBRwHhnA{eAAh`PreBcwABBBz`BvBsxRBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBqCBBBBB"
+     "BBBBBBBBBBBBBBBBBBBBNBBBBBBDBBBBBBBBBBBBBBBBBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBqCDBFFBFBBBDB"
+     "BBBBBBNBBBDDBBBBBBDBBBBBBBBBBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBqCBDBBBFBBBBBBBDBBBBBBPBBBBBB"
+     "BBBBBBBBBBBBBBBBBBBqCBDBBBDBBBBDHBBBBBBPBBBBBBBBBBBBBBBBBBBBBBBBBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBB"
+     "BBBBBBBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBB"
+     "BBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBqCBBBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBqCB"
+     "BBBBBBBBBBBBBBBBBBBBBBBBNBBBBBBBBBBBBBBBBBBBBBBBBBnKlPtUBBBBBBBBBBBBBBBBQVBBBBBB|eOkeOBBBBBBBBBBBBBBBBBBBBBBBBr"
+     "cOydOFDXIA}BBBBBBBBBBBBBBBBBQVBBBBBB|eOkeOBBBBBBBBBBBBBBBBBBBBBBBBrcOydOFDXIA}BBBBBBBBBBBBBBBBBQVBBBBBB|eOkeOBB"
+     "BBBBBBBBBBBBBBBBBBBBBBrcOydOFDXIA}BBBBBBBBBBBBBBBBBQVBBBBBB|eOkeOBBBBBBBBBBBBBBBBBBBBBBBBrcOydOFDXIA}BBBBBBBBBB"
+     "BBBBBBBQVBBBBBB|eOkeOBBBBBBBBBBBBBBBBBBBBBBBBrcOydOFDXIAxAByzABBBBBBBBBQBBBBBBBBBQBBBBBBBBBQBBBBBBBBBQBBBBBBBBB"
+     "|~BBHFrAkAITfAMBBBeALPWZaAFSBFDLDDhCxDqAcCmDHvAsAzAMBBBeALPWZ[SBFPH[BzAKDeALGZ[KPH`HuDmDHvAsATfAMDBeALPWZ[SBFPD"
+     "DhCfCsGBHFpABkAITfAKBBeALPWZaAFSBFDLDDcAHFrAkAITfAKBBeALPWZaAFSBFDLDDs`CCDGJILKNMPORQTSVUXWZYGrAoAAtAqAAvAsAAxA"
+     "uAAzAwAA|AyAA~A{AA`B}AAbB?AAdBaBAfBcBAhBeBAjBgBAlBiBAnBkBApBmBArBoBAtBqBAvBsBAxBuBAzBwBA|ByBA~B{BA`C}BAbC?BAdCa"
+     "Cv~Wa|Wd|Wc}W^]BfAFqABBBBBBBBBBBBBBBBBBBBBBBBBcA\\QRE]^@E@LBgATSTQ@LbcX?BpF@DlyXgoCuxCkpQyBf?N|hErlXskXihExwKbp"
+     "EoxEwtI~sF}?FfbJeyIjrUebDtxKq{YmkBvmM}gF`LiuJRbdaAgfYq{Gl|BhqGrfUyqU|rKrOcgSpgMmwCAvbGalQhtAny]qspApq[mq[Aj?Ng?"
+     "NApgOmgOAjwUgwUAjj`Agj`AA~cY{cYAflcAclcAArlQolQAftZctZdxWozE"},
+    [AH_TABLE_JOINS] = {.columns = 3, .text =
+     "@~AD~G`H@|B\\@feAdlAAfXtQ@|PhS@|BD@DF@FF@FD@rC|CD`AjACXDB~BfDAjBbA@lFxF@NBDDNCPH@FJ@jBdBDDDC~ArC@lGlF@jDfD@dAT@"
+     "rAxA@JT@TH@HL@`C|B@nClCDN\\CfCdD@pABDBbBCnErC@HfA@fAP@bAX@~A`B@vCrC@DP@RH@HJ@XT@VX@xAvA@FJ@vCrC@DL@RL@HJ@LH@~A`"
+     "B@JH@X\\@vCrC@DR@RH@HH@nAlA@pAxA@NH@vCrC@DP@RH@HJ@TT@ZX@`B~A@xC`D@PL@HJ@ZT@rBzB@xCpC@DP@PH@HJ@VR@ZZ@~A`B@vCrC@D"
+     "P@PH@HJ@VR@ZZ@bA`A@Z`A@vCrC@FP@PH@HJ@HBDRRCVX@~A`B@rDnD@JT@ND@DR@tAhA@~C|C@DR@hAhA@tFfF@DV@jAdA@`EvD@zAxA@DD@DD"
+     "@JL@fCjD@jAF@N`A@XjB@zBT@nFbG@XN@zAvA@PN@fAhA@bA\\@DH@RN@`A`A@`lAdlA@j{Al{A@`B~A@`B~A@`B`B@dD`F@rBT@|B`C@FBBBBA"
+     "lGnG@hBfB@nGdH@`A`A@nN`N@|CfD@VD@DD@FtA@tAF@bC|E@`C\\@`BrA@hC`D@nC~B@jA^@bBvB@jDlD@|ChD@xJvI@HlA@rAJ@NN@FJ@rLlP"
+     "@vdAx`ABBDADDBtA~A@pCbD@`GbHA~aFb`F@`I|H@bF`H@tdA`cA@~FvF@l}zAp}zA@JV@tBdB@dEdE@dQbQ@HH@JJ@pAxA@RJ@hEjE@hChD@xB"
+     "xB@~A\\@nB|B@bBlB@rC`C@fCzC@dCjB@hDbE@tAZ@RT@`C~B@hChC@DH@JH@NN@FD@tB|B@TN@|NhO@RF@dsgAbsgA@dnAboA@`B`B@~M`MB~I"
+     "`JAdExEBz`Ad`AAfNfN@lItI@vhCrhC@HF@NR@xBvB@NJ@lJnJ@~cAbdA@jDlD@dT~S@~DfE@xDbE@xCjC@|GzG@pChD@pCtB@FH@X\\@bCpC@Z"
+     "FDJJCVVDfCjCCnBdC@|AdA@|BzB@Z^@fC|C@^FDNRCJF@|EpF@dAN@FF@|IrJ@bBrA@vCrC@FP@RH@HJ@XT@VX@HR@TP@pDxD@TD@FF@DJ@JL@J"
+     "BDBBC^`A@hEhF@rBpA@dEjF@~OdO@RV@hBzA@hEfF@vGnG@dGpF@JX@tP~P@hPvO@NF@HL@HBDBBCBBDBDC~HhI@RR@TH@zAlB@dC~B@PJ@XR@T"
+     "hA@fC|BDL`AClM|L@~L~L@RR@tEpF@nA^@pH`H@RH@DF@FP@NBDBBCfDnD@LF@FL@`V~U@ZV@DBDBBCbCnC@TP@xApA@lnJlnJ@NjA@nmVtmV@d"
+     "}Dj|D@`DdD@~aBraB@DpC@|CV@jEdE@XZ@zjfAzjfA@ffI~hI@`CrA@jcAfbA@PR@\\`A@TR@jBdB@pInI@|{Cd?C@vClC@tCR@^^@nAvA@L`A@"
+     "~uBnuB@PdA@fAR@PF@FL@rFjF@bJnJ@|WpW@|CbD@``A``A@dP`P@jOhO@FF@PR@NL@v]b^@hGhG@nkEjkE@jbfpA`hfpA@`N`W@"},
 };
-const size_t ah_unicode_lower_count = 740;
-
-const uint32_t ah_unicode_canonical[] = {
-    192, 65, 768, 1, 193, 65, 769, 1, 194, 65, 770, 1, 195, 65, 771, 1, 196, 65, 776, 1, 197, 65, 778, 1, 199, 67, 807,
-    1, 200, 69, 768, 1, 201, 69, 769, 1, 202, 69, 770, 1, 203, 69, 776, 1, 204, 73, 768, 1, 205, 73, 769, 1, 206, 73,
-    770, 1, 207, 73, 776, 1, 209, 78, 771, 1, 210, 79, 768, 1, 211, 79, 769, 1, 212, 79, 770, 1, 213, 79, 771, 1, 214,
-    79, 776, 1, 217, 85, 768, 1, 218, 85, 769, 1, 219, 85, 770, 1, 220, 85, 776, 1, 221, 89, 769, 1, 224, 97, 768, 1,
-    225, 97, 769, 1, 226, 97, 770, 1, 227, 97, 771, 1, 228, 97, 776, 1, 229, 97, 778, 1, 231, 99, 807, 1, 232, 101,
-    768, 1, 233, 101, 769, 1, 234, 101, 770, 1, 235, 101, 776, 1, 236, 105, 768, 1, 237, 105, 769, 1, 238, 105, 770, 1,
-    239, 105, 776, 1, 241, 110, 771, 1, 242, 111, 768, 1, 243, 111, 769, 1, 244, 111, 770, 1, 245, 111, 771, 1, 246,
-    111, 776, 1, 249, 117, 768, 1, 250, 117, 769, 1, 251, 117, 770, 1, 252, 117, 776, 1, 253, 121, 769, 1, 255, 121,
-    776, 1, 256, 65, 772, 1, 257, 97, 772, 1, 258, 65, 774, 1, 259, 97, 774, 1, 260, 65, 808, 1, 261, 97, 808, 1, 262,
-    67, 769, 1, 263, 99, 769, 1, 264, 67, 770, 1, 265, 99, 770, 1, 266, 67, 775, 1, 267, 99, 775, 1, 268, 67, 780, 1,
-    269, 99, 780, 1, 270, 68, 780, 1, 271, 100, 780, 1, 274, 69, 772, 1, 275, 101, 772, 1, 276, 69, 774, 1, 277, 101,
-    774, 1, 278, 69, 775, 1, 279, 101, 775, 1, 280, 69, 808, 1, 281, 101, 808, 1, 282, 69, 780, 1, 283, 101, 780, 1,
-    284, 71, 770, 1, 285, 103, 770, 1, 286, 71, 774, 1, 287, 103, 774, 1, 288, 71, 775, 1, 289, 103, 775, 1, 290, 71,
-    807, 1, 291, 103, 807, 1, 292, 72, 770, 1, 293, 104, 770, 1, 296, 73, 771, 1, 297, 105, 771, 1, 298, 73, 772, 1,
-    299, 105, 772, 1, 300, 73, 774, 1, 301, 105, 774, 1, 302, 73, 808, 1, 303, 105, 808, 1, 304, 73, 775, 1, 308, 74,
-    770, 1, 309, 106, 770, 1, 310, 75, 807, 1, 311, 107, 807, 1, 313, 76, 769, 1, 314, 108, 769, 1, 315, 76, 807, 1,
-    316, 108, 807, 1, 317, 76, 780, 1, 318, 108, 780, 1, 323, 78, 769, 1, 324, 110, 769, 1, 325, 78, 807, 1, 326, 110,
-    807, 1, 327, 78, 780, 1, 328, 110, 780, 1, 332, 79, 772, 1, 333, 111, 772, 1, 334, 79, 774, 1, 335, 111, 774, 1,
-    336, 79, 779, 1, 337, 111, 779, 1, 340, 82, 769, 1, 341, 114, 769, 1, 342, 82, 807, 1, 343, 114, 807, 1, 344, 82,
-    780, 1, 345, 114, 780, 1, 346, 83, 769, 1, 347, 115, 769, 1, 348, 83, 770, 1, 349, 115, 770, 1, 350, 83, 807, 1,
-    351, 115, 807, 1, 352, 83, 780, 1, 353, 115, 780, 1, 354, 84, 807, 1, 355, 116, 807, 1, 356, 84, 780, 1, 357, 116,
-    780, 1, 360, 85, 771, 1, 361, 117, 771, 1, 362, 85, 772, 1, 363, 117, 772, 1, 364, 85, 774, 1, 365, 117, 774, 1,
-    366, 85, 778, 1, 367, 117, 778, 1, 368, 85, 779, 1, 369, 117, 779, 1, 370, 85, 808, 1, 371, 117, 808, 1, 372, 87,
-    770, 1, 373, 119, 770, 1, 374, 89, 770, 1, 375, 121, 770, 1, 376, 89, 776, 1, 377, 90, 769, 1, 378, 122, 769, 1,
-    379, 90, 775, 1, 380, 122, 775, 1, 381, 90, 780, 1, 382, 122, 780, 1, 416, 79, 795, 1, 417, 111, 795, 1, 431, 85,
-    795, 1, 432, 117, 795, 1, 461, 65, 780, 1, 462, 97, 780, 1, 463, 73, 780, 1, 464, 105, 780, 1, 465, 79, 780, 1,
-    466, 111, 780, 1, 467, 85, 780, 1, 468, 117, 780, 1, 469, 220, 772, 1, 470, 252, 772, 1, 471, 220, 769, 1, 472,
-    252, 769, 1, 473, 220, 780, 1, 474, 252, 780, 1, 475, 220, 768, 1, 476, 252, 768, 1, 478, 196, 772, 1, 479, 228,
-    772, 1, 480, 550, 772, 1, 481, 551, 772, 1, 482, 198, 772, 1, 483, 230, 772, 1, 486, 71, 780, 1, 487, 103, 780, 1,
-    488, 75, 780, 1, 489, 107, 780, 1, 490, 79, 808, 1, 491, 111, 808, 1, 492, 490, 772, 1, 493, 491, 772, 1, 494, 439,
-    780, 1, 495, 658, 780, 1, 496, 106, 780, 1, 500, 71, 769, 1, 501, 103, 769, 1, 504, 78, 768, 1, 505, 110, 768, 1,
-    506, 197, 769, 1, 507, 229, 769, 1, 508, 198, 769, 1, 509, 230, 769, 1, 510, 216, 769, 1, 511, 248, 769, 1, 512,
-    65, 783, 1, 513, 97, 783, 1, 514, 65, 785, 1, 515, 97, 785, 1, 516, 69, 783, 1, 517, 101, 783, 1, 518, 69, 785, 1,
-    519, 101, 785, 1, 520, 73, 783, 1, 521, 105, 783, 1, 522, 73, 785, 1, 523, 105, 785, 1, 524, 79, 783, 1, 525, 111,
-    783, 1, 526, 79, 785, 1, 527, 111, 785, 1, 528, 82, 783, 1, 529, 114, 783, 1, 530, 82, 785, 1, 531, 114, 785, 1,
-    532, 85, 783, 1, 533, 117, 783, 1, 534, 85, 785, 1, 535, 117, 785, 1, 536, 83, 806, 1, 537, 115, 806, 1, 538, 84,
-    806, 1, 539, 116, 806, 1, 542, 72, 780, 1, 543, 104, 780, 1, 550, 65, 775, 1, 551, 97, 775, 1, 552, 69, 807, 1,
-    553, 101, 807, 1, 554, 214, 772, 1, 555, 246, 772, 1, 556, 213, 772, 1, 557, 245, 772, 1, 558, 79, 775, 1, 559,
-    111, 775, 1, 560, 558, 772, 1, 561, 559, 772, 1, 562, 89, 772, 1, 563, 121, 772, 1, 832, 768, 0, 0, 833, 769, 0, 0,
-    835, 787, 0, 0, 836, 776, 769, 0, 884, 697, 0, 0, 894, 59, 0, 0, 901, 168, 769, 1, 902, 913, 769, 1, 903, 183, 0,
-    0, 904, 917, 769, 1, 905, 919, 769, 1, 906, 921, 769, 1, 908, 927, 769, 1, 910, 933, 769, 1, 911, 937, 769, 1, 912,
-    970, 769, 1, 938, 921, 776, 1, 939, 933, 776, 1, 940, 945, 769, 1, 941, 949, 769, 1, 942, 951, 769, 1, 943, 953,
-    769, 1, 944, 971, 769, 1, 970, 953, 776, 1, 971, 965, 776, 1, 972, 959, 769, 1, 973, 965, 769, 1, 974, 969, 769, 1,
-    979, 978, 769, 1, 980, 978, 776, 1, 1024, 1045, 768, 1, 1025, 1045, 776, 1, 1027, 1043, 769, 1, 1031, 1030, 776, 1,
-    1036, 1050, 769, 1, 1037, 1048, 768, 1, 1038, 1059, 774, 1, 1049, 1048, 774, 1, 1081, 1080, 774, 1, 1104, 1077,
-    768, 1, 1105, 1077, 776, 1, 1107, 1075, 769, 1, 1111, 1110, 776, 1, 1116, 1082, 769, 1, 1117, 1080, 768, 1, 1118,
-    1091, 774, 1, 1142, 1140, 783, 1, 1143, 1141, 783, 1, 1217, 1046, 774, 1, 1218, 1078, 774, 1, 1232, 1040, 774, 1,
-    1233, 1072, 774, 1, 1234, 1040, 776, 1, 1235, 1072, 776, 1, 1238, 1045, 774, 1, 1239, 1077, 774, 1, 1242, 1240,
-    776, 1, 1243, 1241, 776, 1, 1244, 1046, 776, 1, 1245, 1078, 776, 1, 1246, 1047, 776, 1, 1247, 1079, 776, 1, 1250,
-    1048, 772, 1, 1251, 1080, 772, 1, 1252, 1048, 776, 1, 1253, 1080, 776, 1, 1254, 1054, 776, 1, 1255, 1086, 776, 1,
-    1258, 1256, 776, 1, 1259, 1257, 776, 1, 1260, 1069, 776, 1, 1261, 1101, 776, 1, 1262, 1059, 772, 1, 1263, 1091,
-    772, 1, 1264, 1059, 776, 1, 1265, 1091, 776, 1, 1266, 1059, 779, 1, 1267, 1091, 779, 1, 1268, 1063, 776, 1, 1269,
-    1095, 776, 1, 1272, 1067, 776, 1, 1273, 1099, 776, 1, 1570, 1575, 1619, 1, 1571, 1575, 1620, 1, 1572, 1608, 1620,
-    1, 1573, 1575, 1621, 1, 1574, 1610, 1620, 1, 1728, 1749, 1620, 1, 1730, 1729, 1620, 1, 1747, 1746, 1620, 1, 2345,
-    2344, 2364, 1, 2353, 2352, 2364, 1, 2356, 2355, 2364, 1, 2392, 2325, 2364, 0, 2393, 2326, 2364, 0, 2394, 2327,
-    2364, 0, 2395, 2332, 2364, 0, 2396, 2337, 2364, 0, 2397, 2338, 2364, 0, 2398, 2347, 2364, 0, 2399, 2351, 2364, 0,
-    2507, 2503, 2494, 1, 2508, 2503, 2519, 1, 2524, 2465, 2492, 0, 2525, 2466, 2492, 0, 2527, 2479, 2492, 0, 2611,
-    2610, 2620, 0, 2614, 2616, 2620, 0, 2649, 2582, 2620, 0, 2650, 2583, 2620, 0, 2651, 2588, 2620, 0, 2654, 2603,
-    2620, 0, 2888, 2887, 2902, 1, 2891, 2887, 2878, 1, 2892, 2887, 2903, 1, 2908, 2849, 2876, 0, 2909, 2850, 2876, 0,
-    2964, 2962, 3031, 1, 3018, 3014, 3006, 1, 3019, 3015, 3006, 1, 3020, 3014, 3031, 1, 3144, 3142, 3158, 1, 3264,
-    3263, 3285, 1, 3271, 3270, 3285, 1, 3272, 3270, 3286, 1, 3274, 3270, 3266, 1, 3275, 3274, 3285, 1, 3402, 3398,
-    3390, 1, 3403, 3399, 3390, 1, 3404, 3398, 3415, 1, 3546, 3545, 3530, 1, 3548, 3545, 3535, 1, 3549, 3548, 3530, 1,
-    3550, 3545, 3551, 1, 3907, 3906, 4023, 0, 3917, 3916, 4023, 0, 3922, 3921, 4023, 0, 3927, 3926, 4023, 0, 3932,
-    3931, 4023, 0, 3945, 3904, 4021, 0, 3955, 3953, 3954, 0, 3957, 3953, 3956, 0, 3958, 4018, 3968, 0, 3960, 4019,
-    3968, 0, 3969, 3953, 3968, 0, 3987, 3986, 4023, 0, 3997, 3996, 4023, 0, 4002, 4001, 4023, 0, 4007, 4006, 4023, 0,
-    4012, 4011, 4023, 0, 4025, 3984, 4021, 0, 4134, 4133, 4142, 1, 6918, 6917, 6965, 1, 6920, 6919, 6965, 1, 6922,
-    6921, 6965, 1, 6924, 6923, 6965, 1, 6926, 6925, 6965, 1, 6930, 6929, 6965, 1, 6971, 6970, 6965, 1, 6973, 6972,
-    6965, 1, 6976, 6974, 6965, 1, 6977, 6975, 6965, 1, 6979, 6978, 6965, 1, 7680, 65, 805, 1, 7681, 97, 805, 1, 7682,
-    66, 775, 1, 7683, 98, 775, 1, 7684, 66, 803, 1, 7685, 98, 803, 1, 7686, 66, 817, 1, 7687, 98, 817, 1, 7688, 199,
-    769, 1, 7689, 231, 769, 1, 7690, 68, 775, 1, 7691, 100, 775, 1, 7692, 68, 803, 1, 7693, 100, 803, 1, 7694, 68, 817,
-    1, 7695, 100, 817, 1, 7696, 68, 807, 1, 7697, 100, 807, 1, 7698, 68, 813, 1, 7699, 100, 813, 1, 7700, 274, 768, 1,
-    7701, 275, 768, 1, 7702, 274, 769, 1, 7703, 275, 769, 1, 7704, 69, 813, 1, 7705, 101, 813, 1, 7706, 69, 816, 1,
-    7707, 101, 816, 1, 7708, 552, 774, 1, 7709, 553, 774, 1, 7710, 70, 775, 1, 7711, 102, 775, 1, 7712, 71, 772, 1,
-    7713, 103, 772, 1, 7714, 72, 775, 1, 7715, 104, 775, 1, 7716, 72, 803, 1, 7717, 104, 803, 1, 7718, 72, 776, 1,
-    7719, 104, 776, 1, 7720, 72, 807, 1, 7721, 104, 807, 1, 7722, 72, 814, 1, 7723, 104, 814, 1, 7724, 73, 816, 1,
-    7725, 105, 816, 1, 7726, 207, 769, 1, 7727, 239, 769, 1, 7728, 75, 769, 1, 7729, 107, 769, 1, 7730, 75, 803, 1,
-    7731, 107, 803, 1, 7732, 75, 817, 1, 7733, 107, 817, 1, 7734, 76, 803, 1, 7735, 108, 803, 1, 7736, 7734, 772, 1,
-    7737, 7735, 772, 1, 7738, 76, 817, 1, 7739, 108, 817, 1, 7740, 76, 813, 1, 7741, 108, 813, 1, 7742, 77, 769, 1,
-    7743, 109, 769, 1, 7744, 77, 775, 1, 7745, 109, 775, 1, 7746, 77, 803, 1, 7747, 109, 803, 1, 7748, 78, 775, 1,
-    7749, 110, 775, 1, 7750, 78, 803, 1, 7751, 110, 803, 1, 7752, 78, 817, 1, 7753, 110, 817, 1, 7754, 78, 813, 1,
-    7755, 110, 813, 1, 7756, 213, 769, 1, 7757, 245, 769, 1, 7758, 213, 776, 1, 7759, 245, 776, 1, 7760, 332, 768, 1,
-    7761, 333, 768, 1, 7762, 332, 769, 1, 7763, 333, 769, 1, 7764, 80, 769, 1, 7765, 112, 769, 1, 7766, 80, 775, 1,
-    7767, 112, 775, 1, 7768, 82, 775, 1, 7769, 114, 775, 1, 7770, 82, 803, 1, 7771, 114, 803, 1, 7772, 7770, 772, 1,
-    7773, 7771, 772, 1, 7774, 82, 817, 1, 7775, 114, 817, 1, 7776, 83, 775, 1, 7777, 115, 775, 1, 7778, 83, 803, 1,
-    7779, 115, 803, 1, 7780, 346, 775, 1, 7781, 347, 775, 1, 7782, 352, 775, 1, 7783, 353, 775, 1, 7784, 7778, 775, 1,
-    7785, 7779, 775, 1, 7786, 84, 775, 1, 7787, 116, 775, 1, 7788, 84, 803, 1, 7789, 116, 803, 1, 7790, 84, 817, 1,
-    7791, 116, 817, 1, 7792, 84, 813, 1, 7793, 116, 813, 1, 7794, 85, 804, 1, 7795, 117, 804, 1, 7796, 85, 816, 1,
-    7797, 117, 816, 1, 7798, 85, 813, 1, 7799, 117, 813, 1, 7800, 360, 769, 1, 7801, 361, 769, 1, 7802, 362, 776, 1,
-    7803, 363, 776, 1, 7804, 86, 771, 1, 7805, 118, 771, 1, 7806, 86, 803, 1, 7807, 118, 803, 1, 7808, 87, 768, 1,
-    7809, 119, 768, 1, 7810, 87, 769, 1, 7811, 119, 769, 1, 7812, 87, 776, 1, 7813, 119, 776, 1, 7814, 87, 775, 1,
-    7815, 119, 775, 1, 7816, 87, 803, 1, 7817, 119, 803, 1, 7818, 88, 775, 1, 7819, 120, 775, 1, 7820, 88, 776, 1,
-    7821, 120, 776, 1, 7822, 89, 775, 1, 7823, 121, 775, 1, 7824, 90, 770, 1, 7825, 122, 770, 1, 7826, 90, 803, 1,
-    7827, 122, 803, 1, 7828, 90, 817, 1, 7829, 122, 817, 1, 7830, 104, 817, 1, 7831, 116, 776, 1, 7832, 119, 778, 1,
-    7833, 121, 778, 1, 7835, 383, 775, 1, 7840, 65, 803, 1, 7841, 97, 803, 1, 7842, 65, 777, 1, 7843, 97, 777, 1, 7844,
-    194, 769, 1, 7845, 226, 769, 1, 7846, 194, 768, 1, 7847, 226, 768, 1, 7848, 194, 777, 1, 7849, 226, 777, 1, 7850,
-    194, 771, 1, 7851, 226, 771, 1, 7852, 7840, 770, 1, 7853, 7841, 770, 1, 7854, 258, 769, 1, 7855, 259, 769, 1, 7856,
-    258, 768, 1, 7857, 259, 768, 1, 7858, 258, 777, 1, 7859, 259, 777, 1, 7860, 258, 771, 1, 7861, 259, 771, 1, 7862,
-    7840, 774, 1, 7863, 7841, 774, 1, 7864, 69, 803, 1, 7865, 101, 803, 1, 7866, 69, 777, 1, 7867, 101, 777, 1, 7868,
-    69, 771, 1, 7869, 101, 771, 1, 7870, 202, 769, 1, 7871, 234, 769, 1, 7872, 202, 768, 1, 7873, 234, 768, 1, 7874,
-    202, 777, 1, 7875, 234, 777, 1, 7876, 202, 771, 1, 7877, 234, 771, 1, 7878, 7864, 770, 1, 7879, 7865, 770, 1, 7880,
-    73, 777, 1, 7881, 105, 777, 1, 7882, 73, 803, 1, 7883, 105, 803, 1, 7884, 79, 803, 1, 7885, 111, 803, 1, 7886, 79,
-    777, 1, 7887, 111, 777, 1, 7888, 212, 769, 1, 7889, 244, 769, 1, 7890, 212, 768, 1, 7891, 244, 768, 1, 7892, 212,
-    777, 1, 7893, 244, 777, 1, 7894, 212, 771, 1, 7895, 244, 771, 1, 7896, 7884, 770, 1, 7897, 7885, 770, 1, 7898, 416,
-    769, 1, 7899, 417, 769, 1, 7900, 416, 768, 1, 7901, 417, 768, 1, 7902, 416, 777, 1, 7903, 417, 777, 1, 7904, 416,
-    771, 1, 7905, 417, 771, 1, 7906, 416, 803, 1, 7907, 417, 803, 1, 7908, 85, 803, 1, 7909, 117, 803, 1, 7910, 85,
-    777, 1, 7911, 117, 777, 1, 7912, 431, 769, 1, 7913, 432, 769, 1, 7914, 431, 768, 1, 7915, 432, 768, 1, 7916, 431,
-    777, 1, 7917, 432, 777, 1, 7918, 431, 771, 1, 7919, 432, 771, 1, 7920, 431, 803, 1, 7921, 432, 803, 1, 7922, 89,
-    768, 1, 7923, 121, 768, 1, 7924, 89, 803, 1, 7925, 121, 803, 1, 7926, 89, 777, 1, 7927, 121, 777, 1, 7928, 89, 771,
-    1, 7929, 121, 771, 1, 7936, 945, 787, 1, 7937, 945, 788, 1, 7938, 7936, 768, 1, 7939, 7937, 768, 1, 7940, 7936,
-    769, 1, 7941, 7937, 769, 1, 7942, 7936, 834, 1, 7943, 7937, 834, 1, 7944, 913, 787, 1, 7945, 913, 788, 1, 7946,
-    7944, 768, 1, 7947, 7945, 768, 1, 7948, 7944, 769, 1, 7949, 7945, 769, 1, 7950, 7944, 834, 1, 7951, 7945, 834, 1,
-    7952, 949, 787, 1, 7953, 949, 788, 1, 7954, 7952, 768, 1, 7955, 7953, 768, 1, 7956, 7952, 769, 1, 7957, 7953, 769,
-    1, 7960, 917, 787, 1, 7961, 917, 788, 1, 7962, 7960, 768, 1, 7963, 7961, 768, 1, 7964, 7960, 769, 1, 7965, 7961,
-    769, 1, 7968, 951, 787, 1, 7969, 951, 788, 1, 7970, 7968, 768, 1, 7971, 7969, 768, 1, 7972, 7968, 769, 1, 7973,
-    7969, 769, 1, 7974, 7968, 834, 1, 7975, 7969, 834, 1, 7976, 919, 787, 1, 7977, 919, 788, 1, 7978, 7976, 768, 1,
-    7979, 7977, 768, 1, 7980, 7976, 769, 1, 7981, 7977, 769, 1, 7982, 7976, 834, 1, 7983, 7977, 834, 1, 7984, 953, 787,
-    1, 7985, 953, 788, 1, 7986, 7984, 768, 1, 7987, 7985, 768, 1, 7988, 7984, 769, 1, 7989, 7985, 769, 1, 7990, 7984,
-    834, 1, 7991, 7985, 834, 1, 7992, 921, 787, 1, 7993, 921, 788, 1, 7994, 7992, 768, 1, 7995, 7993, 768, 1, 7996,
-    7992, 769, 1, 7997, 7993, 769, 1, 7998, 7992, 834, 1, 7999, 7993, 834, 1, 8000, 959, 787, 1, 8001, 959, 788, 1,
-    8002, 8000, 768, 1, 8003, 8001, 768, 1, 8004, 8000, 769, 1, 8005, 8001, 769, 1, 8008, 927, 787, 1, 8009, 927, 788,
-    1, 8010, 8008, 768, 1, 8011, 8009, 768, 1, 8012, 8008, 769, 1, 8013, 8009, 769, 1, 8016, 965, 787, 1, 8017, 965,
-    788, 1, 8018, 8016, 768, 1, 8019, 8017, 768, 1, 8020, 8016, 769, 1, 8021, 8017, 769, 1, 8022, 8016, 834, 1, 8023,
-    8017, 834, 1, 8025, 933, 788, 1, 8027, 8025, 768, 1, 8029, 8025, 769, 1, 8031, 8025, 834, 1, 8032, 969, 787, 1,
-    8033, 969, 788, 1, 8034, 8032, 768, 1, 8035, 8033, 768, 1, 8036, 8032, 769, 1, 8037, 8033, 769, 1, 8038, 8032, 834,
-    1, 8039, 8033, 834, 1, 8040, 937, 787, 1, 8041, 937, 788, 1, 8042, 8040, 768, 1, 8043, 8041, 768, 1, 8044, 8040,
-    769, 1, 8045, 8041, 769, 1, 8046, 8040, 834, 1, 8047, 8041, 834, 1, 8048, 945, 768, 1, 8049, 940, 0, 0, 8050, 949,
-    768, 1, 8051, 941, 0, 0, 8052, 951, 768, 1, 8053, 942, 0, 0, 8054, 953, 768, 1, 8055, 943, 0, 0, 8056, 959, 768, 1,
-    8057, 972, 0, 0, 8058, 965, 768, 1, 8059, 973, 0, 0, 8060, 969, 768, 1, 8061, 974, 0, 0, 8064, 7936, 837, 1, 8065,
-    7937, 837, 1, 8066, 7938, 837, 1, 8067, 7939, 837, 1, 8068, 7940, 837, 1, 8069, 7941, 837, 1, 8070, 7942, 837, 1,
-    8071, 7943, 837, 1, 8072, 7944, 837, 1, 8073, 7945, 837, 1, 8074, 7946, 837, 1, 8075, 7947, 837, 1, 8076, 7948,
-    837, 1, 8077, 7949, 837, 1, 8078, 7950, 837, 1, 8079, 7951, 837, 1, 8080, 7968, 837, 1, 8081, 7969, 837, 1, 8082,
-    7970, 837, 1, 8083, 7971, 837, 1, 8084, 7972, 837, 1, 8085, 7973, 837, 1, 8086, 7974, 837, 1, 8087, 7975, 837, 1,
-    8088, 7976, 837, 1, 8089, 7977, 837, 1, 8090, 7978, 837, 1, 8091, 7979, 837, 1, 8092, 7980, 837, 1, 8093, 7981,
-    837, 1, 8094, 7982, 837, 1, 8095, 7983, 837, 1, 8096, 8032, 837, 1, 8097, 8033, 837, 1, 8098, 8034, 837, 1, 8099,
-    8035, 837, 1, 8100, 8036, 837, 1, 8101, 8037, 837, 1, 8102, 8038, 837, 1, 8103, 8039, 837, 1, 8104, 8040, 837, 1,
-    8105, 8041, 837, 1, 8106, 8042, 837, 1, 8107, 8043, 837, 1, 8108, 8044, 837, 1, 8109, 8045, 837, 1, 8110, 8046,
-    837, 1, 8111, 8047, 837, 1, 8112, 945, 774, 1, 8113, 945, 772, 1, 8114, 8048, 837, 1, 8115, 945, 837, 1, 8116, 940,
-    837, 1, 8118, 945, 834, 1, 8119, 8118, 837, 1, 8120, 913, 774, 1, 8121, 913, 772, 1, 8122, 913, 768, 1, 8123, 902,
-    0, 0, 8124, 913, 837, 1, 8126, 953, 0, 0, 8129, 168, 834, 1, 8130, 8052, 837, 1, 8131, 951, 837, 1, 8132, 942, 837,
-    1, 8134, 951, 834, 1, 8135, 8134, 837, 1, 8136, 917, 768, 1, 8137, 904, 0, 0, 8138, 919, 768, 1, 8139, 905, 0, 0,
-    8140, 919, 837, 1, 8141, 8127, 768, 1, 8142, 8127, 769, 1, 8143, 8127, 834, 1, 8144, 953, 774, 1, 8145, 953, 772,
-    1, 8146, 970, 768, 1, 8147, 912, 0, 0, 8150, 953, 834, 1, 8151, 970, 834, 1, 8152, 921, 774, 1, 8153, 921, 772, 1,
-    8154, 921, 768, 1, 8155, 906, 0, 0, 8157, 8190, 768, 1, 8158, 8190, 769, 1, 8159, 8190, 834, 1, 8160, 965, 774, 1,
-    8161, 965, 772, 1, 8162, 971, 768, 1, 8163, 944, 0, 0, 8164, 961, 787, 1, 8165, 961, 788, 1, 8166, 965, 834, 1,
-    8167, 971, 834, 1, 8168, 933, 774, 1, 8169, 933, 772, 1, 8170, 933, 768, 1, 8171, 910, 0, 0, 8172, 929, 788, 1,
-    8173, 168, 768, 1, 8174, 901, 0, 0, 8175, 96, 0, 0, 8178, 8060, 837, 1, 8179, 969, 837, 1, 8180, 974, 837, 1, 8182,
-    969, 834, 1, 8183, 8182, 837, 1, 8184, 927, 768, 1, 8185, 908, 0, 0, 8186, 937, 768, 1, 8187, 911, 0, 0, 8188, 937,
-    837, 1, 8189, 180, 0, 0, 8192, 8194, 0, 0, 8193, 8195, 0, 0, 8486, 937, 0, 0, 8490, 75, 0, 0, 8491, 197, 0, 0,
-    8602, 8592, 824, 1, 8603, 8594, 824, 1, 8622, 8596, 824, 1, 8653, 8656, 824, 1, 8654, 8660, 824, 1, 8655, 8658,
-    824, 1, 8708, 8707, 824, 1, 8713, 8712, 824, 1, 8716, 8715, 824, 1, 8740, 8739, 824, 1, 8742, 8741, 824, 1, 8769,
-    8764, 824, 1, 8772, 8771, 824, 1, 8775, 8773, 824, 1, 8777, 8776, 824, 1, 8800, 61, 824, 1, 8802, 8801, 824, 1,
-    8813, 8781, 824, 1, 8814, 60, 824, 1, 8815, 62, 824, 1, 8816, 8804, 824, 1, 8817, 8805, 824, 1, 8820, 8818, 824, 1,
-    8821, 8819, 824, 1, 8824, 8822, 824, 1, 8825, 8823, 824, 1, 8832, 8826, 824, 1, 8833, 8827, 824, 1, 8836, 8834,
-    824, 1, 8837, 8835, 824, 1, 8840, 8838, 824, 1, 8841, 8839, 824, 1, 8876, 8866, 824, 1, 8877, 8872, 824, 1, 8878,
-    8873, 824, 1, 8879, 8875, 824, 1, 8928, 8828, 824, 1, 8929, 8829, 824, 1, 8930, 8849, 824, 1, 8931, 8850, 824, 1,
-    8938, 8882, 824, 1, 8939, 8883, 824, 1, 8940, 8884, 824, 1, 8941, 8885, 824, 1, 9001, 12296, 0, 0, 9002, 12297, 0,
-    0, 10972, 10973, 824, 0, 12364, 12363, 12441, 1, 12366, 12365, 12441, 1, 12368, 12367, 12441, 1, 12370, 12369,
-    12441, 1, 12372, 12371, 12441, 1, 12374, 12373, 12441, 1, 12376, 12375, 12441, 1, 12378, 12377, 12441, 1, 12380,
-    12379, 12441, 1, 12382, 12381, 12441, 1, 12384, 12383, 12441, 1, 12386, 12385, 12441, 1, 12389, 12388, 12441, 1,
-    12391, 12390, 12441, 1, 12393, 12392, 12441, 1, 12400, 12399, 12441, 1, 12401, 12399, 12442, 1, 12403, 12402,
-    12441, 1, 12404, 12402, 12442, 1, 12406, 12405, 12441, 1, 12407, 12405, 12442, 1, 12409, 12408, 12441, 1, 12410,
-    12408, 12442, 1, 12412, 12411, 12441, 1, 12413, 12411, 12442, 1, 12436, 12358, 12441, 1, 12446, 12445, 12441, 1,
-    12460, 12459, 12441, 1, 12462, 12461, 12441, 1, 12464, 12463, 12441, 1, 12466, 12465, 12441, 1, 12468, 12467,
-    12441, 1, 12470, 12469, 12441, 1, 12472, 12471, 12441, 1, 12474, 12473, 12441, 1, 12476, 12475, 12441, 1, 12478,
-    12477, 12441, 1, 12480, 12479, 12441, 1, 12482, 12481, 12441, 1, 12485, 12484, 12441, 1, 12487, 12486, 12441, 1,
-    12489, 12488, 12441, 1, 12496, 12495, 12441, 1, 12497, 12495, 12442, 1, 12499, 12498, 12441, 1, 12500, 12498,
-    12442, 1, 12502, 12501, 12441, 1, 12503, 12501, 12442, 1, 12505, 12504, 12441, 1, 12506, 12504, 12442, 1, 12508,
-    12507, 12441, 1, 12509, 12507, 12442, 1, 12532, 12454, 12441, 1, 12535, 12527, 12441, 1, 12536, 12528, 12441, 1,
-    12537, 12529, 12441, 1, 12538, 12530, 12441, 1, 12542, 12541, 12441, 1, 63744, 35912, 0, 0, 63745, 26356, 0, 0,
-    63746, 36554, 0, 0, 63747, 36040, 0, 0, 63748, 28369, 0, 0, 63749, 20018, 0, 0, 63750, 21477, 0, 0, 63751, 40860,
-    0, 0, 63752, 40860, 0, 0, 63753, 22865, 0, 0, 63754, 37329, 0, 0, 63755, 21895, 0, 0, 63756, 22856, 0, 0, 63757,
-    25078, 0, 0, 63758, 30313, 0, 0, 63759, 32645, 0, 0, 63760, 34367, 0, 0, 63761, 34746, 0, 0, 63762, 35064, 0, 0,
-    63763, 37007, 0, 0, 63764, 27138, 0, 0, 63765, 27931, 0, 0, 63766, 28889, 0, 0, 63767, 29662, 0, 0, 63768, 33853,
-    0, 0, 63769, 37226, 0, 0, 63770, 39409, 0, 0, 63771, 20098, 0, 0, 63772, 21365, 0, 0, 63773, 27396, 0, 0, 63774,
-    29211, 0, 0, 63775, 34349, 0, 0, 63776, 40478, 0, 0, 63777, 23888, 0, 0, 63778, 28651, 0, 0, 63779, 34253, 0, 0,
-    63780, 35172, 0, 0, 63781, 25289, 0, 0, 63782, 33240, 0, 0, 63783, 34847, 0, 0, 63784, 24266, 0, 0, 63785, 26391,
-    0, 0, 63786, 28010, 0, 0, 63787, 29436, 0, 0, 63788, 37070, 0, 0, 63789, 20358, 0, 0, 63790, 20919, 0, 0, 63791,
-    21214, 0, 0, 63792, 25796, 0, 0, 63793, 27347, 0, 0, 63794, 29200, 0, 0, 63795, 30439, 0, 0, 63796, 32769, 0, 0,
-    63797, 34310, 0, 0, 63798, 34396, 0, 0, 63799, 36335, 0, 0, 63800, 38706, 0, 0, 63801, 39791, 0, 0, 63802, 40442,
-    0, 0, 63803, 30860, 0, 0, 63804, 31103, 0, 0, 63805, 32160, 0, 0, 63806, 33737, 0, 0, 63807, 37636, 0, 0, 63808,
-    40575, 0, 0, 63809, 35542, 0, 0, 63810, 22751, 0, 0, 63811, 24324, 0, 0, 63812, 31840, 0, 0, 63813, 32894, 0, 0,
-    63814, 29282, 0, 0, 63815, 30922, 0, 0, 63816, 36034, 0, 0, 63817, 38647, 0, 0, 63818, 22744, 0, 0, 63819, 23650,
-    0, 0, 63820, 27155, 0, 0, 63821, 28122, 0, 0, 63822, 28431, 0, 0, 63823, 32047, 0, 0, 63824, 32311, 0, 0, 63825,
-    38475, 0, 0, 63826, 21202, 0, 0, 63827, 32907, 0, 0, 63828, 20956, 0, 0, 63829, 20940, 0, 0, 63830, 31260, 0, 0,
-    63831, 32190, 0, 0, 63832, 33777, 0, 0, 63833, 38517, 0, 0, 63834, 35712, 0, 0, 63835, 25295, 0, 0, 63836, 27138,
-    0, 0, 63837, 35582, 0, 0, 63838, 20025, 0, 0, 63839, 23527, 0, 0, 63840, 24594, 0, 0, 63841, 29575, 0, 0, 63842,
-    30064, 0, 0, 63843, 21271, 0, 0, 63844, 30971, 0, 0, 63845, 20415, 0, 0, 63846, 24489, 0, 0, 63847, 19981, 0, 0,
-    63848, 27852, 0, 0, 63849, 25976, 0, 0, 63850, 32034, 0, 0, 63851, 21443, 0, 0, 63852, 22622, 0, 0, 63853, 30465,
-    0, 0, 63854, 33865, 0, 0, 63855, 35498, 0, 0, 63856, 27578, 0, 0, 63857, 36784, 0, 0, 63858, 27784, 0, 0, 63859,
-    25342, 0, 0, 63860, 33509, 0, 0, 63861, 25504, 0, 0, 63862, 30053, 0, 0, 63863, 20142, 0, 0, 63864, 20841, 0, 0,
-    63865, 20937, 0, 0, 63866, 26753, 0, 0, 63867, 31975, 0, 0, 63868, 33391, 0, 0, 63869, 35538, 0, 0, 63870, 37327,
-    0, 0, 63871, 21237, 0, 0, 63872, 21570, 0, 0, 63873, 22899, 0, 0, 63874, 24300, 0, 0, 63875, 26053, 0, 0, 63876,
-    28670, 0, 0, 63877, 31018, 0, 0, 63878, 38317, 0, 0, 63879, 39530, 0, 0, 63880, 40599, 0, 0, 63881, 40654, 0, 0,
-    63882, 21147, 0, 0, 63883, 26310, 0, 0, 63884, 27511, 0, 0, 63885, 36706, 0, 0, 63886, 24180, 0, 0, 63887, 24976,
-    0, 0, 63888, 25088, 0, 0, 63889, 25754, 0, 0, 63890, 28451, 0, 0, 63891, 29001, 0, 0, 63892, 29833, 0, 0, 63893,
-    31178, 0, 0, 63894, 32244, 0, 0, 63895, 32879, 0, 0, 63896, 36646, 0, 0, 63897, 34030, 0, 0, 63898, 36899, 0, 0,
-    63899, 37706, 0, 0, 63900, 21015, 0, 0, 63901, 21155, 0, 0, 63902, 21693, 0, 0, 63903, 28872, 0, 0, 63904, 35010,
-    0, 0, 63905, 35498, 0, 0, 63906, 24265, 0, 0, 63907, 24565, 0, 0, 63908, 25467, 0, 0, 63909, 27566, 0, 0, 63910,
-    31806, 0, 0, 63911, 29557, 0, 0, 63912, 20196, 0, 0, 63913, 22265, 0, 0, 63914, 23527, 0, 0, 63915, 23994, 0, 0,
-    63916, 24604, 0, 0, 63917, 29618, 0, 0, 63918, 29801, 0, 0, 63919, 32666, 0, 0, 63920, 32838, 0, 0, 63921, 37428,
-    0, 0, 63922, 38646, 0, 0, 63923, 38728, 0, 0, 63924, 38936, 0, 0, 63925, 20363, 0, 0, 63926, 31150, 0, 0, 63927,
-    37300, 0, 0, 63928, 38584, 0, 0, 63929, 24801, 0, 0, 63930, 20102, 0, 0, 63931, 20698, 0, 0, 63932, 23534, 0, 0,
-    63933, 23615, 0, 0, 63934, 26009, 0, 0, 63935, 27138, 0, 0, 63936, 29134, 0, 0, 63937, 30274, 0, 0, 63938, 34044,
-    0, 0, 63939, 36988, 0, 0, 63940, 40845, 0, 0, 63941, 26248, 0, 0, 63942, 38446, 0, 0, 63943, 21129, 0, 0, 63944,
-    26491, 0, 0, 63945, 26611, 0, 0, 63946, 27969, 0, 0, 63947, 28316, 0, 0, 63948, 29705, 0, 0, 63949, 30041, 0, 0,
-    63950, 30827, 0, 0, 63951, 32016, 0, 0, 63952, 39006, 0, 0, 63953, 20845, 0, 0, 63954, 25134, 0, 0, 63955, 38520,
-    0, 0, 63956, 20523, 0, 0, 63957, 23833, 0, 0, 63958, 28138, 0, 0, 63959, 36650, 0, 0, 63960, 24459, 0, 0, 63961,
-    24900, 0, 0, 63962, 26647, 0, 0, 63963, 29575, 0, 0, 63964, 38534, 0, 0, 63965, 21033, 0, 0, 63966, 21519, 0, 0,
-    63967, 23653, 0, 0, 63968, 26131, 0, 0, 63969, 26446, 0, 0, 63970, 26792, 0, 0, 63971, 27877, 0, 0, 63972, 29702,
-    0, 0, 63973, 30178, 0, 0, 63974, 32633, 0, 0, 63975, 35023, 0, 0, 63976, 35041, 0, 0, 63977, 37324, 0, 0, 63978,
-    38626, 0, 0, 63979, 21311, 0, 0, 63980, 28346, 0, 0, 63981, 21533, 0, 0, 63982, 29136, 0, 0, 63983, 29848, 0, 0,
-    63984, 34298, 0, 0, 63985, 38563, 0, 0, 63986, 40023, 0, 0, 63987, 40607, 0, 0, 63988, 26519, 0, 0, 63989, 28107,
-    0, 0, 63990, 33256, 0, 0, 63991, 31435, 0, 0, 63992, 31520, 0, 0, 63993, 31890, 0, 0, 63994, 29376, 0, 0, 63995,
-    28825, 0, 0, 63996, 35672, 0, 0, 63997, 20160, 0, 0, 63998, 33590, 0, 0, 63999, 21050, 0, 0, 64000, 20999, 0, 0,
-    64001, 24230, 0, 0, 64002, 25299, 0, 0, 64003, 31958, 0, 0, 64004, 23429, 0, 0, 64005, 27934, 0, 0, 64006, 26292,
-    0, 0, 64007, 36667, 0, 0, 64008, 34892, 0, 0, 64009, 38477, 0, 0, 64010, 35211, 0, 0, 64011, 24275, 0, 0, 64012,
-    20800, 0, 0, 64013, 21952, 0, 0, 64016, 22618, 0, 0, 64018, 26228, 0, 0, 64021, 20958, 0, 0, 64022, 29482, 0, 0,
-    64023, 30410, 0, 0, 64024, 31036, 0, 0, 64025, 31070, 0, 0, 64026, 31077, 0, 0, 64027, 31119, 0, 0, 64028, 38742,
-    0, 0, 64029, 31934, 0, 0, 64030, 32701, 0, 0, 64032, 34322, 0, 0, 64034, 35576, 0, 0, 64037, 36920, 0, 0, 64038,
-    37117, 0, 0, 64042, 39151, 0, 0, 64043, 39164, 0, 0, 64044, 39208, 0, 0, 64045, 40372, 0, 0, 64046, 37086, 0, 0,
-    64047, 38583, 0, 0, 64048, 20398, 0, 0, 64049, 20711, 0, 0, 64050, 20813, 0, 0, 64051, 21193, 0, 0, 64052, 21220,
-    0, 0, 64053, 21329, 0, 0, 64054, 21917, 0, 0, 64055, 22022, 0, 0, 64056, 22120, 0, 0, 64057, 22592, 0, 0, 64058,
-    22696, 0, 0, 64059, 23652, 0, 0, 64060, 23662, 0, 0, 64061, 24724, 0, 0, 64062, 24936, 0, 0, 64063, 24974, 0, 0,
-    64064, 25074, 0, 0, 64065, 25935, 0, 0, 64066, 26082, 0, 0, 64067, 26257, 0, 0, 64068, 26757, 0, 0, 64069, 28023,
-    0, 0, 64070, 28186, 0, 0, 64071, 28450, 0, 0, 64072, 29038, 0, 0, 64073, 29227, 0, 0, 64074, 29730, 0, 0, 64075,
-    30865, 0, 0, 64076, 31038, 0, 0, 64077, 31049, 0, 0, 64078, 31048, 0, 0, 64079, 31056, 0, 0, 64080, 31062, 0, 0,
-    64081, 31069, 0, 0, 64082, 31117, 0, 0, 64083, 31118, 0, 0, 64084, 31296, 0, 0, 64085, 31361, 0, 0, 64086, 31680,
-    0, 0, 64087, 32244, 0, 0, 64088, 32265, 0, 0, 64089, 32321, 0, 0, 64090, 32626, 0, 0, 64091, 32773, 0, 0, 64092,
-    33261, 0, 0, 64093, 33401, 0, 0, 64094, 33401, 0, 0, 64095, 33879, 0, 0, 64096, 35088, 0, 0, 64097, 35222, 0, 0,
-    64098, 35585, 0, 0, 64099, 35641, 0, 0, 64100, 36051, 0, 0, 64101, 36104, 0, 0, 64102, 36790, 0, 0, 64103, 36920,
-    0, 0, 64104, 38627, 0, 0, 64105, 38911, 0, 0, 64106, 38971, 0, 0, 64107, 24693, 0, 0, 64108, 148206, 0, 0, 64109,
-    33304, 0, 0, 64112, 20006, 0, 0, 64113, 20917, 0, 0, 64114, 20840, 0, 0, 64115, 20352, 0, 0, 64116, 20805, 0, 0,
-    64117, 20864, 0, 0, 64118, 21191, 0, 0, 64119, 21242, 0, 0, 64120, 21917, 0, 0, 64121, 21845, 0, 0, 64122, 21913,
-    0, 0, 64123, 21986, 0, 0, 64124, 22618, 0, 0, 64125, 22707, 0, 0, 64126, 22852, 0, 0, 64127, 22868, 0, 0, 64128,
-    23138, 0, 0, 64129, 23336, 0, 0, 64130, 24274, 0, 0, 64131, 24281, 0, 0, 64132, 24425, 0, 0, 64133, 24493, 0, 0,
-    64134, 24792, 0, 0, 64135, 24910, 0, 0, 64136, 24840, 0, 0, 64137, 24974, 0, 0, 64138, 24928, 0, 0, 64139, 25074,
-    0, 0, 64140, 25140, 0, 0, 64141, 25540, 0, 0, 64142, 25628, 0, 0, 64143, 25682, 0, 0, 64144, 25942, 0, 0, 64145,
-    26228, 0, 0, 64146, 26391, 0, 0, 64147, 26395, 0, 0, 64148, 26454, 0, 0, 64149, 27513, 0, 0, 64150, 27578, 0, 0,
-    64151, 27969, 0, 0, 64152, 28379, 0, 0, 64153, 28363, 0, 0, 64154, 28450, 0, 0, 64155, 28702, 0, 0, 64156, 29038,
-    0, 0, 64157, 30631, 0, 0, 64158, 29237, 0, 0, 64159, 29359, 0, 0, 64160, 29482, 0, 0, 64161, 29809, 0, 0, 64162,
-    29958, 0, 0, 64163, 30011, 0, 0, 64164, 30237, 0, 0, 64165, 30239, 0, 0, 64166, 30410, 0, 0, 64167, 30427, 0, 0,
-    64168, 30452, 0, 0, 64169, 30538, 0, 0, 64170, 30528, 0, 0, 64171, 30924, 0, 0, 64172, 31409, 0, 0, 64173, 31680,
-    0, 0, 64174, 31867, 0, 0, 64175, 32091, 0, 0, 64176, 32244, 0, 0, 64177, 32574, 0, 0, 64178, 32773, 0, 0, 64179,
-    33618, 0, 0, 64180, 33775, 0, 0, 64181, 34681, 0, 0, 64182, 35137, 0, 0, 64183, 35206, 0, 0, 64184, 35222, 0, 0,
-    64185, 35519, 0, 0, 64186, 35576, 0, 0, 64187, 35531, 0, 0, 64188, 35585, 0, 0, 64189, 35582, 0, 0, 64190, 35565,
-    0, 0, 64191, 35641, 0, 0, 64192, 35722, 0, 0, 64193, 36104, 0, 0, 64194, 36664, 0, 0, 64195, 36978, 0, 0, 64196,
-    37273, 0, 0, 64197, 37494, 0, 0, 64198, 38524, 0, 0, 64199, 38627, 0, 0, 64200, 38742, 0, 0, 64201, 38875, 0, 0,
-    64202, 38911, 0, 0, 64203, 38923, 0, 0, 64204, 38971, 0, 0, 64205, 39698, 0, 0, 64206, 40860, 0, 0, 64207, 141386,
-    0, 0, 64208, 141380, 0, 0, 64209, 144341, 0, 0, 64210, 15261, 0, 0, 64211, 16408, 0, 0, 64212, 16441, 0, 0, 64213,
-    152137, 0, 0, 64214, 154832, 0, 0, 64215, 163539, 0, 0, 64216, 40771, 0, 0, 64217, 40846, 0, 0, 64285, 1497, 1460,
-    0, 64287, 1522, 1463, 0, 64298, 1513, 1473, 0, 64299, 1513, 1474, 0, 64300, 64329, 1473, 0, 64301, 64329, 1474, 0,
-    64302, 1488, 1463, 0, 64303, 1488, 1464, 0, 64304, 1488, 1468, 0, 64305, 1489, 1468, 0, 64306, 1490, 1468, 0,
-    64307, 1491, 1468, 0, 64308, 1492, 1468, 0, 64309, 1493, 1468, 0, 64310, 1494, 1468, 0, 64312, 1496, 1468, 0,
-    64313, 1497, 1468, 0, 64314, 1498, 1468, 0, 64315, 1499, 1468, 0, 64316, 1500, 1468, 0, 64318, 1502, 1468, 0,
-    64320, 1504, 1468, 0, 64321, 1505, 1468, 0, 64323, 1507, 1468, 0, 64324, 1508, 1468, 0, 64326, 1510, 1468, 0,
-    64327, 1511, 1468, 0, 64328, 1512, 1468, 0, 64329, 1513, 1468, 0, 64330, 1514, 1468, 0, 64331, 1493, 1465, 0,
-    64332, 1489, 1471, 0, 64333, 1499, 1471, 0, 64334, 1508, 1471, 0, 69786, 69785, 69818, 1, 69788, 69787, 69818, 1,
-    69803, 69797, 69818, 1, 69934, 69937, 69927, 1, 69935, 69938, 69927, 1, 70475, 70471, 70462, 1, 70476, 70471,
-    70487, 1, 70843, 70841, 70842, 1, 70844, 70841, 70832, 1, 70846, 70841, 70845, 1, 71098, 71096, 71087, 1, 71099,
-    71097, 71087, 1, 119134, 119127, 119141, 0, 119135, 119128, 119141, 0, 119136, 119135, 119150, 0, 119137, 119135,
-    119151, 0, 119138, 119135, 119152, 0, 119139, 119135, 119153, 0, 119140, 119135, 119154, 0, 119227, 119225, 119141,
-    0, 119228, 119226, 119141, 0, 119229, 119227, 119150, 0, 119230, 119228, 119150, 0, 119231, 119227, 119151, 0,
-    119232, 119228, 119151, 0, 194560, 20029, 0, 0, 194561, 20024, 0, 0, 194562, 20033, 0, 0, 194563, 131362, 0, 0,
-    194564, 20320, 0, 0, 194565, 20398, 0, 0, 194566, 20411, 0, 0, 194567, 20482, 0, 0, 194568, 20602, 0, 0, 194569,
-    20633, 0, 0, 194570, 20711, 0, 0, 194571, 20687, 0, 0, 194572, 13470, 0, 0, 194573, 132666, 0, 0, 194574, 20813, 0,
-    0, 194575, 20820, 0, 0, 194576, 20836, 0, 0, 194577, 20855, 0, 0, 194578, 132380, 0, 0, 194579, 13497, 0, 0,
-    194580, 20839, 0, 0, 194581, 20877, 0, 0, 194582, 132427, 0, 0, 194583, 20887, 0, 0, 194584, 20900, 0, 0, 194585,
-    20172, 0, 0, 194586, 20908, 0, 0, 194587, 20917, 0, 0, 194588, 168415, 0, 0, 194589, 20981, 0, 0, 194590, 20995, 0,
-    0, 194591, 13535, 0, 0, 194592, 21051, 0, 0, 194593, 21062, 0, 0, 194594, 21106, 0, 0, 194595, 21111, 0, 0, 194596,
-    13589, 0, 0, 194597, 21191, 0, 0, 194598, 21193, 0, 0, 194599, 21220, 0, 0, 194600, 21242, 0, 0, 194601, 21253, 0,
-    0, 194602, 21254, 0, 0, 194603, 21271, 0, 0, 194604, 21321, 0, 0, 194605, 21329, 0, 0, 194606, 21338, 0, 0, 194607,
-    21363, 0, 0, 194608, 21373, 0, 0, 194609, 21375, 0, 0, 194610, 21375, 0, 0, 194611, 21375, 0, 0, 194612, 133676, 0,
-    0, 194613, 28784, 0, 0, 194614, 21450, 0, 0, 194615, 21471, 0, 0, 194616, 133987, 0, 0, 194617, 21483, 0, 0,
-    194618, 21489, 0, 0, 194619, 21510, 0, 0, 194620, 21662, 0, 0, 194621, 21560, 0, 0, 194622, 21576, 0, 0, 194623,
-    21608, 0, 0, 194624, 21666, 0, 0, 194625, 21750, 0, 0, 194626, 21776, 0, 0, 194627, 21843, 0, 0, 194628, 21859, 0,
-    0, 194629, 21892, 0, 0, 194630, 21892, 0, 0, 194631, 21913, 0, 0, 194632, 21931, 0, 0, 194633, 21939, 0, 0, 194634,
-    21954, 0, 0, 194635, 22294, 0, 0, 194636, 22022, 0, 0, 194637, 22295, 0, 0, 194638, 22097, 0, 0, 194639, 22132, 0,
-    0, 194640, 20999, 0, 0, 194641, 22766, 0, 0, 194642, 22478, 0, 0, 194643, 22516, 0, 0, 194644, 22541, 0, 0, 194645,
-    22411, 0, 0, 194646, 22578, 0, 0, 194647, 22577, 0, 0, 194648, 22700, 0, 0, 194649, 136420, 0, 0, 194650, 22770, 0,
-    0, 194651, 22775, 0, 0, 194652, 22790, 0, 0, 194653, 22810, 0, 0, 194654, 22818, 0, 0, 194655, 22882, 0, 0, 194656,
-    136872, 0, 0, 194657, 136938, 0, 0, 194658, 23020, 0, 0, 194659, 23067, 0, 0, 194660, 23079, 0, 0, 194661, 23000,
-    0, 0, 194662, 23142, 0, 0, 194663, 14062, 0, 0, 194664, 14076, 0, 0, 194665, 23304, 0, 0, 194666, 23358, 0, 0,
-    194667, 23358, 0, 0, 194668, 137672, 0, 0, 194669, 23491, 0, 0, 194670, 23512, 0, 0, 194671, 23527, 0, 0, 194672,
-    23539, 0, 0, 194673, 138008, 0, 0, 194674, 23551, 0, 0, 194675, 23558, 0, 0, 194676, 24403, 0, 0, 194677, 23586, 0,
-    0, 194678, 14209, 0, 0, 194679, 23648, 0, 0, 194680, 23662, 0, 0, 194681, 23744, 0, 0, 194682, 23693, 0, 0, 194683,
-    138724, 0, 0, 194684, 23875, 0, 0, 194685, 138726, 0, 0, 194686, 23918, 0, 0, 194687, 23915, 0, 0, 194688, 23932,
-    0, 0, 194689, 24033, 0, 0, 194690, 24034, 0, 0, 194691, 14383, 0, 0, 194692, 24061, 0, 0, 194693, 24104, 0, 0,
-    194694, 24125, 0, 0, 194695, 24169, 0, 0, 194696, 14434, 0, 0, 194697, 139651, 0, 0, 194698, 14460, 0, 0, 194699,
-    24240, 0, 0, 194700, 24243, 0, 0, 194701, 24246, 0, 0, 194702, 24266, 0, 0, 194703, 172946, 0, 0, 194704, 24318, 0,
-    0, 194705, 140081, 0, 0, 194706, 140081, 0, 0, 194707, 33281, 0, 0, 194708, 24354, 0, 0, 194709, 24354, 0, 0,
-    194710, 14535, 0, 0, 194711, 144056, 0, 0, 194712, 156122, 0, 0, 194713, 24418, 0, 0, 194714, 24427, 0, 0, 194715,
-    14563, 0, 0, 194716, 24474, 0, 0, 194717, 24525, 0, 0, 194718, 24535, 0, 0, 194719, 24569, 0, 0, 194720, 24705, 0,
-    0, 194721, 14650, 0, 0, 194722, 14620, 0, 0, 194723, 24724, 0, 0, 194724, 141012, 0, 0, 194725, 24775, 0, 0,
-    194726, 24904, 0, 0, 194727, 24908, 0, 0, 194728, 24910, 0, 0, 194729, 24908, 0, 0, 194730, 24954, 0, 0, 194731,
-    24974, 0, 0, 194732, 25010, 0, 0, 194733, 24996, 0, 0, 194734, 25007, 0, 0, 194735, 25054, 0, 0, 194736, 25074, 0,
-    0, 194737, 25078, 0, 0, 194738, 25104, 0, 0, 194739, 25115, 0, 0, 194740, 25181, 0, 0, 194741, 25265, 0, 0, 194742,
-    25300, 0, 0, 194743, 25424, 0, 0, 194744, 142092, 0, 0, 194745, 25405, 0, 0, 194746, 25340, 0, 0, 194747, 25448, 0,
-    0, 194748, 25475, 0, 0, 194749, 25572, 0, 0, 194750, 142321, 0, 0, 194751, 25634, 0, 0, 194752, 25541, 0, 0,
-    194753, 25513, 0, 0, 194754, 14894, 0, 0, 194755, 25705, 0, 0, 194756, 25726, 0, 0, 194757, 25757, 0, 0, 194758,
-    25719, 0, 0, 194759, 14956, 0, 0, 194760, 25935, 0, 0, 194761, 25964, 0, 0, 194762, 143370, 0, 0, 194763, 26083, 0,
-    0, 194764, 26360, 0, 0, 194765, 26185, 0, 0, 194766, 15129, 0, 0, 194767, 26257, 0, 0, 194768, 15112, 0, 0, 194769,
-    15076, 0, 0, 194770, 20882, 0, 0, 194771, 20885, 0, 0, 194772, 26368, 0, 0, 194773, 26268, 0, 0, 194774, 32941, 0,
-    0, 194775, 17369, 0, 0, 194776, 26391, 0, 0, 194777, 26395, 0, 0, 194778, 26401, 0, 0, 194779, 26462, 0, 0, 194780,
-    26451, 0, 0, 194781, 144323, 0, 0, 194782, 15177, 0, 0, 194783, 26618, 0, 0, 194784, 26501, 0, 0, 194785, 26706, 0,
-    0, 194786, 26757, 0, 0, 194787, 144493, 0, 0, 194788, 26766, 0, 0, 194789, 26655, 0, 0, 194790, 26900, 0, 0,
-    194791, 15261, 0, 0, 194792, 26946, 0, 0, 194793, 27043, 0, 0, 194794, 27114, 0, 0, 194795, 27304, 0, 0, 194796,
-    145059, 0, 0, 194797, 27355, 0, 0, 194798, 15384, 0, 0, 194799, 27425, 0, 0, 194800, 145575, 0, 0, 194801, 27476,
-    0, 0, 194802, 15438, 0, 0, 194803, 27506, 0, 0, 194804, 27551, 0, 0, 194805, 27578, 0, 0, 194806, 27579, 0, 0,
-    194807, 146061, 0, 0, 194808, 138507, 0, 0, 194809, 146170, 0, 0, 194810, 27726, 0, 0, 194811, 146620, 0, 0,
-    194812, 27839, 0, 0, 194813, 27853, 0, 0, 194814, 27751, 0, 0, 194815, 27926, 0, 0, 194816, 27966, 0, 0, 194817,
-    28023, 0, 0, 194818, 27969, 0, 0, 194819, 28009, 0, 0, 194820, 28024, 0, 0, 194821, 28037, 0, 0, 194822, 146718, 0,
-    0, 194823, 27956, 0, 0, 194824, 28207, 0, 0, 194825, 28270, 0, 0, 194826, 15667, 0, 0, 194827, 28363, 0, 0, 194828,
-    28359, 0, 0, 194829, 147153, 0, 0, 194830, 28153, 0, 0, 194831, 28526, 0, 0, 194832, 147294, 0, 0, 194833, 147342,
-    0, 0, 194834, 28614, 0, 0, 194835, 28729, 0, 0, 194836, 28702, 0, 0, 194837, 28699, 0, 0, 194838, 15766, 0, 0,
-    194839, 28746, 0, 0, 194840, 28797, 0, 0, 194841, 28791, 0, 0, 194842, 28845, 0, 0, 194843, 132389, 0, 0, 194844,
-    28997, 0, 0, 194845, 148067, 0, 0, 194846, 29084, 0, 0, 194847, 148395, 0, 0, 194848, 29224, 0, 0, 194849, 29237,
-    0, 0, 194850, 29264, 0, 0, 194851, 149000, 0, 0, 194852, 29312, 0, 0, 194853, 29333, 0, 0, 194854, 149301, 0, 0,
-    194855, 149524, 0, 0, 194856, 29562, 0, 0, 194857, 29579, 0, 0, 194858, 16044, 0, 0, 194859, 29605, 0, 0, 194860,
-    16056, 0, 0, 194861, 16056, 0, 0, 194862, 29767, 0, 0, 194863, 29788, 0, 0, 194864, 29809, 0, 0, 194865, 29829, 0,
-    0, 194866, 29898, 0, 0, 194867, 16155, 0, 0, 194868, 29988, 0, 0, 194869, 150582, 0, 0, 194870, 30014, 0, 0,
-    194871, 150674, 0, 0, 194872, 30064, 0, 0, 194873, 139679, 0, 0, 194874, 30224, 0, 0, 194875, 151457, 0, 0, 194876,
-    151480, 0, 0, 194877, 151620, 0, 0, 194878, 16380, 0, 0, 194879, 16392, 0, 0, 194880, 30452, 0, 0, 194881, 151795,
-    0, 0, 194882, 151794, 0, 0, 194883, 151833, 0, 0, 194884, 151859, 0, 0, 194885, 30494, 0, 0, 194886, 30495, 0, 0,
-    194887, 30495, 0, 0, 194888, 30538, 0, 0, 194889, 16441, 0, 0, 194890, 30603, 0, 0, 194891, 16454, 0, 0, 194892,
-    16534, 0, 0, 194893, 152605, 0, 0, 194894, 30798, 0, 0, 194895, 30860, 0, 0, 194896, 30924, 0, 0, 194897, 16611, 0,
-    0, 194898, 153126, 0, 0, 194899, 31062, 0, 0, 194900, 153242, 0, 0, 194901, 153285, 0, 0, 194902, 31119, 0, 0,
-    194903, 31211, 0, 0, 194904, 16687, 0, 0, 194905, 31296, 0, 0, 194906, 31306, 0, 0, 194907, 31311, 0, 0, 194908,
-    153980, 0, 0, 194909, 154279, 0, 0, 194910, 154279, 0, 0, 194911, 31470, 0, 0, 194912, 16898, 0, 0, 194913, 154539,
-    0, 0, 194914, 31686, 0, 0, 194915, 31689, 0, 0, 194916, 16935, 0, 0, 194917, 154752, 0, 0, 194918, 31954, 0, 0,
-    194919, 17056, 0, 0, 194920, 31976, 0, 0, 194921, 31971, 0, 0, 194922, 32000, 0, 0, 194923, 155526, 0, 0, 194924,
-    32099, 0, 0, 194925, 17153, 0, 0, 194926, 32199, 0, 0, 194927, 32258, 0, 0, 194928, 32325, 0, 0, 194929, 17204, 0,
-    0, 194930, 156200, 0, 0, 194931, 156231, 0, 0, 194932, 17241, 0, 0, 194933, 156377, 0, 0, 194934, 32634, 0, 0,
-    194935, 156478, 0, 0, 194936, 32661, 0, 0, 194937, 32762, 0, 0, 194938, 32773, 0, 0, 194939, 156890, 0, 0, 194940,
-    156963, 0, 0, 194941, 32864, 0, 0, 194942, 157096, 0, 0, 194943, 32880, 0, 0, 194944, 144223, 0, 0, 194945, 17365,
-    0, 0, 194946, 32946, 0, 0, 194947, 33027, 0, 0, 194948, 17419, 0, 0, 194949, 33086, 0, 0, 194950, 23221, 0, 0,
-    194951, 157607, 0, 0, 194952, 157621, 0, 0, 194953, 144275, 0, 0, 194954, 144284, 0, 0, 194955, 33281, 0, 0,
-    194956, 33284, 0, 0, 194957, 36766, 0, 0, 194958, 17515, 0, 0, 194959, 33425, 0, 0, 194960, 33419, 0, 0, 194961,
-    33437, 0, 0, 194962, 21171, 0, 0, 194963, 33457, 0, 0, 194964, 33459, 0, 0, 194965, 33469, 0, 0, 194966, 33510, 0,
-    0, 194967, 158524, 0, 0, 194968, 33509, 0, 0, 194969, 33565, 0, 0, 194970, 33635, 0, 0, 194971, 33709, 0, 0,
-    194972, 33571, 0, 0, 194973, 33725, 0, 0, 194974, 33767, 0, 0, 194975, 33879, 0, 0, 194976, 33619, 0, 0, 194977,
-    33738, 0, 0, 194978, 33740, 0, 0, 194979, 33756, 0, 0, 194980, 158774, 0, 0, 194981, 159083, 0, 0, 194982, 158933,
-    0, 0, 194983, 17707, 0, 0, 194984, 34033, 0, 0, 194985, 34035, 0, 0, 194986, 34070, 0, 0, 194987, 160714, 0, 0,
-    194988, 34148, 0, 0, 194989, 159532, 0, 0, 194990, 17757, 0, 0, 194991, 17761, 0, 0, 194992, 159665, 0, 0, 194993,
-    159954, 0, 0, 194994, 17771, 0, 0, 194995, 34384, 0, 0, 194996, 34396, 0, 0, 194997, 34407, 0, 0, 194998, 34409, 0,
-    0, 194999, 34473, 0, 0, 195000, 34440, 0, 0, 195001, 34574, 0, 0, 195002, 34530, 0, 0, 195003, 34681, 0, 0, 195004,
-    34600, 0, 0, 195005, 34667, 0, 0, 195006, 34694, 0, 0, 195007, 17879, 0, 0, 195008, 34785, 0, 0, 195009, 34817, 0,
-    0, 195010, 17913, 0, 0, 195011, 34912, 0, 0, 195012, 34915, 0, 0, 195013, 161383, 0, 0, 195014, 35031, 0, 0,
-    195015, 35038, 0, 0, 195016, 17973, 0, 0, 195017, 35066, 0, 0, 195018, 13499, 0, 0, 195019, 161966, 0, 0, 195020,
-    162150, 0, 0, 195021, 18110, 0, 0, 195022, 18119, 0, 0, 195023, 35488, 0, 0, 195024, 35565, 0, 0, 195025, 35722, 0,
-    0, 195026, 35925, 0, 0, 195027, 162984, 0, 0, 195028, 36011, 0, 0, 195029, 36033, 0, 0, 195030, 36123, 0, 0,
-    195031, 36215, 0, 0, 195032, 163631, 0, 0, 195033, 133124, 0, 0, 195034, 36299, 0, 0, 195035, 36284, 0, 0, 195036,
-    36336, 0, 0, 195037, 133342, 0, 0, 195038, 36564, 0, 0, 195039, 36664, 0, 0, 195040, 165330, 0, 0, 195041, 165357,
-    0, 0, 195042, 37012, 0, 0, 195043, 37105, 0, 0, 195044, 37137, 0, 0, 195045, 165678, 0, 0, 195046, 37147, 0, 0,
-    195047, 37432, 0, 0, 195048, 37591, 0, 0, 195049, 37592, 0, 0, 195050, 37500, 0, 0, 195051, 37881, 0, 0, 195052,
-    37909, 0, 0, 195053, 166906, 0, 0, 195054, 38283, 0, 0, 195055, 18837, 0, 0, 195056, 38327, 0, 0, 195057, 167287,
-    0, 0, 195058, 18918, 0, 0, 195059, 38595, 0, 0, 195060, 23986, 0, 0, 195061, 38691, 0, 0, 195062, 168261, 0, 0,
-    195063, 168474, 0, 0, 195064, 19054, 0, 0, 195065, 19062, 0, 0, 195066, 38880, 0, 0, 195067, 168970, 0, 0, 195068,
-    19122, 0, 0, 195069, 169110, 0, 0, 195070, 38923, 0, 0, 195071, 38923, 0, 0, 195072, 38953, 0, 0, 195073, 169398,
-    0, 0, 195074, 39138, 0, 0, 195075, 19251, 0, 0, 195076, 39209, 0, 0, 195077, 39335, 0, 0, 195078, 39362, 0, 0,
-    195079, 39422, 0, 0, 195080, 19406, 0, 0, 195081, 170800, 0, 0, 195082, 39698, 0, 0, 195083, 40000, 0, 0, 195084,
-    40189, 0, 0, 195085, 19662, 0, 0, 195086, 19693, 0, 0, 195087, 40295, 0, 0, 195088, 172238, 0, 0, 195089, 19704, 0,
-    0, 195090, 172293, 0, 0, 195091, 172558, 0, 0, 195092, 172689, 0, 0, 195093, 40635, 0, 0, 195094, 19798, 0, 0,
-    195095, 40697, 0, 0, 195096, 40702, 0, 0, 195097, 40709, 0, 0, 195098, 40719, 0, 0, 195099, 40726, 0, 0, 195100,
-    40763, 0, 0, 195101, 173568, 0, 0,
-};
-const size_t ah_unicode_canonical_count = 8240;
-
-const uint32_t ah_unicode_classes[] = {
-    768, 0, 21, 230, 1, 232, 4, 220, 1, 232, 1, 216, 5, 220, 2, 202, 4, 220, 2, 202, 11, 220, 5, 1, 4, 220, 8, 230, 1,
-    240, 1, 230, 3, 220, 3, 230, 2, 220, 1, 0, 3, 230, 4, 220, 1, 230, 1, 232, 2, 220, 1, 230, 1, 233, 2, 234, 1, 233,
-    2, 234, 1, 233, 13, 230, 275, 0, 5, 230, 265, 0, 1, 220, 4, 230, 1, 220, 3, 230, 1, 222, 1, 220, 6, 230, 6, 220, 2,
-    230, 1, 220, 2, 230, 1, 222, 1, 228, 1, 230, 1, 10, 1, 11, 1, 12, 1, 13, 1, 14, 1, 15, 1, 16, 1, 17, 1, 18, 2, 19,
-    1, 20, 1, 21, 1, 22, 1, 0, 1, 23, 1, 0, 1, 24, 1, 25, 1, 0, 1, 230, 1, 220, 1, 0, 1, 18, 72, 0, 8, 230, 1, 30, 1,
-    31, 1, 32, 48, 0, 1, 27, 1, 28, 1, 29, 1, 30, 1, 31, 1, 32, 1, 33, 1, 34, 2, 230, 2, 220, 5, 230, 1, 220, 2, 230,
-    1, 220, 16, 0, 1, 35, 101, 0, 7, 230, 2, 0, 4, 230, 1, 220, 1, 230, 2, 0, 2, 230, 1, 0, 1, 220, 2, 230, 1, 220, 35,
-    0, 1, 36, 30, 0, 1, 230, 1, 220, 2, 230, 1, 220, 2, 230, 3, 220, 1, 230, 2, 220, 1, 230, 1, 220, 3, 230, 1, 220, 1,
-    230, 1, 220, 1, 230, 1, 220, 1, 230, 1, 220, 2, 230, 160, 0, 7, 230, 1, 220, 1, 230, 34, 0, 4, 230, 1, 0, 9, 230,
-    1, 0, 3, 230, 1, 0, 5, 230, 43, 0, 3, 220, 120, 0, 14, 230, 1, 0, 1, 220, 2, 230, 1, 220, 2, 230, 1, 220, 3, 230,
-    3, 220, 1, 27, 1, 28, 1, 29, 3, 230, 1, 220, 2, 230, 2, 220, 5, 230, 60, 0, 1, 7, 16, 0, 1, 9, 3, 0, 1, 230, 1,
-    220, 2, 230, 103, 0, 1, 7, 16, 0, 1, 9, 110, 0, 1, 7, 16, 0, 1, 9, 110, 0, 1, 7, 16, 0, 1, 9, 110, 0, 1, 7, 16, 0,
-    1, 9, 127, 0, 1, 9, 127, 0, 1, 9, 7, 0, 1, 84, 1, 91, 101, 0, 1, 7, 16, 0, 1, 9, 127, 0, 1, 9, 124, 0, 1, 9, 109,
-    0, 2, 103, 1, 9, 13, 0, 4, 107, 108, 0, 2, 118, 14, 0, 4, 122, 76, 0, 2, 220, 27, 0, 1, 220, 1, 0, 1, 220, 1, 0, 1,
-    216, 55, 0, 1, 129, 1, 130, 1, 0, 1, 132, 5, 0, 4, 130, 2, 0, 1, 130, 1, 0, 2, 230, 1, 9, 1, 0, 2, 230, 62, 0, 1,
-    220, 112, 0, 1, 7, 1, 0, 2, 9, 82, 0, 1, 220, 719, 0, 3, 230, 948, 0, 1, 9, 31, 0, 1, 9, 157, 0, 1, 9, 10, 0, 1,
-    230, 203, 0, 1, 228, 143, 0, 1, 222, 1, 230, 1, 220, 219, 0, 1, 230, 1, 220, 71, 0, 1, 9, 20, 0, 8, 230, 2, 0, 1,
-    220, 48, 0, 5, 230, 6, 220, 2, 230, 1, 220, 118, 0, 1, 7, 15, 0, 1, 9, 38, 0, 1, 230, 1, 220, 7, 230, 54, 0, 2, 9,
-    58, 0, 1, 7, 11, 0, 2, 9, 67, 0, 1, 7, 152, 0, 3, 230, 1, 0, 1, 1, 5, 220, 2, 230, 4, 220, 1, 230, 1, 0, 7, 1, 4,
-    0, 1, 220, 6, 0, 1, 230, 3, 0, 2, 230, 198, 0, 2, 230, 1, 220, 7, 230, 1, 220, 2, 230, 1, 234, 1, 214, 1, 220, 1,
-    202, 37, 230, 5, 0, 1, 230, 1, 233, 1, 220, 1, 230, 1, 220, 720, 0, 2, 230, 2, 1, 4, 230, 3, 1, 2, 230, 4, 0, 1,
-    230, 3, 0, 2, 1, 1, 230, 1, 220, 1, 230, 2, 1, 4, 220, 1, 230, 3070, 0, 3, 230, 141, 0, 1, 9, 96, 0, 32, 230, 554,
-    0, 1, 218, 1, 228, 1, 232, 1, 222, 2, 224, 105, 0, 2, 8, 30164, 0, 1, 230, 4, 0, 10, 230, 32, 0, 2, 230, 80, 0, 2,
-    230, 276, 0, 1, 9, 189, 0, 1, 9, 27, 0, 18, 230, 57, 0, 3, 220, 37, 0, 1, 9, 95, 0, 1, 7, 12, 0, 1, 9, 239, 0, 1,
-    230, 1, 0, 2, 230, 1, 220, 2, 0, 2, 230, 5, 0, 2, 230, 1, 0, 1, 230, 52, 0, 1, 9, 246, 0, 1, 9, 20272, 0, 1, 26,
-    769, 0, 7, 230, 7, 220, 2, 230, 973, 0, 1, 220, 226, 0, 1, 220, 149, 0, 5, 230, 1682, 0, 1, 220, 1, 0, 1, 230, 40,
-    0, 1, 230, 1, 1, 1, 220, 4, 0, 1, 9, 165, 0, 1, 230, 1, 220, 1375, 0, 1, 9, 56, 0, 1, 9, 57, 0, 1, 9, 1, 7, 69, 0,
-    3, 230, 48, 0, 2, 9, 62, 0, 1, 7, 76, 0, 1, 9, 9, 0, 1, 7, 106, 0, 1, 9, 1, 7, 178, 0, 1, 7, 1, 9, 81, 0, 1, 7, 16,
-    0, 1, 9, 24, 0, 7, 230, 3, 0, 5, 230, 205, 0, 1, 9, 3, 0, 1, 7, 123, 0, 1, 9, 1, 7, 251, 0, 1, 9, 1, 7, 126, 0, 1,
-    9, 118, 0, 1, 9, 1, 7, 115, 0, 1, 9, 1299, 0, 1, 9, 20144, 0, 5, 1, 59, 0, 7, 230, 20839, 0, 1, 1, 5318, 0, 2, 216,
-    3, 1, 3, 0, 1, 226, 5, 216, 8, 0, 8, 220, 2, 0, 5, 230, 2, 220, 30, 0, 4, 230, 148, 0, 3, 230, 3515, 0, 7, 230, 1,
-    0, 17, 230, 2, 0, 7, 230, 1, 0, 2, 230, 1, 0, 5, 230, 2213, 0, 7, 220, 109, 0, 6, 230, 1, 7, 988853, 0,
-};
-const size_t ah_unicode_classes_count = 992;
-
-const uint32_t ah_unicode_compatible[] = {
-    160, 1, 32, 168, 2, 32, 776, 170, 1, 97, 175, 2, 32, 772, 178, 1, 50, 179, 1, 51, 180, 2, 32, 769, 181, 1, 956,
-    184, 2, 32, 807, 185, 1, 49, 186, 1, 111, 188, 3, 49, 8260, 52, 189, 3, 49, 8260, 50, 190, 3, 51, 8260, 52, 306, 2,
-    73, 74, 307, 2, 105, 106, 319, 2, 76, 183, 320, 2, 108, 183, 329, 2, 700, 110, 383, 1, 115, 452, 3, 68, 90, 780,
-    453, 3, 68, 122, 780, 454, 3, 100, 122, 780, 455, 2, 76, 74, 456, 2, 76, 106, 457, 2, 108, 106, 458, 2, 78, 74,
-    459, 2, 78, 106, 460, 2, 110, 106, 497, 2, 68, 90, 498, 2, 68, 122, 499, 2, 100, 122, 688, 1, 104, 689, 1, 614,
-    690, 1, 106, 691, 1, 114, 692, 1, 633, 693, 1, 635, 694, 1, 641, 695, 1, 119, 696, 1, 121, 728, 2, 32, 774, 729, 2,
-    32, 775, 730, 2, 32, 778, 731, 2, 32, 808, 732, 2, 32, 771, 733, 2, 32, 779, 736, 1, 611, 737, 1, 108, 738, 1, 115,
-    739, 1, 120, 740, 1, 661, 890, 2, 32, 837, 900, 2, 32, 769, 901, 3, 32, 776, 769, 976, 1, 946, 977, 1, 952, 978, 1,
-    933, 979, 2, 933, 769, 980, 2, 933, 776, 981, 1, 966, 982, 1, 960, 1008, 1, 954, 1009, 1, 961, 1010, 1, 962, 1012,
-    1, 920, 1013, 1, 949, 1017, 1, 931, 1415, 2, 1381, 1410, 1653, 2, 1575, 1652, 1654, 2, 1608, 1652, 1655, 2, 1735,
-    1652, 1656, 2, 1610, 1652, 3635, 2, 3661, 3634, 3763, 2, 3789, 3762, 3804, 2, 3755, 3737, 3805, 2, 3755, 3745,
-    3852, 1, 3851, 3959, 3, 4018, 3953, 3968, 3961, 3, 4019, 3953, 3968, 4348, 1, 4316, 7468, 1, 65, 7469, 1, 198,
-    7470, 1, 66, 7472, 1, 68, 7473, 1, 69, 7474, 1, 398, 7475, 1, 71, 7476, 1, 72, 7477, 1, 73, 7478, 1, 74, 7479, 1,
-    75, 7480, 1, 76, 7481, 1, 77, 7482, 1, 78, 7484, 1, 79, 7485, 1, 546, 7486, 1, 80, 7487, 1, 82, 7488, 1, 84, 7489,
-    1, 85, 7490, 1, 87, 7491, 1, 97, 7492, 1, 592, 7493, 1, 593, 7494, 1, 7426, 7495, 1, 98, 7496, 1, 100, 7497, 1,
-    101, 7498, 1, 601, 7499, 1, 603, 7500, 1, 604, 7501, 1, 103, 7503, 1, 107, 7504, 1, 109, 7505, 1, 331, 7506, 1,
-    111, 7507, 1, 596, 7508, 1, 7446, 7509, 1, 7447, 7510, 1, 112, 7511, 1, 116, 7512, 1, 117, 7513, 1, 7453, 7514, 1,
-    623, 7515, 1, 118, 7516, 1, 7461, 7517, 1, 946, 7518, 1, 947, 7519, 1, 948, 7520, 1, 966, 7521, 1, 967, 7522, 1,
-    105, 7523, 1, 114, 7524, 1, 117, 7525, 1, 118, 7526, 1, 946, 7527, 1, 947, 7528, 1, 961, 7529, 1, 966, 7530, 1,
-    967, 7544, 1, 1085, 7579, 1, 594, 7580, 1, 99, 7581, 1, 597, 7582, 1, 240, 7583, 1, 604, 7584, 1, 102, 7585, 1,
-    607, 7586, 1, 609, 7587, 1, 613, 7588, 1, 616, 7589, 1, 617, 7590, 1, 618, 7591, 1, 7547, 7592, 1, 669, 7593, 1,
-    621, 7594, 1, 7557, 7595, 1, 671, 7596, 1, 625, 7597, 1, 624, 7598, 1, 626, 7599, 1, 627, 7600, 1, 628, 7601, 1,
-    629, 7602, 1, 632, 7603, 1, 642, 7604, 1, 643, 7605, 1, 427, 7606, 1, 649, 7607, 1, 650, 7608, 1, 7452, 7609, 1,
-    651, 7610, 1, 652, 7611, 1, 122, 7612, 1, 656, 7613, 1, 657, 7614, 1, 658, 7615, 1, 952, 7834, 2, 97, 702, 7835, 2,
-    115, 775, 8125, 2, 32, 787, 8127, 2, 32, 787, 8128, 2, 32, 834, 8129, 3, 32, 776, 834, 8141, 3, 32, 787, 768, 8142,
-    3, 32, 787, 769, 8143, 3, 32, 787, 834, 8157, 3, 32, 788, 768, 8158, 3, 32, 788, 769, 8159, 3, 32, 788, 834, 8173,
-    3, 32, 776, 768, 8174, 3, 32, 776, 769, 8189, 2, 32, 769, 8190, 2, 32, 788, 8192, 1, 32, 8193, 1, 32, 8194, 1, 32,
-    8195, 1, 32, 8196, 1, 32, 8197, 1, 32, 8198, 1, 32, 8199, 1, 32, 8200, 1, 32, 8201, 1, 32, 8202, 1, 32, 8209, 1,
-    8208, 8215, 2, 32, 819, 8228, 1, 46, 8229, 2, 46, 46, 8230, 3, 46, 46, 46, 8239, 1, 32, 8243, 2, 8242, 8242, 8244,
-    3, 8242, 8242, 8242, 8246, 2, 8245, 8245, 8247, 3, 8245, 8245, 8245, 8252, 2, 33, 33, 8254, 2, 32, 773, 8263, 2,
-    63, 63, 8264, 2, 63, 33, 8265, 2, 33, 63, 8279, 4, 8242, 8242, 8242, 8242, 8287, 1, 32, 8304, 1, 48, 8305, 1, 105,
-    8308, 1, 52, 8309, 1, 53, 8310, 1, 54, 8311, 1, 55, 8312, 1, 56, 8313, 1, 57, 8314, 1, 43, 8315, 1, 8722, 8316, 1,
-    61, 8317, 1, 40, 8318, 1, 41, 8319, 1, 110, 8320, 1, 48, 8321, 1, 49, 8322, 1, 50, 8323, 1, 51, 8324, 1, 52, 8325,
-    1, 53, 8326, 1, 54, 8327, 1, 55, 8328, 1, 56, 8329, 1, 57, 8330, 1, 43, 8331, 1, 8722, 8332, 1, 61, 8333, 1, 40,
-    8334, 1, 41, 8336, 1, 97, 8337, 1, 101, 8338, 1, 111, 8339, 1, 120, 8340, 1, 601, 8341, 1, 104, 8342, 1, 107, 8343,
-    1, 108, 8344, 1, 109, 8345, 1, 110, 8346, 1, 112, 8347, 1, 115, 8348, 1, 116, 8360, 2, 82, 115, 8448, 3, 97, 47,
-    99, 8449, 3, 97, 47, 115, 8450, 1, 67, 8451, 2, 176, 67, 8453, 3, 99, 47, 111, 8454, 3, 99, 47, 117, 8455, 1, 400,
-    8457, 2, 176, 70, 8458, 1, 103, 8459, 1, 72, 8460, 1, 72, 8461, 1, 72, 8462, 1, 104, 8463, 1, 295, 8464, 1, 73,
-    8465, 1, 73, 8466, 1, 76, 8467, 1, 108, 8469, 1, 78, 8470, 2, 78, 111, 8473, 1, 80, 8474, 1, 81, 8475, 1, 82, 8476,
-    1, 82, 8477, 1, 82, 8480, 2, 83, 77, 8481, 3, 84, 69, 76, 8482, 2, 84, 77, 8484, 1, 90, 8488, 1, 90, 8492, 1, 66,
-    8493, 1, 67, 8495, 1, 101, 8496, 1, 69, 8497, 1, 70, 8499, 1, 77, 8500, 1, 111, 8501, 1, 1488, 8502, 1, 1489, 8503,
-    1, 1490, 8504, 1, 1491, 8505, 1, 105, 8507, 3, 70, 65, 88, 8508, 1, 960, 8509, 1, 947, 8510, 1, 915, 8511, 1, 928,
-    8512, 1, 8721, 8517, 1, 68, 8518, 1, 100, 8519, 1, 101, 8520, 1, 105, 8521, 1, 106, 8528, 3, 49, 8260, 55, 8529, 3,
-    49, 8260, 57, 8530, 4, 49, 8260, 49, 48, 8531, 3, 49, 8260, 51, 8532, 3, 50, 8260, 51, 8533, 3, 49, 8260, 53, 8534,
-    3, 50, 8260, 53, 8535, 3, 51, 8260, 53, 8536, 3, 52, 8260, 53, 8537, 3, 49, 8260, 54, 8538, 3, 53, 8260, 54, 8539,
-    3, 49, 8260, 56, 8540, 3, 51, 8260, 56, 8541, 3, 53, 8260, 56, 8542, 3, 55, 8260, 56, 8543, 2, 49, 8260, 8544, 1,
-    73, 8545, 2, 73, 73, 8546, 3, 73, 73, 73, 8547, 2, 73, 86, 8548, 1, 86, 8549, 2, 86, 73, 8550, 3, 86, 73, 73, 8551,
-    4, 86, 73, 73, 73, 8552, 2, 73, 88, 8553, 1, 88, 8554, 2, 88, 73, 8555, 3, 88, 73, 73, 8556, 1, 76, 8557, 1, 67,
-    8558, 1, 68, 8559, 1, 77, 8560, 1, 105, 8561, 2, 105, 105, 8562, 3, 105, 105, 105, 8563, 2, 105, 118, 8564, 1, 118,
-    8565, 2, 118, 105, 8566, 3, 118, 105, 105, 8567, 4, 118, 105, 105, 105, 8568, 2, 105, 120, 8569, 1, 120, 8570, 2,
-    120, 105, 8571, 3, 120, 105, 105, 8572, 1, 108, 8573, 1, 99, 8574, 1, 100, 8575, 1, 109, 8585, 3, 48, 8260, 51,
-    8748, 2, 8747, 8747, 8749, 3, 8747, 8747, 8747, 8751, 2, 8750, 8750, 8752, 3, 8750, 8750, 8750, 9312, 1, 49, 9313,
-    1, 50, 9314, 1, 51, 9315, 1, 52, 9316, 1, 53, 9317, 1, 54, 9318, 1, 55, 9319, 1, 56, 9320, 1, 57, 9321, 2, 49, 48,
-    9322, 2, 49, 49, 9323, 2, 49, 50, 9324, 2, 49, 51, 9325, 2, 49, 52, 9326, 2, 49, 53, 9327, 2, 49, 54, 9328, 2, 49,
-    55, 9329, 2, 49, 56, 9330, 2, 49, 57, 9331, 2, 50, 48, 9332, 3, 40, 49, 41, 9333, 3, 40, 50, 41, 9334, 3, 40, 51,
-    41, 9335, 3, 40, 52, 41, 9336, 3, 40, 53, 41, 9337, 3, 40, 54, 41, 9338, 3, 40, 55, 41, 9339, 3, 40, 56, 41, 9340,
-    3, 40, 57, 41, 9341, 4, 40, 49, 48, 41, 9342, 4, 40, 49, 49, 41, 9343, 4, 40, 49, 50, 41, 9344, 4, 40, 49, 51, 41,
-    9345, 4, 40, 49, 52, 41, 9346, 4, 40, 49, 53, 41, 9347, 4, 40, 49, 54, 41, 9348, 4, 40, 49, 55, 41, 9349, 4, 40,
-    49, 56, 41, 9350, 4, 40, 49, 57, 41, 9351, 4, 40, 50, 48, 41, 9352, 2, 49, 46, 9353, 2, 50, 46, 9354, 2, 51, 46,
-    9355, 2, 52, 46, 9356, 2, 53, 46, 9357, 2, 54, 46, 9358, 2, 55, 46, 9359, 2, 56, 46, 9360, 2, 57, 46, 9361, 3, 49,
-    48, 46, 9362, 3, 49, 49, 46, 9363, 3, 49, 50, 46, 9364, 3, 49, 51, 46, 9365, 3, 49, 52, 46, 9366, 3, 49, 53, 46,
-    9367, 3, 49, 54, 46, 9368, 3, 49, 55, 46, 9369, 3, 49, 56, 46, 9370, 3, 49, 57, 46, 9371, 3, 50, 48, 46, 9372, 3,
-    40, 97, 41, 9373, 3, 40, 98, 41, 9374, 3, 40, 99, 41, 9375, 3, 40, 100, 41, 9376, 3, 40, 101, 41, 9377, 3, 40, 102,
-    41, 9378, 3, 40, 103, 41, 9379, 3, 40, 104, 41, 9380, 3, 40, 105, 41, 9381, 3, 40, 106, 41, 9382, 3, 40, 107, 41,
-    9383, 3, 40, 108, 41, 9384, 3, 40, 109, 41, 9385, 3, 40, 110, 41, 9386, 3, 40, 111, 41, 9387, 3, 40, 112, 41, 9388,
-    3, 40, 113, 41, 9389, 3, 40, 114, 41, 9390, 3, 40, 115, 41, 9391, 3, 40, 116, 41, 9392, 3, 40, 117, 41, 9393, 3,
-    40, 118, 41, 9394, 3, 40, 119, 41, 9395, 3, 40, 120, 41, 9396, 3, 40, 121, 41, 9397, 3, 40, 122, 41, 9398, 1, 65,
-    9399, 1, 66, 9400, 1, 67, 9401, 1, 68, 9402, 1, 69, 9403, 1, 70, 9404, 1, 71, 9405, 1, 72, 9406, 1, 73, 9407, 1,
-    74, 9408, 1, 75, 9409, 1, 76, 9410, 1, 77, 9411, 1, 78, 9412, 1, 79, 9413, 1, 80, 9414, 1, 81, 9415, 1, 82, 9416,
-    1, 83, 9417, 1, 84, 9418, 1, 85, 9419, 1, 86, 9420, 1, 87, 9421, 1, 88, 9422, 1, 89, 9423, 1, 90, 9424, 1, 97,
-    9425, 1, 98, 9426, 1, 99, 9427, 1, 100, 9428, 1, 101, 9429, 1, 102, 9430, 1, 103, 9431, 1, 104, 9432, 1, 105, 9433,
-    1, 106, 9434, 1, 107, 9435, 1, 108, 9436, 1, 109, 9437, 1, 110, 9438, 1, 111, 9439, 1, 112, 9440, 1, 113, 9441, 1,
-    114, 9442, 1, 115, 9443, 1, 116, 9444, 1, 117, 9445, 1, 118, 9446, 1, 119, 9447, 1, 120, 9448, 1, 121, 9449, 1,
-    122, 9450, 1, 48, 10764, 4, 8747, 8747, 8747, 8747, 10868, 3, 58, 58, 61, 10869, 2, 61, 61, 10870, 3, 61, 61, 61,
-    11388, 1, 106, 11389, 1, 86, 11631, 1, 11617, 11935, 1, 27597, 12019, 1, 40863, 12032, 1, 19968, 12033, 1, 20008,
-    12034, 1, 20022, 12035, 1, 20031, 12036, 1, 20057, 12037, 1, 20101, 12038, 1, 20108, 12039, 1, 20128, 12040, 1,
-    20154, 12041, 1, 20799, 12042, 1, 20837, 12043, 1, 20843, 12044, 1, 20866, 12045, 1, 20886, 12046, 1, 20907, 12047,
-    1, 20960, 12048, 1, 20981, 12049, 1, 20992, 12050, 1, 21147, 12051, 1, 21241, 12052, 1, 21269, 12053, 1, 21274,
-    12054, 1, 21304, 12055, 1, 21313, 12056, 1, 21340, 12057, 1, 21353, 12058, 1, 21378, 12059, 1, 21430, 12060, 1,
-    21448, 12061, 1, 21475, 12062, 1, 22231, 12063, 1, 22303, 12064, 1, 22763, 12065, 1, 22786, 12066, 1, 22794, 12067,
-    1, 22805, 12068, 1, 22823, 12069, 1, 22899, 12070, 1, 23376, 12071, 1, 23424, 12072, 1, 23544, 12073, 1, 23567,
-    12074, 1, 23586, 12075, 1, 23608, 12076, 1, 23662, 12077, 1, 23665, 12078, 1, 24027, 12079, 1, 24037, 12080, 1,
-    24049, 12081, 1, 24062, 12082, 1, 24178, 12083, 1, 24186, 12084, 1, 24191, 12085, 1, 24308, 12086, 1, 24318, 12087,
-    1, 24331, 12088, 1, 24339, 12089, 1, 24400, 12090, 1, 24417, 12091, 1, 24435, 12092, 1, 24515, 12093, 1, 25096,
-    12094, 1, 25142, 12095, 1, 25163, 12096, 1, 25903, 12097, 1, 25908, 12098, 1, 25991, 12099, 1, 26007, 12100, 1,
-    26020, 12101, 1, 26041, 12102, 1, 26080, 12103, 1, 26085, 12104, 1, 26352, 12105, 1, 26376, 12106, 1, 26408, 12107,
-    1, 27424, 12108, 1, 27490, 12109, 1, 27513, 12110, 1, 27571, 12111, 1, 27595, 12112, 1, 27604, 12113, 1, 27611,
-    12114, 1, 27663, 12115, 1, 27668, 12116, 1, 27700, 12117, 1, 28779, 12118, 1, 29226, 12119, 1, 29238, 12120, 1,
-    29243, 12121, 1, 29247, 12122, 1, 29255, 12123, 1, 29273, 12124, 1, 29275, 12125, 1, 29356, 12126, 1, 29572, 12127,
-    1, 29577, 12128, 1, 29916, 12129, 1, 29926, 12130, 1, 29976, 12131, 1, 29983, 12132, 1, 29992, 12133, 1, 30000,
-    12134, 1, 30091, 12135, 1, 30098, 12136, 1, 30326, 12137, 1, 30333, 12138, 1, 30382, 12139, 1, 30399, 12140, 1,
-    30446, 12141, 1, 30683, 12142, 1, 30690, 12143, 1, 30707, 12144, 1, 31034, 12145, 1, 31160, 12146, 1, 31166, 12147,
-    1, 31348, 12148, 1, 31435, 12149, 1, 31481, 12150, 1, 31859, 12151, 1, 31992, 12152, 1, 32566, 12153, 1, 32593,
-    12154, 1, 32650, 12155, 1, 32701, 12156, 1, 32769, 12157, 1, 32780, 12158, 1, 32786, 12159, 1, 32819, 12160, 1,
-    32895, 12161, 1, 32905, 12162, 1, 33251, 12163, 1, 33258, 12164, 1, 33267, 12165, 1, 33276, 12166, 1, 33292, 12167,
-    1, 33307, 12168, 1, 33311, 12169, 1, 33390, 12170, 1, 33394, 12171, 1, 33400, 12172, 1, 34381, 12173, 1, 34411,
-    12174, 1, 34880, 12175, 1, 34892, 12176, 1, 34915, 12177, 1, 35198, 12178, 1, 35211, 12179, 1, 35282, 12180, 1,
-    35328, 12181, 1, 35895, 12182, 1, 35910, 12183, 1, 35925, 12184, 1, 35960, 12185, 1, 35997, 12186, 1, 36196, 12187,
-    1, 36208, 12188, 1, 36275, 12189, 1, 36523, 12190, 1, 36554, 12191, 1, 36763, 12192, 1, 36784, 12193, 1, 36789,
-    12194, 1, 37009, 12195, 1, 37193, 12196, 1, 37318, 12197, 1, 37324, 12198, 1, 37329, 12199, 1, 38263, 12200, 1,
-    38272, 12201, 1, 38428, 12202, 1, 38582, 12203, 1, 38585, 12204, 1, 38632, 12205, 1, 38737, 12206, 1, 38750, 12207,
-    1, 38754, 12208, 1, 38761, 12209, 1, 38859, 12210, 1, 38893, 12211, 1, 38899, 12212, 1, 38913, 12213, 1, 39080,
-    12214, 1, 39131, 12215, 1, 39135, 12216, 1, 39318, 12217, 1, 39321, 12218, 1, 39340, 12219, 1, 39592, 12220, 1,
-    39640, 12221, 1, 39647, 12222, 1, 39717, 12223, 1, 39727, 12224, 1, 39730, 12225, 1, 39740, 12226, 1, 39770, 12227,
-    1, 40165, 12228, 1, 40565, 12229, 1, 40575, 12230, 1, 40613, 12231, 1, 40635, 12232, 1, 40643, 12233, 1, 40653,
-    12234, 1, 40657, 12235, 1, 40697, 12236, 1, 40701, 12237, 1, 40718, 12238, 1, 40723, 12239, 1, 40736, 12240, 1,
-    40763, 12241, 1, 40778, 12242, 1, 40786, 12243, 1, 40845, 12244, 1, 40860, 12245, 1, 40864, 12288, 1, 32, 12342, 1,
-    12306, 12344, 1, 21313, 12345, 1, 21316, 12346, 1, 21317, 12443, 2, 32, 12441, 12444, 2, 32, 12442, 12447, 2,
-    12424, 12426, 12543, 2, 12467, 12488, 12593, 1, 4352, 12594, 1, 4353, 12595, 1, 4522, 12596, 1, 4354, 12597, 1,
-    4524, 12598, 1, 4525, 12599, 1, 4355, 12600, 1, 4356, 12601, 1, 4357, 12602, 1, 4528, 12603, 1, 4529, 12604, 1,
-    4530, 12605, 1, 4531, 12606, 1, 4532, 12607, 1, 4533, 12608, 1, 4378, 12609, 1, 4358, 12610, 1, 4359, 12611, 1,
-    4360, 12612, 1, 4385, 12613, 1, 4361, 12614, 1, 4362, 12615, 1, 4363, 12616, 1, 4364, 12617, 1, 4365, 12618, 1,
-    4366, 12619, 1, 4367, 12620, 1, 4368, 12621, 1, 4369, 12622, 1, 4370, 12623, 1, 4449, 12624, 1, 4450, 12625, 1,
-    4451, 12626, 1, 4452, 12627, 1, 4453, 12628, 1, 4454, 12629, 1, 4455, 12630, 1, 4456, 12631, 1, 4457, 12632, 1,
-    4458, 12633, 1, 4459, 12634, 1, 4460, 12635, 1, 4461, 12636, 1, 4462, 12637, 1, 4463, 12638, 1, 4464, 12639, 1,
-    4465, 12640, 1, 4466, 12641, 1, 4467, 12642, 1, 4468, 12643, 1, 4469, 12644, 1, 4448, 12645, 1, 4372, 12646, 1,
-    4373, 12647, 1, 4551, 12648, 1, 4552, 12649, 1, 4556, 12650, 1, 4558, 12651, 1, 4563, 12652, 1, 4567, 12653, 1,
-    4569, 12654, 1, 4380, 12655, 1, 4573, 12656, 1, 4575, 12657, 1, 4381, 12658, 1, 4382, 12659, 1, 4384, 12660, 1,
-    4386, 12661, 1, 4387, 12662, 1, 4391, 12663, 1, 4393, 12664, 1, 4395, 12665, 1, 4396, 12666, 1, 4397, 12667, 1,
-    4398, 12668, 1, 4399, 12669, 1, 4402, 12670, 1, 4406, 12671, 1, 4416, 12672, 1, 4423, 12673, 1, 4428, 12674, 1,
-    4593, 12675, 1, 4594, 12676, 1, 4439, 12677, 1, 4440, 12678, 1, 4441, 12679, 1, 4484, 12680, 1, 4485, 12681, 1,
-    4488, 12682, 1, 4497, 12683, 1, 4498, 12684, 1, 4500, 12685, 1, 4510, 12686, 1, 4513, 12690, 1, 19968, 12691, 1,
-    20108, 12692, 1, 19977, 12693, 1, 22235, 12694, 1, 19978, 12695, 1, 20013, 12696, 1, 19979, 12697, 1, 30002, 12698,
-    1, 20057, 12699, 1, 19993, 12700, 1, 19969, 12701, 1, 22825, 12702, 1, 22320, 12703, 1, 20154, 12800, 3, 40, 4352,
-    41, 12801, 3, 40, 4354, 41, 12802, 3, 40, 4355, 41, 12803, 3, 40, 4357, 41, 12804, 3, 40, 4358, 41, 12805, 3, 40,
-    4359, 41, 12806, 3, 40, 4361, 41, 12807, 3, 40, 4363, 41, 12808, 3, 40, 4364, 41, 12809, 3, 40, 4366, 41, 12810, 3,
-    40, 4367, 41, 12811, 3, 40, 4368, 41, 12812, 3, 40, 4369, 41, 12813, 3, 40, 4370, 41, 12814, 4, 40, 4352, 4449, 41,
-    12815, 4, 40, 4354, 4449, 41, 12816, 4, 40, 4355, 4449, 41, 12817, 4, 40, 4357, 4449, 41, 12818, 4, 40, 4358, 4449,
-    41, 12819, 4, 40, 4359, 4449, 41, 12820, 4, 40, 4361, 4449, 41, 12821, 4, 40, 4363, 4449, 41, 12822, 4, 40, 4364,
-    4449, 41, 12823, 4, 40, 4366, 4449, 41, 12824, 4, 40, 4367, 4449, 41, 12825, 4, 40, 4368, 4449, 41, 12826, 4, 40,
-    4369, 4449, 41, 12827, 4, 40, 4370, 4449, 41, 12828, 4, 40, 4364, 4462, 41, 12829, 7, 40, 4363, 4457, 4364, 4453,
-    4523, 41, 12830, 6, 40, 4363, 4457, 4370, 4462, 41, 12832, 3, 40, 19968, 41, 12833, 3, 40, 20108, 41, 12834, 3, 40,
-    19977, 41, 12835, 3, 40, 22235, 41, 12836, 3, 40, 20116, 41, 12837, 3, 40, 20845, 41, 12838, 3, 40, 19971, 41,
-    12839, 3, 40, 20843, 41, 12840, 3, 40, 20061, 41, 12841, 3, 40, 21313, 41, 12842, 3, 40, 26376, 41, 12843, 3, 40,
-    28779, 41, 12844, 3, 40, 27700, 41, 12845, 3, 40, 26408, 41, 12846, 3, 40, 37329, 41, 12847, 3, 40, 22303, 41,
-    12848, 3, 40, 26085, 41, 12849, 3, 40, 26666, 41, 12850, 3, 40, 26377, 41, 12851, 3, 40, 31038, 41, 12852, 3, 40,
-    21517, 41, 12853, 3, 40, 29305, 41, 12854, 3, 40, 36001, 41, 12855, 3, 40, 31069, 41, 12856, 3, 40, 21172, 41,
-    12857, 3, 40, 20195, 41, 12858, 3, 40, 21628, 41, 12859, 3, 40, 23398, 41, 12860, 3, 40, 30435, 41, 12861, 3, 40,
-    20225, 41, 12862, 3, 40, 36039, 41, 12863, 3, 40, 21332, 41, 12864, 3, 40, 31085, 41, 12865, 3, 40, 20241, 41,
-    12866, 3, 40, 33258, 41, 12867, 3, 40, 33267, 41, 12868, 1, 21839, 12869, 1, 24188, 12870, 1, 25991, 12871, 1,
-    31631, 12880, 3, 80, 84, 69, 12881, 2, 50, 49, 12882, 2, 50, 50, 12883, 2, 50, 51, 12884, 2, 50, 52, 12885, 2, 50,
-    53, 12886, 2, 50, 54, 12887, 2, 50, 55, 12888, 2, 50, 56, 12889, 2, 50, 57, 12890, 2, 51, 48, 12891, 2, 51, 49,
-    12892, 2, 51, 50, 12893, 2, 51, 51, 12894, 2, 51, 52, 12895, 2, 51, 53, 12896, 1, 4352, 12897, 1, 4354, 12898, 1,
-    4355, 12899, 1, 4357, 12900, 1, 4358, 12901, 1, 4359, 12902, 1, 4361, 12903, 1, 4363, 12904, 1, 4364, 12905, 1,
-    4366, 12906, 1, 4367, 12907, 1, 4368, 12908, 1, 4369, 12909, 1, 4370, 12910, 2, 4352, 4449, 12911, 2, 4354, 4449,
-    12912, 2, 4355, 4449, 12913, 2, 4357, 4449, 12914, 2, 4358, 4449, 12915, 2, 4359, 4449, 12916, 2, 4361, 4449,
-    12917, 2, 4363, 4449, 12918, 2, 4364, 4449, 12919, 2, 4366, 4449, 12920, 2, 4367, 4449, 12921, 2, 4368, 4449,
-    12922, 2, 4369, 4449, 12923, 2, 4370, 4449, 12924, 5, 4366, 4449, 4535, 4352, 4457, 12925, 4, 4364, 4462, 4363,
-    4468, 12926, 2, 4363, 4462, 12928, 1, 19968, 12929, 1, 20108, 12930, 1, 19977, 12931, 1, 22235, 12932, 1, 20116,
-    12933, 1, 20845, 12934, 1, 19971, 12935, 1, 20843, 12936, 1, 20061, 12937, 1, 21313, 12938, 1, 26376, 12939, 1,
-    28779, 12940, 1, 27700, 12941, 1, 26408, 12942, 1, 37329, 12943, 1, 22303, 12944, 1, 26085, 12945, 1, 26666, 12946,
-    1, 26377, 12947, 1, 31038, 12948, 1, 21517, 12949, 1, 29305, 12950, 1, 36001, 12951, 1, 31069, 12952, 1, 21172,
-    12953, 1, 31192, 12954, 1, 30007, 12955, 1, 22899, 12956, 1, 36969, 12957, 1, 20778, 12958, 1, 21360, 12959, 1,
-    27880, 12960, 1, 38917, 12961, 1, 20241, 12962, 1, 20889, 12963, 1, 27491, 12964, 1, 19978, 12965, 1, 20013, 12966,
-    1, 19979, 12967, 1, 24038, 12968, 1, 21491, 12969, 1, 21307, 12970, 1, 23447, 12971, 1, 23398, 12972, 1, 30435,
-    12973, 1, 20225, 12974, 1, 36039, 12975, 1, 21332, 12976, 1, 22812, 12977, 2, 51, 54, 12978, 2, 51, 55, 12979, 2,
-    51, 56, 12980, 2, 51, 57, 12981, 2, 52, 48, 12982, 2, 52, 49, 12983, 2, 52, 50, 12984, 2, 52, 51, 12985, 2, 52, 52,
-    12986, 2, 52, 53, 12987, 2, 52, 54, 12988, 2, 52, 55, 12989, 2, 52, 56, 12990, 2, 52, 57, 12991, 2, 53, 48, 12992,
-    2, 49, 26376, 12993, 2, 50, 26376, 12994, 2, 51, 26376, 12995, 2, 52, 26376, 12996, 2, 53, 26376, 12997, 2, 54,
-    26376, 12998, 2, 55, 26376, 12999, 2, 56, 26376, 13000, 2, 57, 26376, 13001, 3, 49, 48, 26376, 13002, 3, 49, 49,
-    26376, 13003, 3, 49, 50, 26376, 13004, 2, 72, 103, 13005, 3, 101, 114, 103, 13006, 2, 101, 86, 13007, 3, 76, 84,
-    68, 13008, 1, 12450, 13009, 1, 12452, 13010, 1, 12454, 13011, 1, 12456, 13012, 1, 12458, 13013, 1, 12459, 13014, 1,
-    12461, 13015, 1, 12463, 13016, 1, 12465, 13017, 1, 12467, 13018, 1, 12469, 13019, 1, 12471, 13020, 1, 12473, 13021,
-    1, 12475, 13022, 1, 12477, 13023, 1, 12479, 13024, 1, 12481, 13025, 1, 12484, 13026, 1, 12486, 13027, 1, 12488,
-    13028, 1, 12490, 13029, 1, 12491, 13030, 1, 12492, 13031, 1, 12493, 13032, 1, 12494, 13033, 1, 12495, 13034, 1,
-    12498, 13035, 1, 12501, 13036, 1, 12504, 13037, 1, 12507, 13038, 1, 12510, 13039, 1, 12511, 13040, 1, 12512, 13041,
-    1, 12513, 13042, 1, 12514, 13043, 1, 12516, 13044, 1, 12518, 13045, 1, 12520, 13046, 1, 12521, 13047, 1, 12522,
-    13048, 1, 12523, 13049, 1, 12524, 13050, 1, 12525, 13051, 1, 12527, 13052, 1, 12528, 13053, 1, 12529, 13054, 1,
-    12530, 13056, 5, 12450, 12495, 12442, 12540, 12488, 13057, 4, 12450, 12523, 12501, 12449, 13058, 5, 12450, 12531,
-    12504, 12442, 12450, 13059, 3, 12450, 12540, 12523, 13060, 5, 12452, 12491, 12531, 12463, 12441, 13061, 3, 12452,
-    12531, 12481, 13062, 3, 12454, 12457, 12531, 13063, 6, 12456, 12473, 12463, 12540, 12488, 12441, 13064, 4, 12456,
-    12540, 12459, 12540, 13065, 3, 12458, 12531, 12473, 13066, 3, 12458, 12540, 12512, 13067, 3, 12459, 12452, 12522,
-    13068, 4, 12459, 12521, 12483, 12488, 13069, 4, 12459, 12525, 12522, 12540, 13070, 4, 12459, 12441, 12525, 12531,
-    13071, 4, 12459, 12441, 12531, 12510, 13072, 4, 12461, 12441, 12459, 12441, 13073, 4, 12461, 12441, 12491, 12540,
-    13074, 4, 12461, 12517, 12522, 12540, 13075, 6, 12461, 12441, 12523, 12479, 12441, 12540, 13076, 2, 12461, 12525,
-    13077, 6, 12461, 12525, 12463, 12441, 12521, 12512, 13078, 6, 12461, 12525, 12513, 12540, 12488, 12523, 13079, 5,
-    12461, 12525, 12527, 12483, 12488, 13080, 4, 12463, 12441, 12521, 12512, 13081, 6, 12463, 12441, 12521, 12512,
-    12488, 12531, 13082, 6, 12463, 12523, 12475, 12441, 12452, 12525, 13083, 4, 12463, 12525, 12540, 12493, 13084, 3,
-    12465, 12540, 12473, 13085, 3, 12467, 12523, 12490, 13086, 4, 12467, 12540, 12507, 12442, 13087, 4, 12469, 12452,
-    12463, 12523, 13088, 5, 12469, 12531, 12481, 12540, 12512, 13089, 5, 12471, 12522, 12531, 12463, 12441, 13090, 3,
-    12475, 12531, 12481, 13091, 3, 12475, 12531, 12488, 13092, 4, 12479, 12441, 12540, 12473, 13093, 3, 12486, 12441,
-    12471, 13094, 3, 12488, 12441, 12523, 13095, 2, 12488, 12531, 13096, 2, 12490, 12494, 13097, 3, 12494, 12483,
-    12488, 13098, 3, 12495, 12452, 12484, 13099, 6, 12495, 12442, 12540, 12475, 12531, 12488, 13100, 4, 12495, 12442,
-    12540, 12484, 13101, 5, 12495, 12441, 12540, 12524, 12523, 13102, 6, 12498, 12442, 12450, 12473, 12488, 12523,
-    13103, 4, 12498, 12442, 12463, 12523, 13104, 3, 12498, 12442, 12467, 13105, 3, 12498, 12441, 12523, 13106, 6,
-    12501, 12449, 12521, 12483, 12488, 12441, 13107, 4, 12501, 12451, 12540, 12488, 13108, 6, 12501, 12441, 12483,
-    12471, 12455, 12523, 13109, 3, 12501, 12521, 12531, 13110, 5, 12504, 12463, 12479, 12540, 12523, 13111, 3, 12504,
-    12442, 12477, 13112, 4, 12504, 12442, 12491, 12498, 13113, 3, 12504, 12523, 12484, 13114, 4, 12504, 12442, 12531,
-    12473, 13115, 5, 12504, 12442, 12540, 12471, 12441, 13116, 4, 12504, 12441, 12540, 12479, 13117, 5, 12507, 12442,
-    12452, 12531, 12488, 13118, 4, 12507, 12441, 12523, 12488, 13119, 2, 12507, 12531, 13120, 5, 12507, 12442, 12531,
-    12488, 12441, 13121, 3, 12507, 12540, 12523, 13122, 3, 12507, 12540, 12531, 13123, 4, 12510, 12452, 12463, 12525,
-    13124, 3, 12510, 12452, 12523, 13125, 3, 12510, 12483, 12495, 13126, 3, 12510, 12523, 12463, 13127, 5, 12510,
-    12531, 12471, 12519, 12531, 13128, 4, 12511, 12463, 12525, 12531, 13129, 2, 12511, 12522, 13130, 6, 12511, 12522,
-    12495, 12441, 12540, 12523, 13131, 3, 12513, 12459, 12441, 13132, 5, 12513, 12459, 12441, 12488, 12531, 13133, 4,
-    12513, 12540, 12488, 12523, 13134, 4, 12516, 12540, 12488, 12441, 13135, 3, 12516, 12540, 12523, 13136, 3, 12518,
-    12450, 12531, 13137, 4, 12522, 12483, 12488, 12523, 13138, 2, 12522, 12521, 13139, 4, 12523, 12498, 12442, 12540,
-    13140, 5, 12523, 12540, 12501, 12441, 12523, 13141, 2, 12524, 12512, 13142, 6, 12524, 12531, 12488, 12465, 12441,
-    12531, 13143, 3, 12527, 12483, 12488, 13144, 2, 48, 28857, 13145, 2, 49, 28857, 13146, 2, 50, 28857, 13147, 2, 51,
-    28857, 13148, 2, 52, 28857, 13149, 2, 53, 28857, 13150, 2, 54, 28857, 13151, 2, 55, 28857, 13152, 2, 56, 28857,
-    13153, 2, 57, 28857, 13154, 3, 49, 48, 28857, 13155, 3, 49, 49, 28857, 13156, 3, 49, 50, 28857, 13157, 3, 49, 51,
-    28857, 13158, 3, 49, 52, 28857, 13159, 3, 49, 53, 28857, 13160, 3, 49, 54, 28857, 13161, 3, 49, 55, 28857, 13162,
-    3, 49, 56, 28857, 13163, 3, 49, 57, 28857, 13164, 3, 50, 48, 28857, 13165, 3, 50, 49, 28857, 13166, 3, 50, 50,
-    28857, 13167, 3, 50, 51, 28857, 13168, 3, 50, 52, 28857, 13169, 3, 104, 80, 97, 13170, 2, 100, 97, 13171, 2, 65,
-    85, 13172, 3, 98, 97, 114, 13173, 2, 111, 86, 13174, 2, 112, 99, 13175, 2, 100, 109, 13176, 3, 100, 109, 50, 13177,
-    3, 100, 109, 51, 13178, 2, 73, 85, 13179, 2, 24179, 25104, 13180, 2, 26157, 21644, 13181, 2, 22823, 27491, 13182,
-    2, 26126, 27835, 13183, 4, 26666, 24335, 20250, 31038, 13184, 2, 112, 65, 13185, 2, 110, 65, 13186, 2, 956, 65,
-    13187, 2, 109, 65, 13188, 2, 107, 65, 13189, 2, 75, 66, 13190, 2, 77, 66, 13191, 2, 71, 66, 13192, 3, 99, 97, 108,
-    13193, 4, 107, 99, 97, 108, 13194, 2, 112, 70, 13195, 2, 110, 70, 13196, 2, 956, 70, 13197, 2, 956, 103, 13198, 2,
-    109, 103, 13199, 2, 107, 103, 13200, 2, 72, 122, 13201, 3, 107, 72, 122, 13202, 3, 77, 72, 122, 13203, 3, 71, 72,
-    122, 13204, 3, 84, 72, 122, 13205, 2, 956, 108, 13206, 2, 109, 108, 13207, 2, 100, 108, 13208, 2, 107, 108, 13209,
-    2, 102, 109, 13210, 2, 110, 109, 13211, 2, 956, 109, 13212, 2, 109, 109, 13213, 2, 99, 109, 13214, 2, 107, 109,
-    13215, 3, 109, 109, 50, 13216, 3, 99, 109, 50, 13217, 2, 109, 50, 13218, 3, 107, 109, 50, 13219, 3, 109, 109, 51,
-    13220, 3, 99, 109, 51, 13221, 2, 109, 51, 13222, 3, 107, 109, 51, 13223, 3, 109, 8725, 115, 13224, 4, 109, 8725,
-    115, 50, 13225, 2, 80, 97, 13226, 3, 107, 80, 97, 13227, 3, 77, 80, 97, 13228, 3, 71, 80, 97, 13229, 3, 114, 97,
-    100, 13230, 5, 114, 97, 100, 8725, 115, 13231, 6, 114, 97, 100, 8725, 115, 50, 13232, 2, 112, 115, 13233, 2, 110,
-    115, 13234, 2, 956, 115, 13235, 2, 109, 115, 13236, 2, 112, 86, 13237, 2, 110, 86, 13238, 2, 956, 86, 13239, 2,
-    109, 86, 13240, 2, 107, 86, 13241, 2, 77, 86, 13242, 2, 112, 87, 13243, 2, 110, 87, 13244, 2, 956, 87, 13245, 2,
-    109, 87, 13246, 2, 107, 87, 13247, 2, 77, 87, 13248, 2, 107, 937, 13249, 2, 77, 937, 13250, 4, 97, 46, 109, 46,
-    13251, 2, 66, 113, 13252, 2, 99, 99, 13253, 2, 99, 100, 13254, 4, 67, 8725, 107, 103, 13255, 3, 67, 111, 46, 13256,
-    2, 100, 66, 13257, 2, 71, 121, 13258, 2, 104, 97, 13259, 2, 72, 80, 13260, 2, 105, 110, 13261, 2, 75, 75, 13262, 2,
-    75, 77, 13263, 2, 107, 116, 13264, 2, 108, 109, 13265, 2, 108, 110, 13266, 3, 108, 111, 103, 13267, 2, 108, 120,
-    13268, 2, 109, 98, 13269, 3, 109, 105, 108, 13270, 3, 109, 111, 108, 13271, 2, 80, 72, 13272, 4, 112, 46, 109, 46,
-    13273, 3, 80, 80, 77, 13274, 2, 80, 82, 13275, 2, 115, 114, 13276, 2, 83, 118, 13277, 2, 87, 98, 13278, 3, 86,
-    8725, 109, 13279, 3, 65, 8725, 109, 13280, 2, 49, 26085, 13281, 2, 50, 26085, 13282, 2, 51, 26085, 13283, 2, 52,
-    26085, 13284, 2, 53, 26085, 13285, 2, 54, 26085, 13286, 2, 55, 26085, 13287, 2, 56, 26085, 13288, 2, 57, 26085,
-    13289, 3, 49, 48, 26085, 13290, 3, 49, 49, 26085, 13291, 3, 49, 50, 26085, 13292, 3, 49, 51, 26085, 13293, 3, 49,
-    52, 26085, 13294, 3, 49, 53, 26085, 13295, 3, 49, 54, 26085, 13296, 3, 49, 55, 26085, 13297, 3, 49, 56, 26085,
-    13298, 3, 49, 57, 26085, 13299, 3, 50, 48, 26085, 13300, 3, 50, 49, 26085, 13301, 3, 50, 50, 26085, 13302, 3, 50,
-    51, 26085, 13303, 3, 50, 52, 26085, 13304, 3, 50, 53, 26085, 13305, 3, 50, 54, 26085, 13306, 3, 50, 55, 26085,
-    13307, 3, 50, 56, 26085, 13308, 3, 50, 57, 26085, 13309, 3, 51, 48, 26085, 13310, 3, 51, 49, 26085, 13311, 3, 103,
-    97, 108, 42652, 1, 1098, 42653, 1, 1100, 42864, 1, 42863, 43000, 1, 294, 43001, 1, 339, 43868, 1, 42791, 43869, 1,
-    43831, 43870, 1, 619, 43871, 1, 43858, 64256, 2, 102, 102, 64257, 2, 102, 105, 64258, 2, 102, 108, 64259, 3, 102,
-    102, 105, 64260, 3, 102, 102, 108, 64261, 2, 115, 116, 64262, 2, 115, 116, 64275, 2, 1396, 1398, 64276, 2, 1396,
-    1381, 64277, 2, 1396, 1387, 64278, 2, 1406, 1398, 64279, 2, 1396, 1389, 64288, 1, 1506, 64289, 1, 1488, 64290, 1,
-    1491, 64291, 1, 1492, 64292, 1, 1499, 64293, 1, 1500, 64294, 1, 1501, 64295, 1, 1512, 64296, 1, 1514, 64297, 1, 43,
-    64335, 2, 1488, 1500, 64336, 1, 1649, 64337, 1, 1649, 64338, 1, 1659, 64339, 1, 1659, 64340, 1, 1659, 64341, 1,
-    1659, 64342, 1, 1662, 64343, 1, 1662, 64344, 1, 1662, 64345, 1, 1662, 64346, 1, 1664, 64347, 1, 1664, 64348, 1,
-    1664, 64349, 1, 1664, 64350, 1, 1658, 64351, 1, 1658, 64352, 1, 1658, 64353, 1, 1658, 64354, 1, 1663, 64355, 1,
-    1663, 64356, 1, 1663, 64357, 1, 1663, 64358, 1, 1657, 64359, 1, 1657, 64360, 1, 1657, 64361, 1, 1657, 64362, 1,
-    1700, 64363, 1, 1700, 64364, 1, 1700, 64365, 1, 1700, 64366, 1, 1702, 64367, 1, 1702, 64368, 1, 1702, 64369, 1,
-    1702, 64370, 1, 1668, 64371, 1, 1668, 64372, 1, 1668, 64373, 1, 1668, 64374, 1, 1667, 64375, 1, 1667, 64376, 1,
-    1667, 64377, 1, 1667, 64378, 1, 1670, 64379, 1, 1670, 64380, 1, 1670, 64381, 1, 1670, 64382, 1, 1671, 64383, 1,
-    1671, 64384, 1, 1671, 64385, 1, 1671, 64386, 1, 1677, 64387, 1, 1677, 64388, 1, 1676, 64389, 1, 1676, 64390, 1,
-    1678, 64391, 1, 1678, 64392, 1, 1672, 64393, 1, 1672, 64394, 1, 1688, 64395, 1, 1688, 64396, 1, 1681, 64397, 1,
-    1681, 64398, 1, 1705, 64399, 1, 1705, 64400, 1, 1705, 64401, 1, 1705, 64402, 1, 1711, 64403, 1, 1711, 64404, 1,
-    1711, 64405, 1, 1711, 64406, 1, 1715, 64407, 1, 1715, 64408, 1, 1715, 64409, 1, 1715, 64410, 1, 1713, 64411, 1,
-    1713, 64412, 1, 1713, 64413, 1, 1713, 64414, 1, 1722, 64415, 1, 1722, 64416, 1, 1723, 64417, 1, 1723, 64418, 1,
-    1723, 64419, 1, 1723, 64420, 2, 1749, 1620, 64421, 2, 1749, 1620, 64422, 1, 1729, 64423, 1, 1729, 64424, 1, 1729,
-    64425, 1, 1729, 64426, 1, 1726, 64427, 1, 1726, 64428, 1, 1726, 64429, 1, 1726, 64430, 1, 1746, 64431, 1, 1746,
-    64432, 2, 1746, 1620, 64433, 2, 1746, 1620, 64467, 1, 1709, 64468, 1, 1709, 64469, 1, 1709, 64470, 1, 1709, 64471,
-    1, 1735, 64472, 1, 1735, 64473, 1, 1734, 64474, 1, 1734, 64475, 1, 1736, 64476, 1, 1736, 64477, 2, 1735, 1652,
-    64478, 1, 1739, 64479, 1, 1739, 64480, 1, 1733, 64481, 1, 1733, 64482, 1, 1737, 64483, 1, 1737, 64484, 1, 1744,
-    64485, 1, 1744, 64486, 1, 1744, 64487, 1, 1744, 64488, 1, 1609, 64489, 1, 1609, 64490, 3, 1610, 1620, 1575, 64491,
-    3, 1610, 1620, 1575, 64492, 3, 1610, 1620, 1749, 64493, 3, 1610, 1620, 1749, 64494, 3, 1610, 1620, 1608, 64495, 3,
-    1610, 1620, 1608, 64496, 3, 1610, 1620, 1735, 64497, 3, 1610, 1620, 1735, 64498, 3, 1610, 1620, 1734, 64499, 3,
-    1610, 1620, 1734, 64500, 3, 1610, 1620, 1736, 64501, 3, 1610, 1620, 1736, 64502, 3, 1610, 1620, 1744, 64503, 3,
-    1610, 1620, 1744, 64504, 3, 1610, 1620, 1744, 64505, 3, 1610, 1620, 1609, 64506, 3, 1610, 1620, 1609, 64507, 3,
-    1610, 1620, 1609, 64508, 1, 1740, 64509, 1, 1740, 64510, 1, 1740, 64511, 1, 1740, 64512, 3, 1610, 1620, 1580,
-    64513, 3, 1610, 1620, 1581, 64514, 3, 1610, 1620, 1605, 64515, 3, 1610, 1620, 1609, 64516, 3, 1610, 1620, 1610,
-    64517, 2, 1576, 1580, 64518, 2, 1576, 1581, 64519, 2, 1576, 1582, 64520, 2, 1576, 1605, 64521, 2, 1576, 1609,
-    64522, 2, 1576, 1610, 64523, 2, 1578, 1580, 64524, 2, 1578, 1581, 64525, 2, 1578, 1582, 64526, 2, 1578, 1605,
-    64527, 2, 1578, 1609, 64528, 2, 1578, 1610, 64529, 2, 1579, 1580, 64530, 2, 1579, 1605, 64531, 2, 1579, 1609,
-    64532, 2, 1579, 1610, 64533, 2, 1580, 1581, 64534, 2, 1580, 1605, 64535, 2, 1581, 1580, 64536, 2, 1581, 1605,
-    64537, 2, 1582, 1580, 64538, 2, 1582, 1581, 64539, 2, 1582, 1605, 64540, 2, 1587, 1580, 64541, 2, 1587, 1581,
-    64542, 2, 1587, 1582, 64543, 2, 1587, 1605, 64544, 2, 1589, 1581, 64545, 2, 1589, 1605, 64546, 2, 1590, 1580,
-    64547, 2, 1590, 1581, 64548, 2, 1590, 1582, 64549, 2, 1590, 1605, 64550, 2, 1591, 1581, 64551, 2, 1591, 1605,
-    64552, 2, 1592, 1605, 64553, 2, 1593, 1580, 64554, 2, 1593, 1605, 64555, 2, 1594, 1580, 64556, 2, 1594, 1605,
-    64557, 2, 1601, 1580, 64558, 2, 1601, 1581, 64559, 2, 1601, 1582, 64560, 2, 1601, 1605, 64561, 2, 1601, 1609,
-    64562, 2, 1601, 1610, 64563, 2, 1602, 1581, 64564, 2, 1602, 1605, 64565, 2, 1602, 1609, 64566, 2, 1602, 1610,
-    64567, 2, 1603, 1575, 64568, 2, 1603, 1580, 64569, 2, 1603, 1581, 64570, 2, 1603, 1582, 64571, 2, 1603, 1604,
-    64572, 2, 1603, 1605, 64573, 2, 1603, 1609, 64574, 2, 1603, 1610, 64575, 2, 1604, 1580, 64576, 2, 1604, 1581,
-    64577, 2, 1604, 1582, 64578, 2, 1604, 1605, 64579, 2, 1604, 1609, 64580, 2, 1604, 1610, 64581, 2, 1605, 1580,
-    64582, 2, 1605, 1581, 64583, 2, 1605, 1582, 64584, 2, 1605, 1605, 64585, 2, 1605, 1609, 64586, 2, 1605, 1610,
-    64587, 2, 1606, 1580, 64588, 2, 1606, 1581, 64589, 2, 1606, 1582, 64590, 2, 1606, 1605, 64591, 2, 1606, 1609,
-    64592, 2, 1606, 1610, 64593, 2, 1607, 1580, 64594, 2, 1607, 1605, 64595, 2, 1607, 1609, 64596, 2, 1607, 1610,
-    64597, 2, 1610, 1580, 64598, 2, 1610, 1581, 64599, 2, 1610, 1582, 64600, 2, 1610, 1605, 64601, 2, 1610, 1609,
-    64602, 2, 1610, 1610, 64603, 2, 1584, 1648, 64604, 2, 1585, 1648, 64605, 2, 1609, 1648, 64606, 3, 32, 1612, 1617,
-    64607, 3, 32, 1613, 1617, 64608, 3, 32, 1614, 1617, 64609, 3, 32, 1615, 1617, 64610, 3, 32, 1616, 1617, 64611, 3,
-    32, 1617, 1648, 64612, 3, 1610, 1620, 1585, 64613, 3, 1610, 1620, 1586, 64614, 3, 1610, 1620, 1605, 64615, 3, 1610,
-    1620, 1606, 64616, 3, 1610, 1620, 1609, 64617, 3, 1610, 1620, 1610, 64618, 2, 1576, 1585, 64619, 2, 1576, 1586,
-    64620, 2, 1576, 1605, 64621, 2, 1576, 1606, 64622, 2, 1576, 1609, 64623, 2, 1576, 1610, 64624, 2, 1578, 1585,
-    64625, 2, 1578, 1586, 64626, 2, 1578, 1605, 64627, 2, 1578, 1606, 64628, 2, 1578, 1609, 64629, 2, 1578, 1610,
-    64630, 2, 1579, 1585, 64631, 2, 1579, 1586, 64632, 2, 1579, 1605, 64633, 2, 1579, 1606, 64634, 2, 1579, 1609,
-    64635, 2, 1579, 1610, 64636, 2, 1601, 1609, 64637, 2, 1601, 1610, 64638, 2, 1602, 1609, 64639, 2, 1602, 1610,
-    64640, 2, 1603, 1575, 64641, 2, 1603, 1604, 64642, 2, 1603, 1605, 64643, 2, 1603, 1609, 64644, 2, 1603, 1610,
-    64645, 2, 1604, 1605, 64646, 2, 1604, 1609, 64647, 2, 1604, 1610, 64648, 2, 1605, 1575, 64649, 2, 1605, 1605,
-    64650, 2, 1606, 1585, 64651, 2, 1606, 1586, 64652, 2, 1606, 1605, 64653, 2, 1606, 1606, 64654, 2, 1606, 1609,
-    64655, 2, 1606, 1610, 64656, 2, 1609, 1648, 64657, 2, 1610, 1585, 64658, 2, 1610, 1586, 64659, 2, 1610, 1605,
-    64660, 2, 1610, 1606, 64661, 2, 1610, 1609, 64662, 2, 1610, 1610, 64663, 3, 1610, 1620, 1580, 64664, 3, 1610, 1620,
-    1581, 64665, 3, 1610, 1620, 1582, 64666, 3, 1610, 1620, 1605, 64667, 3, 1610, 1620, 1607, 64668, 2, 1576, 1580,
-    64669, 2, 1576, 1581, 64670, 2, 1576, 1582, 64671, 2, 1576, 1605, 64672, 2, 1576, 1607, 64673, 2, 1578, 1580,
-    64674, 2, 1578, 1581, 64675, 2, 1578, 1582, 64676, 2, 1578, 1605, 64677, 2, 1578, 1607, 64678, 2, 1579, 1605,
-    64679, 2, 1580, 1581, 64680, 2, 1580, 1605, 64681, 2, 1581, 1580, 64682, 2, 1581, 1605, 64683, 2, 1582, 1580,
-    64684, 2, 1582, 1605, 64685, 2, 1587, 1580, 64686, 2, 1587, 1581, 64687, 2, 1587, 1582, 64688, 2, 1587, 1605,
-    64689, 2, 1589, 1581, 64690, 2, 1589, 1582, 64691, 2, 1589, 1605, 64692, 2, 1590, 1580, 64693, 2, 1590, 1581,
-    64694, 2, 1590, 1582, 64695, 2, 1590, 1605, 64696, 2, 1591, 1581, 64697, 2, 1592, 1605, 64698, 2, 1593, 1580,
-    64699, 2, 1593, 1605, 64700, 2, 1594, 1580, 64701, 2, 1594, 1605, 64702, 2, 1601, 1580, 64703, 2, 1601, 1581,
-    64704, 2, 1601, 1582, 64705, 2, 1601, 1605, 64706, 2, 1602, 1581, 64707, 2, 1602, 1605, 64708, 2, 1603, 1580,
-    64709, 2, 1603, 1581, 64710, 2, 1603, 1582, 64711, 2, 1603, 1604, 64712, 2, 1603, 1605, 64713, 2, 1604, 1580,
-    64714, 2, 1604, 1581, 64715, 2, 1604, 1582, 64716, 2, 1604, 1605, 64717, 2, 1604, 1607, 64718, 2, 1605, 1580,
-    64719, 2, 1605, 1581, 64720, 2, 1605, 1582, 64721, 2, 1605, 1605, 64722, 2, 1606, 1580, 64723, 2, 1606, 1581,
-    64724, 2, 1606, 1582, 64725, 2, 1606, 1605, 64726, 2, 1606, 1607, 64727, 2, 1607, 1580, 64728, 2, 1607, 1605,
-    64729, 2, 1607, 1648, 64730, 2, 1610, 1580, 64731, 2, 1610, 1581, 64732, 2, 1610, 1582, 64733, 2, 1610, 1605,
-    64734, 2, 1610, 1607, 64735, 3, 1610, 1620, 1605, 64736, 3, 1610, 1620, 1607, 64737, 2, 1576, 1605, 64738, 2, 1576,
-    1607, 64739, 2, 1578, 1605, 64740, 2, 1578, 1607, 64741, 2, 1579, 1605, 64742, 2, 1579, 1607, 64743, 2, 1587, 1605,
-    64744, 2, 1587, 1607, 64745, 2, 1588, 1605, 64746, 2, 1588, 1607, 64747, 2, 1603, 1604, 64748, 2, 1603, 1605,
-    64749, 2, 1604, 1605, 64750, 2, 1606, 1605, 64751, 2, 1606, 1607, 64752, 2, 1610, 1605, 64753, 2, 1610, 1607,
-    64754, 3, 1600, 1614, 1617, 64755, 3, 1600, 1615, 1617, 64756, 3, 1600, 1616, 1617, 64757, 2, 1591, 1609, 64758, 2,
-    1591, 1610, 64759, 2, 1593, 1609, 64760, 2, 1593, 1610, 64761, 2, 1594, 1609, 64762, 2, 1594, 1610, 64763, 2, 1587,
-    1609, 64764, 2, 1587, 1610, 64765, 2, 1588, 1609, 64766, 2, 1588, 1610, 64767, 2, 1581, 1609, 64768, 2, 1581, 1610,
-    64769, 2, 1580, 1609, 64770, 2, 1580, 1610, 64771, 2, 1582, 1609, 64772, 2, 1582, 1610, 64773, 2, 1589, 1609,
-    64774, 2, 1589, 1610, 64775, 2, 1590, 1609, 64776, 2, 1590, 1610, 64777, 2, 1588, 1580, 64778, 2, 1588, 1581,
-    64779, 2, 1588, 1582, 64780, 2, 1588, 1605, 64781, 2, 1588, 1585, 64782, 2, 1587, 1585, 64783, 2, 1589, 1585,
-    64784, 2, 1590, 1585, 64785, 2, 1591, 1609, 64786, 2, 1591, 1610, 64787, 2, 1593, 1609, 64788, 2, 1593, 1610,
-    64789, 2, 1594, 1609, 64790, 2, 1594, 1610, 64791, 2, 1587, 1609, 64792, 2, 1587, 1610, 64793, 2, 1588, 1609,
-    64794, 2, 1588, 1610, 64795, 2, 1581, 1609, 64796, 2, 1581, 1610, 64797, 2, 1580, 1609, 64798, 2, 1580, 1610,
-    64799, 2, 1582, 1609, 64800, 2, 1582, 1610, 64801, 2, 1589, 1609, 64802, 2, 1589, 1610, 64803, 2, 1590, 1609,
-    64804, 2, 1590, 1610, 64805, 2, 1588, 1580, 64806, 2, 1588, 1581, 64807, 2, 1588, 1582, 64808, 2, 1588, 1605,
-    64809, 2, 1588, 1585, 64810, 2, 1587, 1585, 64811, 2, 1589, 1585, 64812, 2, 1590, 1585, 64813, 2, 1588, 1580,
-    64814, 2, 1588, 1581, 64815, 2, 1588, 1582, 64816, 2, 1588, 1605, 64817, 2, 1587, 1607, 64818, 2, 1588, 1607,
-    64819, 2, 1591, 1605, 64820, 2, 1587, 1580, 64821, 2, 1587, 1581, 64822, 2, 1587, 1582, 64823, 2, 1588, 1580,
-    64824, 2, 1588, 1581, 64825, 2, 1588, 1582, 64826, 2, 1591, 1605, 64827, 2, 1592, 1605, 64828, 2, 1575, 1611,
-    64829, 2, 1575, 1611, 64848, 3, 1578, 1580, 1605, 64849, 3, 1578, 1581, 1580, 64850, 3, 1578, 1581, 1580, 64851, 3,
-    1578, 1581, 1605, 64852, 3, 1578, 1582, 1605, 64853, 3, 1578, 1605, 1580, 64854, 3, 1578, 1605, 1581, 64855, 3,
-    1578, 1605, 1582, 64856, 3, 1580, 1605, 1581, 64857, 3, 1580, 1605, 1581, 64858, 3, 1581, 1605, 1610, 64859, 3,
-    1581, 1605, 1609, 64860, 3, 1587, 1581, 1580, 64861, 3, 1587, 1580, 1581, 64862, 3, 1587, 1580, 1609, 64863, 3,
-    1587, 1605, 1581, 64864, 3, 1587, 1605, 1581, 64865, 3, 1587, 1605, 1580, 64866, 3, 1587, 1605, 1605, 64867, 3,
-    1587, 1605, 1605, 64868, 3, 1589, 1581, 1581, 64869, 3, 1589, 1581, 1581, 64870, 3, 1589, 1605, 1605, 64871, 3,
-    1588, 1581, 1605, 64872, 3, 1588, 1581, 1605, 64873, 3, 1588, 1580, 1610, 64874, 3, 1588, 1605, 1582, 64875, 3,
-    1588, 1605, 1582, 64876, 3, 1588, 1605, 1605, 64877, 3, 1588, 1605, 1605, 64878, 3, 1590, 1581, 1609, 64879, 3,
-    1590, 1582, 1605, 64880, 3, 1590, 1582, 1605, 64881, 3, 1591, 1605, 1581, 64882, 3, 1591, 1605, 1581, 64883, 3,
-    1591, 1605, 1605, 64884, 3, 1591, 1605, 1610, 64885, 3, 1593, 1580, 1605, 64886, 3, 1593, 1605, 1605, 64887, 3,
-    1593, 1605, 1605, 64888, 3, 1593, 1605, 1609, 64889, 3, 1594, 1605, 1605, 64890, 3, 1594, 1605, 1610, 64891, 3,
-    1594, 1605, 1609, 64892, 3, 1601, 1582, 1605, 64893, 3, 1601, 1582, 1605, 64894, 3, 1602, 1605, 1581, 64895, 3,
-    1602, 1605, 1605, 64896, 3, 1604, 1581, 1605, 64897, 3, 1604, 1581, 1610, 64898, 3, 1604, 1581, 1609, 64899, 3,
-    1604, 1580, 1580, 64900, 3, 1604, 1580, 1580, 64901, 3, 1604, 1582, 1605, 64902, 3, 1604, 1582, 1605, 64903, 3,
-    1604, 1605, 1581, 64904, 3, 1604, 1605, 1581, 64905, 3, 1605, 1581, 1580, 64906, 3, 1605, 1581, 1605, 64907, 3,
-    1605, 1581, 1610, 64908, 3, 1605, 1580, 1581, 64909, 3, 1605, 1580, 1605, 64910, 3, 1605, 1582, 1580, 64911, 3,
-    1605, 1582, 1605, 64914, 3, 1605, 1580, 1582, 64915, 3, 1607, 1605, 1580, 64916, 3, 1607, 1605, 1605, 64917, 3,
-    1606, 1581, 1605, 64918, 3, 1606, 1581, 1609, 64919, 3, 1606, 1580, 1605, 64920, 3, 1606, 1580, 1605, 64921, 3,
-    1606, 1580, 1609, 64922, 3, 1606, 1605, 1610, 64923, 3, 1606, 1605, 1609, 64924, 3, 1610, 1605, 1605, 64925, 3,
-    1610, 1605, 1605, 64926, 3, 1576, 1582, 1610, 64927, 3, 1578, 1580, 1610, 64928, 3, 1578, 1580, 1609, 64929, 3,
-    1578, 1582, 1610, 64930, 3, 1578, 1582, 1609, 64931, 3, 1578, 1605, 1610, 64932, 3, 1578, 1605, 1609, 64933, 3,
-    1580, 1605, 1610, 64934, 3, 1580, 1581, 1609, 64935, 3, 1580, 1605, 1609, 64936, 3, 1587, 1582, 1609, 64937, 3,
-    1589, 1581, 1610, 64938, 3, 1588, 1581, 1610, 64939, 3, 1590, 1581, 1610, 64940, 3, 1604, 1580, 1610, 64941, 3,
-    1604, 1605, 1610, 64942, 3, 1610, 1581, 1610, 64943, 3, 1610, 1580, 1610, 64944, 3, 1610, 1605, 1610, 64945, 3,
-    1605, 1605, 1610, 64946, 3, 1602, 1605, 1610, 64947, 3, 1606, 1581, 1610, 64948, 3, 1602, 1605, 1581, 64949, 3,
-    1604, 1581, 1605, 64950, 3, 1593, 1605, 1610, 64951, 3, 1603, 1605, 1610, 64952, 3, 1606, 1580, 1581, 64953, 3,
-    1605, 1582, 1610, 64954, 3, 1604, 1580, 1605, 64955, 3, 1603, 1605, 1605, 64956, 3, 1604, 1580, 1605, 64957, 3,
-    1606, 1580, 1581, 64958, 3, 1580, 1581, 1610, 64959, 3, 1581, 1580, 1610, 64960, 3, 1605, 1580, 1610, 64961, 3,
-    1601, 1605, 1610, 64962, 3, 1576, 1581, 1610, 64963, 3, 1603, 1605, 1605, 64964, 3, 1593, 1580, 1605, 64965, 3,
-    1589, 1605, 1605, 64966, 3, 1587, 1582, 1610, 64967, 3, 1606, 1580, 1610, 65008, 3, 1589, 1604, 1746, 65009, 3,
-    1602, 1604, 1746, 65010, 4, 1575, 1604, 1604, 1607, 65011, 4, 1575, 1603, 1576, 1585, 65012, 4, 1605, 1581, 1605,
-    1583, 65013, 4, 1589, 1604, 1593, 1605, 65014, 4, 1585, 1587, 1608, 1604, 65015, 4, 1593, 1604, 1610, 1607, 65016,
-    4, 1608, 1587, 1604, 1605, 65017, 3, 1589, 1604, 1609, 65018, 18, 1589, 1604, 1609, 32, 1575, 1604, 1604, 1607, 32,
-    1593, 1604, 1610, 1607, 32, 1608, 1587, 1604, 1605, 65019, 8, 1580, 1604, 32, 1580, 1604, 1575, 1604, 1607, 65020,
-    4, 1585, 1740, 1575, 1604, 65040, 1, 44, 65041, 1, 12289, 65042, 1, 12290, 65043, 1, 58, 65044, 1, 59, 65045, 1,
-    33, 65046, 1, 63, 65047, 1, 12310, 65048, 1, 12311, 65049, 3, 46, 46, 46, 65072, 2, 46, 46, 65073, 1, 8212, 65074,
-    1, 8211, 65075, 1, 95, 65076, 1, 95, 65077, 1, 40, 65078, 1, 41, 65079, 1, 123, 65080, 1, 125, 65081, 1, 12308,
-    65082, 1, 12309, 65083, 1, 12304, 65084, 1, 12305, 65085, 1, 12298, 65086, 1, 12299, 65087, 1, 12296, 65088, 1,
-    12297, 65089, 1, 12300, 65090, 1, 12301, 65091, 1, 12302, 65092, 1, 12303, 65095, 1, 91, 65096, 1, 93, 65097, 2,
-    32, 773, 65098, 2, 32, 773, 65099, 2, 32, 773, 65100, 2, 32, 773, 65101, 1, 95, 65102, 1, 95, 65103, 1, 95, 65104,
-    1, 44, 65105, 1, 12289, 65106, 1, 46, 65108, 1, 59, 65109, 1, 58, 65110, 1, 63, 65111, 1, 33, 65112, 1, 8212,
-    65113, 1, 40, 65114, 1, 41, 65115, 1, 123, 65116, 1, 125, 65117, 1, 12308, 65118, 1, 12309, 65119, 1, 35, 65120, 1,
-    38, 65121, 1, 42, 65122, 1, 43, 65123, 1, 45, 65124, 1, 60, 65125, 1, 62, 65126, 1, 61, 65128, 1, 92, 65129, 1, 36,
-    65130, 1, 37, 65131, 1, 64, 65136, 2, 32, 1611, 65137, 2, 1600, 1611, 65138, 2, 32, 1612, 65140, 2, 32, 1613,
-    65142, 2, 32, 1614, 65143, 2, 1600, 1614, 65144, 2, 32, 1615, 65145, 2, 1600, 1615, 65146, 2, 32, 1616, 65147, 2,
-    1600, 1616, 65148, 2, 32, 1617, 65149, 2, 1600, 1617, 65150, 2, 32, 1618, 65151, 2, 1600, 1618, 65152, 1, 1569,
-    65153, 2, 1575, 1619, 65154, 2, 1575, 1619, 65155, 2, 1575, 1620, 65156, 2, 1575, 1620, 65157, 2, 1608, 1620,
-    65158, 2, 1608, 1620, 65159, 2, 1575, 1621, 65160, 2, 1575, 1621, 65161, 2, 1610, 1620, 65162, 2, 1610, 1620,
-    65163, 2, 1610, 1620, 65164, 2, 1610, 1620, 65165, 1, 1575, 65166, 1, 1575, 65167, 1, 1576, 65168, 1, 1576, 65169,
-    1, 1576, 65170, 1, 1576, 65171, 1, 1577, 65172, 1, 1577, 65173, 1, 1578, 65174, 1, 1578, 65175, 1, 1578, 65176, 1,
-    1578, 65177, 1, 1579, 65178, 1, 1579, 65179, 1, 1579, 65180, 1, 1579, 65181, 1, 1580, 65182, 1, 1580, 65183, 1,
-    1580, 65184, 1, 1580, 65185, 1, 1581, 65186, 1, 1581, 65187, 1, 1581, 65188, 1, 1581, 65189, 1, 1582, 65190, 1,
-    1582, 65191, 1, 1582, 65192, 1, 1582, 65193, 1, 1583, 65194, 1, 1583, 65195, 1, 1584, 65196, 1, 1584, 65197, 1,
-    1585, 65198, 1, 1585, 65199, 1, 1586, 65200, 1, 1586, 65201, 1, 1587, 65202, 1, 1587, 65203, 1, 1587, 65204, 1,
-    1587, 65205, 1, 1588, 65206, 1, 1588, 65207, 1, 1588, 65208, 1, 1588, 65209, 1, 1589, 65210, 1, 1589, 65211, 1,
-    1589, 65212, 1, 1589, 65213, 1, 1590, 65214, 1, 1590, 65215, 1, 1590, 65216, 1, 1590, 65217, 1, 1591, 65218, 1,
-    1591, 65219, 1, 1591, 65220, 1, 1591, 65221, 1, 1592, 65222, 1, 1592, 65223, 1, 1592, 65224, 1, 1592, 65225, 1,
-    1593, 65226, 1, 1593, 65227, 1, 1593, 65228, 1, 1593, 65229, 1, 1594, 65230, 1, 1594, 65231, 1, 1594, 65232, 1,
-    1594, 65233, 1, 1601, 65234, 1, 1601, 65235, 1, 1601, 65236, 1, 1601, 65237, 1, 1602, 65238, 1, 1602, 65239, 1,
-    1602, 65240, 1, 1602, 65241, 1, 1603, 65242, 1, 1603, 65243, 1, 1603, 65244, 1, 1603, 65245, 1, 1604, 65246, 1,
-    1604, 65247, 1, 1604, 65248, 1, 1604, 65249, 1, 1605, 65250, 1, 1605, 65251, 1, 1605, 65252, 1, 1605, 65253, 1,
-    1606, 65254, 1, 1606, 65255, 1, 1606, 65256, 1, 1606, 65257, 1, 1607, 65258, 1, 1607, 65259, 1, 1607, 65260, 1,
-    1607, 65261, 1, 1608, 65262, 1, 1608, 65263, 1, 1609, 65264, 1, 1609, 65265, 1, 1610, 65266, 1, 1610, 65267, 1,
-    1610, 65268, 1, 1610, 65269, 3, 1604, 1575, 1619, 65270, 3, 1604, 1575, 1619, 65271, 3, 1604, 1575, 1620, 65272, 3,
-    1604, 1575, 1620, 65273, 3, 1604, 1575, 1621, 65274, 3, 1604, 1575, 1621, 65275, 2, 1604, 1575, 65276, 2, 1604,
-    1575, 65281, 1, 33, 65282, 1, 34, 65283, 1, 35, 65284, 1, 36, 65285, 1, 37, 65286, 1, 38, 65287, 1, 39, 65288, 1,
-    40, 65289, 1, 41, 65290, 1, 42, 65291, 1, 43, 65292, 1, 44, 65293, 1, 45, 65294, 1, 46, 65295, 1, 47, 65296, 1, 48,
-    65297, 1, 49, 65298, 1, 50, 65299, 1, 51, 65300, 1, 52, 65301, 1, 53, 65302, 1, 54, 65303, 1, 55, 65304, 1, 56,
-    65305, 1, 57, 65306, 1, 58, 65307, 1, 59, 65308, 1, 60, 65309, 1, 61, 65310, 1, 62, 65311, 1, 63, 65312, 1, 64,
-    65313, 1, 65, 65314, 1, 66, 65315, 1, 67, 65316, 1, 68, 65317, 1, 69, 65318, 1, 70, 65319, 1, 71, 65320, 1, 72,
-    65321, 1, 73, 65322, 1, 74, 65323, 1, 75, 65324, 1, 76, 65325, 1, 77, 65326, 1, 78, 65327, 1, 79, 65328, 1, 80,
-    65329, 1, 81, 65330, 1, 82, 65331, 1, 83, 65332, 1, 84, 65333, 1, 85, 65334, 1, 86, 65335, 1, 87, 65336, 1, 88,
-    65337, 1, 89, 65338, 1, 90, 65339, 1, 91, 65340, 1, 92, 65341, 1, 93, 65342, 1, 94, 65343, 1, 95, 65344, 1, 96,
-    65345, 1, 97, 65346, 1, 98, 65347, 1, 99, 65348, 1, 100, 65349, 1, 101, 65350, 1, 102, 65351, 1, 103, 65352, 1,
-    104, 65353, 1, 105, 65354, 1, 106, 65355, 1, 107, 65356, 1, 108, 65357, 1, 109, 65358, 1, 110, 65359, 1, 111,
-    65360, 1, 112, 65361, 1, 113, 65362, 1, 114, 65363, 1, 115, 65364, 1, 116, 65365, 1, 117, 65366, 1, 118, 65367, 1,
-    119, 65368, 1, 120, 65369, 1, 121, 65370, 1, 122, 65371, 1, 123, 65372, 1, 124, 65373, 1, 125, 65374, 1, 126,
-    65375, 1, 10629, 65376, 1, 10630, 65377, 1, 12290, 65378, 1, 12300, 65379, 1, 12301, 65380, 1, 12289, 65381, 1,
-    12539, 65382, 1, 12530, 65383, 1, 12449, 65384, 1, 12451, 65385, 1, 12453, 65386, 1, 12455, 65387, 1, 12457, 65388,
-    1, 12515, 65389, 1, 12517, 65390, 1, 12519, 65391, 1, 12483, 65392, 1, 12540, 65393, 1, 12450, 65394, 1, 12452,
-    65395, 1, 12454, 65396, 1, 12456, 65397, 1, 12458, 65398, 1, 12459, 65399, 1, 12461, 65400, 1, 12463, 65401, 1,
-    12465, 65402, 1, 12467, 65403, 1, 12469, 65404, 1, 12471, 65405, 1, 12473, 65406, 1, 12475, 65407, 1, 12477, 65408,
-    1, 12479, 65409, 1, 12481, 65410, 1, 12484, 65411, 1, 12486, 65412, 1, 12488, 65413, 1, 12490, 65414, 1, 12491,
-    65415, 1, 12492, 65416, 1, 12493, 65417, 1, 12494, 65418, 1, 12495, 65419, 1, 12498, 65420, 1, 12501, 65421, 1,
-    12504, 65422, 1, 12507, 65423, 1, 12510, 65424, 1, 12511, 65425, 1, 12512, 65426, 1, 12513, 65427, 1, 12514, 65428,
-    1, 12516, 65429, 1, 12518, 65430, 1, 12520, 65431, 1, 12521, 65432, 1, 12522, 65433, 1, 12523, 65434, 1, 12524,
-    65435, 1, 12525, 65436, 1, 12527, 65437, 1, 12531, 65438, 1, 12441, 65439, 1, 12442, 65440, 1, 4448, 65441, 1,
-    4352, 65442, 1, 4353, 65443, 1, 4522, 65444, 1, 4354, 65445, 1, 4524, 65446, 1, 4525, 65447, 1, 4355, 65448, 1,
-    4356, 65449, 1, 4357, 65450, 1, 4528, 65451, 1, 4529, 65452, 1, 4530, 65453, 1, 4531, 65454, 1, 4532, 65455, 1,
-    4533, 65456, 1, 4378, 65457, 1, 4358, 65458, 1, 4359, 65459, 1, 4360, 65460, 1, 4385, 65461, 1, 4361, 65462, 1,
-    4362, 65463, 1, 4363, 65464, 1, 4364, 65465, 1, 4365, 65466, 1, 4366, 65467, 1, 4367, 65468, 1, 4368, 65469, 1,
-    4369, 65470, 1, 4370, 65474, 1, 4449, 65475, 1, 4450, 65476, 1, 4451, 65477, 1, 4452, 65478, 1, 4453, 65479, 1,
-    4454, 65482, 1, 4455, 65483, 1, 4456, 65484, 1, 4457, 65485, 1, 4458, 65486, 1, 4459, 65487, 1, 4460, 65490, 1,
-    4461, 65491, 1, 4462, 65492, 1, 4463, 65493, 1, 4464, 65494, 1, 4465, 65495, 1, 4466, 65498, 1, 4467, 65499, 1,
-    4468, 65500, 1, 4469, 65504, 1, 162, 65505, 1, 163, 65506, 1, 172, 65507, 2, 32, 772, 65508, 1, 166, 65509, 1, 165,
-    65510, 1, 8361, 65512, 1, 9474, 65513, 1, 8592, 65514, 1, 8593, 65515, 1, 8594, 65516, 1, 8595, 65517, 1, 9632,
-    65518, 1, 9675, 119808, 1, 65, 119809, 1, 66, 119810, 1, 67, 119811, 1, 68, 119812, 1, 69, 119813, 1, 70, 119814,
-    1, 71, 119815, 1, 72, 119816, 1, 73, 119817, 1, 74, 119818, 1, 75, 119819, 1, 76, 119820, 1, 77, 119821, 1, 78,
-    119822, 1, 79, 119823, 1, 80, 119824, 1, 81, 119825, 1, 82, 119826, 1, 83, 119827, 1, 84, 119828, 1, 85, 119829, 1,
-    86, 119830, 1, 87, 119831, 1, 88, 119832, 1, 89, 119833, 1, 90, 119834, 1, 97, 119835, 1, 98, 119836, 1, 99,
-    119837, 1, 100, 119838, 1, 101, 119839, 1, 102, 119840, 1, 103, 119841, 1, 104, 119842, 1, 105, 119843, 1, 106,
-    119844, 1, 107, 119845, 1, 108, 119846, 1, 109, 119847, 1, 110, 119848, 1, 111, 119849, 1, 112, 119850, 1, 113,
-    119851, 1, 114, 119852, 1, 115, 119853, 1, 116, 119854, 1, 117, 119855, 1, 118, 119856, 1, 119, 119857, 1, 120,
-    119858, 1, 121, 119859, 1, 122, 119860, 1, 65, 119861, 1, 66, 119862, 1, 67, 119863, 1, 68, 119864, 1, 69, 119865,
-    1, 70, 119866, 1, 71, 119867, 1, 72, 119868, 1, 73, 119869, 1, 74, 119870, 1, 75, 119871, 1, 76, 119872, 1, 77,
-    119873, 1, 78, 119874, 1, 79, 119875, 1, 80, 119876, 1, 81, 119877, 1, 82, 119878, 1, 83, 119879, 1, 84, 119880, 1,
-    85, 119881, 1, 86, 119882, 1, 87, 119883, 1, 88, 119884, 1, 89, 119885, 1, 90, 119886, 1, 97, 119887, 1, 98,
-    119888, 1, 99, 119889, 1, 100, 119890, 1, 101, 119891, 1, 102, 119892, 1, 103, 119894, 1, 105, 119895, 1, 106,
-    119896, 1, 107, 119897, 1, 108, 119898, 1, 109, 119899, 1, 110, 119900, 1, 111, 119901, 1, 112, 119902, 1, 113,
-    119903, 1, 114, 119904, 1, 115, 119905, 1, 116, 119906, 1, 117, 119907, 1, 118, 119908, 1, 119, 119909, 1, 120,
-    119910, 1, 121, 119911, 1, 122, 119912, 1, 65, 119913, 1, 66, 119914, 1, 67, 119915, 1, 68, 119916, 1, 69, 119917,
-    1, 70, 119918, 1, 71, 119919, 1, 72, 119920, 1, 73, 119921, 1, 74, 119922, 1, 75, 119923, 1, 76, 119924, 1, 77,
-    119925, 1, 78, 119926, 1, 79, 119927, 1, 80, 119928, 1, 81, 119929, 1, 82, 119930, 1, 83, 119931, 1, 84, 119932, 1,
-    85, 119933, 1, 86, 119934, 1, 87, 119935, 1, 88, 119936, 1, 89, 119937, 1, 90, 119938, 1, 97, 119939, 1, 98,
-    119940, 1, 99, 119941, 1, 100, 119942, 1, 101, 119943, 1, 102, 119944, 1, 103, 119945, 1, 104, 119946, 1, 105,
-    119947, 1, 106, 119948, 1, 107, 119949, 1, 108, 119950, 1, 109, 119951, 1, 110, 119952, 1, 111, 119953, 1, 112,
-    119954, 1, 113, 119955, 1, 114, 119956, 1, 115, 119957, 1, 116, 119958, 1, 117, 119959, 1, 118, 119960, 1, 119,
-    119961, 1, 120, 119962, 1, 121, 119963, 1, 122, 119964, 1, 65, 119966, 1, 67, 119967, 1, 68, 119970, 1, 71, 119973,
-    1, 74, 119974, 1, 75, 119977, 1, 78, 119978, 1, 79, 119979, 1, 80, 119980, 1, 81, 119982, 1, 83, 119983, 1, 84,
-    119984, 1, 85, 119985, 1, 86, 119986, 1, 87, 119987, 1, 88, 119988, 1, 89, 119989, 1, 90, 119990, 1, 97, 119991, 1,
-    98, 119992, 1, 99, 119993, 1, 100, 119995, 1, 102, 119997, 1, 104, 119998, 1, 105, 119999, 1, 106, 120000, 1, 107,
-    120001, 1, 108, 120002, 1, 109, 120003, 1, 110, 120005, 1, 112, 120006, 1, 113, 120007, 1, 114, 120008, 1, 115,
-    120009, 1, 116, 120010, 1, 117, 120011, 1, 118, 120012, 1, 119, 120013, 1, 120, 120014, 1, 121, 120015, 1, 122,
-    120016, 1, 65, 120017, 1, 66, 120018, 1, 67, 120019, 1, 68, 120020, 1, 69, 120021, 1, 70, 120022, 1, 71, 120023, 1,
-    72, 120024, 1, 73, 120025, 1, 74, 120026, 1, 75, 120027, 1, 76, 120028, 1, 77, 120029, 1, 78, 120030, 1, 79,
-    120031, 1, 80, 120032, 1, 81, 120033, 1, 82, 120034, 1, 83, 120035, 1, 84, 120036, 1, 85, 120037, 1, 86, 120038, 1,
-    87, 120039, 1, 88, 120040, 1, 89, 120041, 1, 90, 120042, 1, 97, 120043, 1, 98, 120044, 1, 99, 120045, 1, 100,
-    120046, 1, 101, 120047, 1, 102, 120048, 1, 103, 120049, 1, 104, 120050, 1, 105, 120051, 1, 106, 120052, 1, 107,
-    120053, 1, 108, 120054, 1, 109, 120055, 1, 110, 120056, 1, 111, 120057, 1, 112, 120058, 1, 113, 120059, 1, 114,
-    120060, 1, 115, 120061, 1, 116, 120062, 1, 117, 120063, 1, 118, 120064, 1, 119, 120065, 1, 120, 120066, 1, 121,
-    120067, 1, 122, 120068, 1, 65, 120069, 1, 66, 120071, 1, 68, 120072, 1, 69, 120073, 1, 70, 120074, 1, 71, 120077,
-    1, 74, 120078, 1, 75, 120079, 1, 76, 120080, 1, 77, 120081, 1, 78, 120082, 1, 79, 120083, 1, 80, 120084, 1, 81,
-    120086, 1, 83, 120087, 1, 84, 120088, 1, 85, 120089, 1, 86, 120090, 1, 87, 120091, 1, 88, 120092, 1, 89, 120094, 1,
-    97, 120095, 1, 98, 120096, 1, 99, 120097, 1, 100, 120098, 1, 101, 120099, 1, 102, 120100, 1, 103, 120101, 1, 104,
-    120102, 1, 105, 120103, 1, 106, 120104, 1, 107, 120105, 1, 108, 120106, 1, 109, 120107, 1, 110, 120108, 1, 111,
-    120109, 1, 112, 120110, 1, 113, 120111, 1, 114, 120112, 1, 115, 120113, 1, 116, 120114, 1, 117, 120115, 1, 118,
-    120116, 1, 119, 120117, 1, 120, 120118, 1, 121, 120119, 1, 122, 120120, 1, 65, 120121, 1, 66, 120123, 1, 68,
-    120124, 1, 69, 120125, 1, 70, 120126, 1, 71, 120128, 1, 73, 120129, 1, 74, 120130, 1, 75, 120131, 1, 76, 120132, 1,
-    77, 120134, 1, 79, 120138, 1, 83, 120139, 1, 84, 120140, 1, 85, 120141, 1, 86, 120142, 1, 87, 120143, 1, 88,
-    120144, 1, 89, 120146, 1, 97, 120147, 1, 98, 120148, 1, 99, 120149, 1, 100, 120150, 1, 101, 120151, 1, 102, 120152,
-    1, 103, 120153, 1, 104, 120154, 1, 105, 120155, 1, 106, 120156, 1, 107, 120157, 1, 108, 120158, 1, 109, 120159, 1,
-    110, 120160, 1, 111, 120161, 1, 112, 120162, 1, 113, 120163, 1, 114, 120164, 1, 115, 120165, 1, 116, 120166, 1,
-    117, 120167, 1, 118, 120168, 1, 119, 120169, 1, 120, 120170, 1, 121, 120171, 1, 122, 120172, 1, 65, 120173, 1, 66,
-    120174, 1, 67, 120175, 1, 68, 120176, 1, 69, 120177, 1, 70, 120178, 1, 71, 120179, 1, 72, 120180, 1, 73, 120181, 1,
-    74, 120182, 1, 75, 120183, 1, 76, 120184, 1, 77, 120185, 1, 78, 120186, 1, 79, 120187, 1, 80, 120188, 1, 81,
-    120189, 1, 82, 120190, 1, 83, 120191, 1, 84, 120192, 1, 85, 120193, 1, 86, 120194, 1, 87, 120195, 1, 88, 120196, 1,
-    89, 120197, 1, 90, 120198, 1, 97, 120199, 1, 98, 120200, 1, 99, 120201, 1, 100, 120202, 1, 101, 120203, 1, 102,
-    120204, 1, 103, 120205, 1, 104, 120206, 1, 105, 120207, 1, 106, 120208, 1, 107, 120209, 1, 108, 120210, 1, 109,
-    120211, 1, 110, 120212, 1, 111, 120213, 1, 112, 120214, 1, 113, 120215, 1, 114, 120216, 1, 115, 120217, 1, 116,
-    120218, 1, 117, 120219, 1, 118, 120220, 1, 119, 120221, 1, 120, 120222, 1, 121, 120223, 1, 122, 120224, 1, 65,
-    120225, 1, 66, 120226, 1, 67, 120227, 1, 68, 120228, 1, 69, 120229, 1, 70, 120230, 1, 71, 120231, 1, 72, 120232, 1,
-    73, 120233, 1, 74, 120234, 1, 75, 120235, 1, 76, 120236, 1, 77, 120237, 1, 78, 120238, 1, 79, 120239, 1, 80,
-    120240, 1, 81, 120241, 1, 82, 120242, 1, 83, 120243, 1, 84, 120244, 1, 85, 120245, 1, 86, 120246, 1, 87, 120247, 1,
-    88, 120248, 1, 89, 120249, 1, 90, 120250, 1, 97, 120251, 1, 98, 120252, 1, 99, 120253, 1, 100, 120254, 1, 101,
-    120255, 1, 102, 120256, 1, 103, 120257, 1, 104, 120258, 1, 105, 120259, 1, 106, 120260, 1, 107, 120261, 1, 108,
-    120262, 1, 109, 120263, 1, 110, 120264, 1, 111, 120265, 1, 112, 120266, 1, 113, 120267, 1, 114, 120268, 1, 115,
-    120269, 1, 116, 120270, 1, 117, 120271, 1, 118, 120272, 1, 119, 120273, 1, 120, 120274, 1, 121, 120275, 1, 122,
-    120276, 1, 65, 120277, 1, 66, 120278, 1, 67, 120279, 1, 68, 120280, 1, 69, 120281, 1, 70, 120282, 1, 71, 120283, 1,
-    72, 120284, 1, 73, 120285, 1, 74, 120286, 1, 75, 120287, 1, 76, 120288, 1, 77, 120289, 1, 78, 120290, 1, 79,
-    120291, 1, 80, 120292, 1, 81, 120293, 1, 82, 120294, 1, 83, 120295, 1, 84, 120296, 1, 85, 120297, 1, 86, 120298, 1,
-    87, 120299, 1, 88, 120300, 1, 89, 120301, 1, 90, 120302, 1, 97, 120303, 1, 98, 120304, 1, 99, 120305, 1, 100,
-    120306, 1, 101, 120307, 1, 102, 120308, 1, 103, 120309, 1, 104, 120310, 1, 105, 120311, 1, 106, 120312, 1, 107,
-    120313, 1, 108, 120314, 1, 109, 120315, 1, 110, 120316, 1, 111, 120317, 1, 112, 120318, 1, 113, 120319, 1, 114,
-    120320, 1, 115, 120321, 1, 116, 120322, 1, 117, 120323, 1, 118, 120324, 1, 119, 120325, 1, 120, 120326, 1, 121,
-    120327, 1, 122, 120328, 1, 65, 120329, 1, 66, 120330, 1, 67, 120331, 1, 68, 120332, 1, 69, 120333, 1, 70, 120334,
-    1, 71, 120335, 1, 72, 120336, 1, 73, 120337, 1, 74, 120338, 1, 75, 120339, 1, 76, 120340, 1, 77, 120341, 1, 78,
-    120342, 1, 79, 120343, 1, 80, 120344, 1, 81, 120345, 1, 82, 120346, 1, 83, 120347, 1, 84, 120348, 1, 85, 120349, 1,
-    86, 120350, 1, 87, 120351, 1, 88, 120352, 1, 89, 120353, 1, 90, 120354, 1, 97, 120355, 1, 98, 120356, 1, 99,
-    120357, 1, 100, 120358, 1, 101, 120359, 1, 102, 120360, 1, 103, 120361, 1, 104, 120362, 1, 105, 120363, 1, 106,
-    120364, 1, 107, 120365, 1, 108, 120366, 1, 109, 120367, 1, 110, 120368, 1, 111, 120369, 1, 112, 120370, 1, 113,
-    120371, 1, 114, 120372, 1, 115, 120373, 1, 116, 120374, 1, 117, 120375, 1, 118, 120376, 1, 119, 120377, 1, 120,
-    120378, 1, 121, 120379, 1, 122, 120380, 1, 65, 120381, 1, 66, 120382, 1, 67, 120383, 1, 68, 120384, 1, 69, 120385,
-    1, 70, 120386, 1, 71, 120387, 1, 72, 120388, 1, 73, 120389, 1, 74, 120390, 1, 75, 120391, 1, 76, 120392, 1, 77,
-    120393, 1, 78, 120394, 1, 79, 120395, 1, 80, 120396, 1, 81, 120397, 1, 82, 120398, 1, 83, 120399, 1, 84, 120400, 1,
-    85, 120401, 1, 86, 120402, 1, 87, 120403, 1, 88, 120404, 1, 89, 120405, 1, 90, 120406, 1, 97, 120407, 1, 98,
-    120408, 1, 99, 120409, 1, 100, 120410, 1, 101, 120411, 1, 102, 120412, 1, 103, 120413, 1, 104, 120414, 1, 105,
-    120415, 1, 106, 120416, 1, 107, 120417, 1, 108, 120418, 1, 109, 120419, 1, 110, 120420, 1, 111, 120421, 1, 112,
-    120422, 1, 113, 120423, 1, 114, 120424, 1, 115, 120425, 1, 116, 120426, 1, 117, 120427, 1, 118, 120428, 1, 119,
-    120429, 1, 120, 120430, 1, 121, 120431, 1, 122, 120432, 1, 65, 120433, 1, 66, 120434, 1, 67, 120435, 1, 68, 120436,
-    1, 69, 120437, 1, 70, 120438, 1, 71, 120439, 1, 72, 120440, 1, 73, 120441, 1, 74, 120442, 1, 75, 120443, 1, 76,
-    120444, 1, 77, 120445, 1, 78, 120446, 1, 79, 120447, 1, 80, 120448, 1, 81, 120449, 1, 82, 120450, 1, 83, 120451, 1,
-    84, 120452, 1, 85, 120453, 1, 86, 120454, 1, 87, 120455, 1, 88, 120456, 1, 89, 120457, 1, 90, 120458, 1, 97,
-    120459, 1, 98, 120460, 1, 99, 120461, 1, 100, 120462, 1, 101, 120463, 1, 102, 120464, 1, 103, 120465, 1, 104,
-    120466, 1, 105, 120467, 1, 106, 120468, 1, 107, 120469, 1, 108, 120470, 1, 109, 120471, 1, 110, 120472, 1, 111,
-    120473, 1, 112, 120474, 1, 113, 120475, 1, 114, 120476, 1, 115, 120477, 1, 116, 120478, 1, 117, 120479, 1, 118,
-    120480, 1, 119, 120481, 1, 120, 120482, 1, 121, 120483, 1, 122, 120484, 1, 305, 120485, 1, 567, 120488, 1, 913,
-    120489, 1, 914, 120490, 1, 915, 120491, 1, 916, 120492, 1, 917, 120493, 1, 918, 120494, 1, 919, 120495, 1, 920,
-    120496, 1, 921, 120497, 1, 922, 120498, 1, 923, 120499, 1, 924, 120500, 1, 925, 120501, 1, 926, 120502, 1, 927,
-    120503, 1, 928, 120504, 1, 929, 120505, 1, 920, 120506, 1, 931, 120507, 1, 932, 120508, 1, 933, 120509, 1, 934,
-    120510, 1, 935, 120511, 1, 936, 120512, 1, 937, 120513, 1, 8711, 120514, 1, 945, 120515, 1, 946, 120516, 1, 947,
-    120517, 1, 948, 120518, 1, 949, 120519, 1, 950, 120520, 1, 951, 120521, 1, 952, 120522, 1, 953, 120523, 1, 954,
-    120524, 1, 955, 120525, 1, 956, 120526, 1, 957, 120527, 1, 958, 120528, 1, 959, 120529, 1, 960, 120530, 1, 961,
-    120531, 1, 962, 120532, 1, 963, 120533, 1, 964, 120534, 1, 965, 120535, 1, 966, 120536, 1, 967, 120537, 1, 968,
-    120538, 1, 969, 120539, 1, 8706, 120540, 1, 949, 120541, 1, 952, 120542, 1, 954, 120543, 1, 966, 120544, 1, 961,
-    120545, 1, 960, 120546, 1, 913, 120547, 1, 914, 120548, 1, 915, 120549, 1, 916, 120550, 1, 917, 120551, 1, 918,
-    120552, 1, 919, 120553, 1, 920, 120554, 1, 921, 120555, 1, 922, 120556, 1, 923, 120557, 1, 924, 120558, 1, 925,
-    120559, 1, 926, 120560, 1, 927, 120561, 1, 928, 120562, 1, 929, 120563, 1, 920, 120564, 1, 931, 120565, 1, 932,
-    120566, 1, 933, 120567, 1, 934, 120568, 1, 935, 120569, 1, 936, 120570, 1, 937, 120571, 1, 8711, 120572, 1, 945,
-    120573, 1, 946, 120574, 1, 947, 120575, 1, 948, 120576, 1, 949, 120577, 1, 950, 120578, 1, 951, 120579, 1, 952,
-    120580, 1, 953, 120581, 1, 954, 120582, 1, 955, 120583, 1, 956, 120584, 1, 957, 120585, 1, 958, 120586, 1, 959,
-    120587, 1, 960, 120588, 1, 961, 120589, 1, 962, 120590, 1, 963, 120591, 1, 964, 120592, 1, 965, 120593, 1, 966,
-    120594, 1, 967, 120595, 1, 968, 120596, 1, 969, 120597, 1, 8706, 120598, 1, 949, 120599, 1, 952, 120600, 1, 954,
-    120601, 1, 966, 120602, 1, 961, 120603, 1, 960, 120604, 1, 913, 120605, 1, 914, 120606, 1, 915, 120607, 1, 916,
-    120608, 1, 917, 120609, 1, 918, 120610, 1, 919, 120611, 1, 920, 120612, 1, 921, 120613, 1, 922, 120614, 1, 923,
-    120615, 1, 924, 120616, 1, 925, 120617, 1, 926, 120618, 1, 927, 120619, 1, 928, 120620, 1, 929, 120621, 1, 920,
-    120622, 1, 931, 120623, 1, 932, 120624, 1, 933, 120625, 1, 934, 120626, 1, 935, 120627, 1, 936, 120628, 1, 937,
-    120629, 1, 8711, 120630, 1, 945, 120631, 1, 946, 120632, 1, 947, 120633, 1, 948, 120634, 1, 949, 120635, 1, 950,
-    120636, 1, 951, 120637, 1, 952, 120638, 1, 953, 120639, 1, 954, 120640, 1, 955, 120641, 1, 956, 120642, 1, 957,
-    120643, 1, 958, 120644, 1, 959, 120645, 1, 960, 120646, 1, 961, 120647, 1, 962, 120648, 1, 963, 120649, 1, 964,
-    120650, 1, 965, 120651, 1, 966, 120652, 1, 967, 120653, 1, 968, 120654, 1, 969, 120655, 1, 8706, 120656, 1, 949,
-    120657, 1, 952, 120658, 1, 954, 120659, 1, 966, 120660, 1, 961, 120661, 1, 960, 120662, 1, 913, 120663, 1, 914,
-    120664, 1, 915, 120665, 1, 916, 120666, 1, 917, 120667, 1, 918, 120668, 1, 919, 120669, 1, 920, 120670, 1, 921,
-    120671, 1, 922, 120672, 1, 923, 120673, 1, 924, 120674, 1, 925, 120675, 1, 926, 120676, 1, 927, 120677, 1, 928,
-    120678, 1, 929, 120679, 1, 920, 120680, 1, 931, 120681, 1, 932, 120682, 1, 933, 120683, 1, 934, 120684, 1, 935,
-    120685, 1, 936, 120686, 1, 937, 120687, 1, 8711, 120688, 1, 945, 120689, 1, 946, 120690, 1, 947, 120691, 1, 948,
-    120692, 1, 949, 120693, 1, 950, 120694, 1, 951, 120695, 1, 952, 120696, 1, 953, 120697, 1, 954, 120698, 1, 955,
-    120699, 1, 956, 120700, 1, 957, 120701, 1, 958, 120702, 1, 959, 120703, 1, 960, 120704, 1, 961, 120705, 1, 962,
-    120706, 1, 963, 120707, 1, 964, 120708, 1, 965, 120709, 1, 966, 120710, 1, 967, 120711, 1, 968, 120712, 1, 969,
-    120713, 1, 8706, 120714, 1, 949, 120715, 1, 952, 120716, 1, 954, 120717, 1, 966, 120718, 1, 961, 120719, 1, 960,
-    120720, 1, 913, 120721, 1, 914, 120722, 1, 915, 120723, 1, 916, 120724, 1, 917, 120725, 1, 918, 120726, 1, 919,
-    120727, 1, 920, 120728, 1, 921, 120729, 1, 922, 120730, 1, 923, 120731, 1, 924, 120732, 1, 925, 120733, 1, 926,
-    120734, 1, 927, 120735, 1, 928, 120736, 1, 929, 120737, 1, 920, 120738, 1, 931, 120739, 1, 932, 120740, 1, 933,
-    120741, 1, 934, 120742, 1, 935, 120743, 1, 936, 120744, 1, 937, 120745, 1, 8711, 120746, 1, 945, 120747, 1, 946,
-    120748, 1, 947, 120749, 1, 948, 120750, 1, 949, 120751, 1, 950, 120752, 1, 951, 120753, 1, 952, 120754, 1, 953,
-    120755, 1, 954, 120756, 1, 955, 120757, 1, 956, 120758, 1, 957, 120759, 1, 958, 120760, 1, 959, 120761, 1, 960,
-    120762, 1, 961, 120763, 1, 962, 120764, 1, 963, 120765, 1, 964, 120766, 1, 965, 120767, 1, 966, 120768, 1, 967,
-    120769, 1, 968, 120770, 1, 969, 120771, 1, 8706, 120772, 1, 949, 120773, 1, 952, 120774, 1, 954, 120775, 1, 966,
-    120776, 1, 961, 120777, 1, 960, 120778, 1, 988, 120779, 1, 989, 120782, 1, 48, 120783, 1, 49, 120784, 1, 50,
-    120785, 1, 51, 120786, 1, 52, 120787, 1, 53, 120788, 1, 54, 120789, 1, 55, 120790, 1, 56, 120791, 1, 57, 120792, 1,
-    48, 120793, 1, 49, 120794, 1, 50, 120795, 1, 51, 120796, 1, 52, 120797, 1, 53, 120798, 1, 54, 120799, 1, 55,
-    120800, 1, 56, 120801, 1, 57, 120802, 1, 48, 120803, 1, 49, 120804, 1, 50, 120805, 1, 51, 120806, 1, 52, 120807, 1,
-    53, 120808, 1, 54, 120809, 1, 55, 120810, 1, 56, 120811, 1, 57, 120812, 1, 48, 120813, 1, 49, 120814, 1, 50,
-    120815, 1, 51, 120816, 1, 52, 120817, 1, 53, 120818, 1, 54, 120819, 1, 55, 120820, 1, 56, 120821, 1, 57, 120822, 1,
-    48, 120823, 1, 49, 120824, 1, 50, 120825, 1, 51, 120826, 1, 52, 120827, 1, 53, 120828, 1, 54, 120829, 1, 55,
-    120830, 1, 56, 120831, 1, 57, 126464, 1, 1575, 126465, 1, 1576, 126466, 1, 1580, 126467, 1, 1583, 126469, 1, 1608,
-    126470, 1, 1586, 126471, 1, 1581, 126472, 1, 1591, 126473, 1, 1610, 126474, 1, 1603, 126475, 1, 1604, 126476, 1,
-    1605, 126477, 1, 1606, 126478, 1, 1587, 126479, 1, 1593, 126480, 1, 1601, 126481, 1, 1589, 126482, 1, 1602, 126483,
-    1, 1585, 126484, 1, 1588, 126485, 1, 1578, 126486, 1, 1579, 126487, 1, 1582, 126488, 1, 1584, 126489, 1, 1590,
-    126490, 1, 1592, 126491, 1, 1594, 126492, 1, 1646, 126493, 1, 1722, 126494, 1, 1697, 126495, 1, 1647, 126497, 1,
-    1576, 126498, 1, 1580, 126500, 1, 1607, 126503, 1, 1581, 126505, 1, 1610, 126506, 1, 1603, 126507, 1, 1604, 126508,
-    1, 1605, 126509, 1, 1606, 126510, 1, 1587, 126511, 1, 1593, 126512, 1, 1601, 126513, 1, 1589, 126514, 1, 1602,
-    126516, 1, 1588, 126517, 1, 1578, 126518, 1, 1579, 126519, 1, 1582, 126521, 1, 1590, 126523, 1, 1594, 126530, 1,
-    1580, 126535, 1, 1581, 126537, 1, 1610, 126539, 1, 1604, 126541, 1, 1606, 126542, 1, 1587, 126543, 1, 1593, 126545,
-    1, 1589, 126546, 1, 1602, 126548, 1, 1588, 126551, 1, 1582, 126553, 1, 1590, 126555, 1, 1594, 126557, 1, 1722,
-    126559, 1, 1647, 126561, 1, 1576, 126562, 1, 1580, 126564, 1, 1607, 126567, 1, 1581, 126568, 1, 1591, 126569, 1,
-    1610, 126570, 1, 1603, 126572, 1, 1605, 126573, 1, 1606, 126574, 1, 1587, 126575, 1, 1593, 126576, 1, 1601, 126577,
-    1, 1589, 126578, 1, 1602, 126580, 1, 1588, 126581, 1, 1578, 126582, 1, 1579, 126583, 1, 1582, 126585, 1, 1590,
-    126586, 1, 1592, 126587, 1, 1594, 126588, 1, 1646, 126590, 1, 1697, 126592, 1, 1575, 126593, 1, 1576, 126594, 1,
-    1580, 126595, 1, 1583, 126596, 1, 1607, 126597, 1, 1608, 126598, 1, 1586, 126599, 1, 1581, 126600, 1, 1591, 126601,
-    1, 1610, 126603, 1, 1604, 126604, 1, 1605, 126605, 1, 1606, 126606, 1, 1587, 126607, 1, 1593, 126608, 1, 1601,
-    126609, 1, 1589, 126610, 1, 1602, 126611, 1, 1585, 126612, 1, 1588, 126613, 1, 1578, 126614, 1, 1579, 126615, 1,
-    1582, 126616, 1, 1584, 126617, 1, 1590, 126618, 1, 1592, 126619, 1, 1594, 126625, 1, 1576, 126626, 1, 1580, 126627,
-    1, 1583, 126629, 1, 1608, 126630, 1, 1586, 126631, 1, 1581, 126632, 1, 1591, 126633, 1, 1610, 126635, 1, 1604,
-    126636, 1, 1605, 126637, 1, 1606, 126638, 1, 1587, 126639, 1, 1593, 126640, 1, 1601, 126641, 1, 1589, 126642, 1,
-    1602, 126643, 1, 1585, 126644, 1, 1588, 126645, 1, 1578, 126646, 1, 1579, 126647, 1, 1582, 126648, 1, 1584, 126649,
-    1, 1590, 126650, 1, 1592, 126651, 1, 1594, 127232, 2, 48, 46, 127233, 2, 48, 44, 127234, 2, 49, 44, 127235, 2, 50,
-    44, 127236, 2, 51, 44, 127237, 2, 52, 44, 127238, 2, 53, 44, 127239, 2, 54, 44, 127240, 2, 55, 44, 127241, 2, 56,
-    44, 127242, 2, 57, 44, 127248, 3, 40, 65, 41, 127249, 3, 40, 66, 41, 127250, 3, 40, 67, 41, 127251, 3, 40, 68, 41,
-    127252, 3, 40, 69, 41, 127253, 3, 40, 70, 41, 127254, 3, 40, 71, 41, 127255, 3, 40, 72, 41, 127256, 3, 40, 73, 41,
-    127257, 3, 40, 74, 41, 127258, 3, 40, 75, 41, 127259, 3, 40, 76, 41, 127260, 3, 40, 77, 41, 127261, 3, 40, 78, 41,
-    127262, 3, 40, 79, 41, 127263, 3, 40, 80, 41, 127264, 3, 40, 81, 41, 127265, 3, 40, 82, 41, 127266, 3, 40, 83, 41,
-    127267, 3, 40, 84, 41, 127268, 3, 40, 85, 41, 127269, 3, 40, 86, 41, 127270, 3, 40, 87, 41, 127271, 3, 40, 88, 41,
-    127272, 3, 40, 89, 41, 127273, 3, 40, 90, 41, 127274, 3, 12308, 83, 12309, 127275, 1, 67, 127276, 1, 82, 127277, 2,
-    67, 68, 127278, 2, 87, 90, 127280, 1, 65, 127281, 1, 66, 127282, 1, 67, 127283, 1, 68, 127284, 1, 69, 127285, 1,
-    70, 127286, 1, 71, 127287, 1, 72, 127288, 1, 73, 127289, 1, 74, 127290, 1, 75, 127291, 1, 76, 127292, 1, 77,
-    127293, 1, 78, 127294, 1, 79, 127295, 1, 80, 127296, 1, 81, 127297, 1, 82, 127298, 1, 83, 127299, 1, 84, 127300, 1,
-    85, 127301, 1, 86, 127302, 1, 87, 127303, 1, 88, 127304, 1, 89, 127305, 1, 90, 127306, 2, 72, 86, 127307, 2, 77,
-    86, 127308, 2, 83, 68, 127309, 2, 83, 83, 127310, 3, 80, 80, 86, 127311, 2, 87, 67, 127338, 2, 77, 67, 127339, 2,
-    77, 68, 127376, 2, 68, 74, 127488, 2, 12411, 12363, 127489, 2, 12467, 12467, 127490, 1, 12469, 127504, 1, 25163,
-    127505, 1, 23383, 127506, 1, 21452, 127507, 2, 12486, 12441, 127508, 1, 20108, 127509, 1, 22810, 127510, 1, 35299,
-    127511, 1, 22825, 127512, 1, 20132, 127513, 1, 26144, 127514, 1, 28961, 127515, 1, 26009, 127516, 1, 21069, 127517,
-    1, 24460, 127518, 1, 20877, 127519, 1, 26032, 127520, 1, 21021, 127521, 1, 32066, 127522, 1, 29983, 127523, 1,
-    36009, 127524, 1, 22768, 127525, 1, 21561, 127526, 1, 28436, 127527, 1, 25237, 127528, 1, 25429, 127529, 1, 19968,
-    127530, 1, 19977, 127531, 1, 36938, 127532, 1, 24038, 127533, 1, 20013, 127534, 1, 21491, 127535, 1, 25351, 127536,
-    1, 36208, 127537, 1, 25171, 127538, 1, 31105, 127539, 1, 31354, 127540, 1, 21512, 127541, 1, 28288, 127542, 1,
-    26377, 127543, 1, 26376, 127544, 1, 30003, 127545, 1, 21106, 127546, 1, 21942, 127547, 1, 37197, 127552, 3, 12308,
-    26412, 12309, 127553, 3, 12308, 19977, 12309, 127554, 3, 12308, 20108, 12309, 127555, 3, 12308, 23433, 12309,
-    127556, 3, 12308, 28857, 12309, 127557, 3, 12308, 25171, 12309, 127558, 3, 12308, 30423, 12309, 127559, 3, 12308,
-    21213, 12309, 127560, 3, 12308, 25943, 12309, 127568, 1, 24471, 127569, 1, 21487,
-};
-const size_t ah_unicode_compatible_count = 12955;
-
-const uint32_t ah_unicode_joins[] = {
-    0, 33554463, 127, 33554591, 173, 33554605, 768, 16778095, 1155, 16778377, 1425, 16778685, 1471, 16778687, 1473,
-    16778690, 1476, 16778693, 1479, 16778695, 1536, 50333189, 1552, 16778778, 1564, 33555996, 1611, 16778847, 1648,
-    16778864, 1750, 16778972, 1757, 50333405, 1759, 16778980, 1767, 16778984, 1770, 16778989, 1807, 50333455, 1809,
-    16779025, 1840, 16779082, 1958, 16779184, 2027, 16779251, 2045, 16779261, 2070, 16779289, 2075, 16779299, 2085,
-    16779303, 2089, 16779309, 2137, 16779355, 2192, 50333841, 2199, 16779423, 2250, 16779489, 2274, 50333922, 2275,
-    16779523, 2362, 16779580, 2366, 16779599, 2385, 16779607, 2402, 16779619, 2433, 16779651, 2492, 16779708, 2494,
-    16779716, 2503, 16779720, 2507, 16779725, 2519, 16779735, 2530, 16779747, 2558, 16779774, 2561, 16779779, 2620,
-    16779836, 2622, 16779842, 2631, 16779848, 2635, 16779853, 2641, 16779857, 2672, 16779889, 2677, 16779893, 2689,
-    16779907, 2748, 16779964, 2750, 16779973, 2759, 16779977, 2763, 16779981, 2786, 16780003, 2810, 16780031, 2817,
-    16780035, 2876, 16780092, 2878, 16780100, 2887, 16780104, 2891, 16780109, 2901, 16780119, 2914, 16780131, 2946,
-    16780162, 3006, 16780226, 3014, 16780232, 3018, 16780237, 3031, 16780247, 3072, 16780292, 3132, 16780348, 3134,
-    16780356, 3142, 16780360, 3146, 16780365, 3157, 16780374, 3170, 16780387, 3201, 16780419, 3260, 16780476, 3262,
-    16780484, 3270, 16780488, 3274, 16780493, 3285, 16780502, 3298, 16780515, 3315, 16780531, 3328, 16780547, 3387,
-    16780604, 3390, 16780612, 3398, 16780616, 3402, 16780621, 3406, 50335054, 3415, 16780631, 3426, 16780643, 3457,
-    16780675, 3530, 16780746, 3535, 16780756, 3542, 16780758, 3544, 16780767, 3570, 16780787, 3633, 16780849, 3635,
-    16780858, 3655, 16780878, 3761, 16780977, 3763, 16780988, 3784, 16781006, 3864, 16781081, 3893, 16781109, 3895,
-    16781111, 3897, 16781113, 3902, 16781119, 3953, 16781188, 3974, 16781191, 3981, 16781207, 3993, 16781244, 4038,
-    16781254, 4141, 16781367, 4153, 16781374, 4182, 16781401, 4190, 16781408, 4209, 16781428, 4226, 16781442, 4228,
-    16781446, 4237, 16781453, 4253, 16781469, 4957, 16782175, 5906, 16783125, 5938, 16783156, 5970, 16783187, 6002,
-    16783219, 6068, 16783315, 6109, 16783325, 6155, 16783373, 6158, 33560590, 6159, 16783375, 6277, 16783494, 6313,
-    16783529, 6432, 16783659, 6448, 16783675, 6679, 16783899, 6741, 16783966, 6752, 16783968, 6754, 16783970, 6757,
-    16783996, 6783, 16783999, 6832, 16784093, 6880, 16784107, 6912, 16784132, 6964, 16784196, 7019, 16784243, 7040,
-    16784258, 7073, 16784301, 7142, 16784371, 7204, 16784439, 7376, 16784594, 7380, 16784616, 7405, 16784621, 7412,
-    16784628, 7415, 16784633, 7616, 16784895, 8203, 33562635, 8204, 16785421, 8206, 33562639, 8232, 33562670, 8288,
-    33562735, 8400, 16785648, 11503, 16788721, 11647, 16788863, 11744, 16788991, 12330, 16789551, 12441, 16789658,
-    42607, 16819826, 42612, 16819837, 42654, 16819871, 42736, 16819953, 43010, 16820226, 43014, 16820230, 43019,
-    16820235, 43043, 16820263, 43052, 16820268, 43136, 16820353, 43188, 16820421, 43232, 16820465, 43263, 16820479,
-    43302, 16820525, 43335, 16820563, 43392, 16820611, 43443, 16820672, 43493, 16820709, 43561, 16820790, 43587,
-    16820803, 43596, 16820813, 43644, 16820860, 43696, 16820912, 43698, 16820916, 43703, 16820920, 43710, 16820927,
-    43713, 16820929, 43755, 16820975, 43765, 16820982, 44003, 16821226, 44012, 16821229, 64286, 16841502, 65024,
-    16842255, 65056, 16842287, 65279, 33619711, 65438, 16842655, 65520, 33619963, 66045, 16843261, 66272, 16843488,
-    66422, 16843642, 68097, 16845315, 68101, 16845318, 68108, 16845327, 68152, 16845370, 68159, 16845375, 68325,
-    16845542, 68900, 16846119, 68969, 16846189, 69291, 16846508, 69370, 16846591, 69446, 16846672, 69506, 16846725,
-    69632, 16846850, 69688, 16846918, 69744, 16846960, 69747, 16846964, 69759, 16846978, 69808, 16847034, 69821,
-    50401469, 69826, 16847042, 69837, 50401485, 69888, 16847106, 69927, 16847156, 69957, 16847174, 70003, 16847219,
-    70016, 16847234, 70067, 16847296, 70082, 50401731, 70089, 16847308, 70094, 16847311, 70188, 16847415, 70206,
-    16847422, 70209, 16847425, 70367, 16847594, 70400, 16847619, 70459, 16847676, 70462, 16847684, 70471, 16847688,
-    70475, 16847693, 70487, 16847703, 70498, 16847715, 70502, 16847724, 70512, 16847732, 70584, 16847808, 70594,
-    16847810, 70597, 16847813, 70599, 16847818, 70604, 16847824, 70609, 50402257, 70610, 16847826, 70625, 16847842,
-    70709, 16847942, 70750, 16847966, 70832, 16848067, 71087, 16848309, 71096, 16848320, 71132, 16848349, 71216,
-    16848448, 71339, 16848567, 71453, 16848671, 71458, 16848683, 71724, 16848954, 71984, 16849205, 71991, 16849208,
-    71995, 16849214, 71999, 50403647, 72000, 16849216, 72001, 50403649, 72002, 16849219, 72145, 16849367, 72154,
-    16849376, 72164, 16849380, 72193, 16849418, 72243, 16849465, 72251, 16849470, 72263, 16849479, 72273, 16849499,
-    72324, 50403977, 72330, 16849561, 72544, 16849767, 72751, 16849974, 72760, 16849983, 72850, 16850087, 72873,
-    16850102, 73009, 16850230, 73018, 16850234, 73020, 16850237, 73023, 16850245, 73030, 50404678, 73031, 16850247,
-    73098, 16850318, 73104, 16850321, 73107, 16850327, 73459, 16850678, 73472, 16850689, 73474, 50405122, 73475,
-    16850691, 73524, 16850746, 73534, 16850754, 73562, 16850778, 78912, 16856128, 78919, 16856149, 90398, 16867631,
-    92912, 16870132, 92976, 16870198, 94031, 16871247, 94033, 16871303, 94095, 16871314, 94180, 16871396, 94192,
-    16871409, 113821, 16891038, 118528, 16895789, 118576, 16895814, 119141, 16896361, 119149, 16896370, 119163,
-    16896386, 119173, 16896395, 119210, 16896429, 119362, 16896580, 121344, 16898614, 121403, 16898668, 121461,
-    16898677, 121476, 16898692, 121499, 16898719, 121505, 16898735, 122880, 16900102, 122888, 16900120, 122907,
-    16900129, 122915, 16900132, 122918, 16900138, 123023, 16900239, 123184, 16900406, 123566, 16900782, 123628,
-    16900847, 124140, 16901359, 124398, 16901615, 124643, 16901859, 124646, 16901862, 124654, 16901871, 124661,
-    16901877, 125136, 16902358, 125252, 16902474, 127995, 16905215, 917536, 17694847, 917760, 17695215,
-};
-const size_t ah_unicode_joins_count = 720;

@@ -199,6 +199,18 @@ describe("conversion", function()
     end
   end)
 
+  it("rounds runs of numbers to bfloat16 as single ones, NaN among them too", function()
+    local bits = accelhost.randint(-2 ^ 31, 2 ^ 31, {70, 33}, {device = "cpu"}):to "int32"
+    bits:select(1, 0):copy_(accelhost.arange(70):mul(0x8000):to "int32") -- ties
+    local x = bits:view("float32"):to(accelhost.get_default_device())
+    local single = accelhost.empty(70, 33, 2, {dtype = "bfloat16"}):select(2, 0) -- written one by one
+    single:copy_(x)
+    local run = x:to "bfloat16"
+    check.near(check.flat(single), run, 0)
+    check.near(check.flat(1 / single), 1 / run, 0)
+    assert.is_true(run:isnan():any():item())
+  end)
+
   it("returns the tensor itself when there is nothing to do", function()
     local x = T {1, 2}
     assert.equal(x, x:to("float32"))

@@ -20,8 +20,8 @@ static inline float ah_bf16_to_f32(uint16_t bits)
 static inline uint16_t ah_f32_to_bf16(float value)
 {
     union { float f; uint32_t u; } v = {value};
-    uint32_t rounded = (v.u + 0x7fff + (v.u >> 16 & 1)) >> 16, quiet = v.u >> 16 | 0x40;
-    return (uint16_t)((v.u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+    uint32_t rounded = v.u + 0x7fff + (v.u >> 16 & 1), quiet = v.u | 0x400000;
+    return (uint16_t)((value == value ? rounded : quiet) >> 16);
 }
 
 /* The same for either half dtype. */

@@ -138,6 +138,31 @@ static const cast_fn casts[AH_DTYPE_COUNT][AH_DTYPE_COUNT] = {
     [AH_F64] = {FLOAT(f64), [AH_F16] = cast_f64_f16, [AH_BF16] = cast_f64_bf16, [AH_F32] = cast_f64_f32},
 };
 
+#ifdef __AVX512BW__
+/* Round to bfloat16, 32 numbers at a time; those among which is a NaN one by one. Returns the number converted. */
+static int64_t cast_f32_bf16_lanes(int64_t n, uint16_t *restrict y, const float *restrict x)
+{
+    const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1), odd = _mm512_set1_epi32(0x10000);
+    uint16_t upper_of[32]; /* the upper half of each number of two vectors */
+    for (int i = 0; i < 32; i++)
+        upper_of[i] = (uint16_t)(2 * i + 1);
+    const __m512i upper = _mm512_loadu_si512(upper_of);
+    int64_t done = 0;
+    for (; done + 32 <= n; done += 32) {
+        __m512 low = _mm512_loadu_ps(x + done), high = _mm512_loadu_ps(x + done + 16);
+        __m512i a = _mm512_add_epi32(_mm512_castps_si512(low), half);
+        __m512i b = _mm512_add_epi32(_mm512_castps_si512(high), half);
+        a = _mm512_mask_add_epi32(a, _mm512_test_epi32_mask(_mm512_castps_si512(low), odd), a, one);
+        b = _mm512_mask_add_epi32(b, _mm512_test_epi32_mask(_mm512_castps_si512(high), odd), b, one);
+        _mm512_storeu_si512(y + done, _mm512_permutex2var_epi16(a, upper, b));
+        if (__builtin_expect(_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0, 0))
+            for (int i = 0; i < 32; i++)
+                y[done + i] = ah_f32_to_bf16(x[done + i]);
+    }
+    return done;
+}
+#endif
+
 /* Same dtype: bits only, so that a NaN's payload survives. */
 #define MOVE(type)                                                                                            \
     static void move_##type(int64_t n, void *out, int64_t so, const void *input, int64_t si)                   \
@@ -164,6 +189,10 @@ void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, 
 {
     if (out_dtype != input_dtype) {
         int64_t done = 0;
+#ifdef __AVX512BW__
+        if (input_dtype == AH_F32 && out_dtype == AH_BF16 && out_stride == 1 && input_stride == 1)
+            done = cast_f32_bf16_lanes(n, out, input);
+#endif
 #ifdef __F16C__
         /* The compiler does not vectorise half conversions; the two hot pairs are written out. */
         if (out_stride == 1 && input_stride == 1) {

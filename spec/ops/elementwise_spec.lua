@@ -601,6 +601,39 @@ describe("writing over values", function()
   end)
 end)
 
+describe("signs of halves", function()
+  for _, dtype in ipairs {"float16", "bfloat16"} do
+    it("are changed as those of float32 for every " .. dtype, function()
+      local bits = accelhost.arange(-32768, 32768, {device = "cpu"}):to "int16"
+      local x = bits:view(dtype):to(accelhost.get_default_device())
+      local other = x:roll(12345, 0)
+      for _, case in ipairs {{"neg"}, {"abs"}, {"copysign", other}} do
+        local name, second = unpack(case)
+        local function changed(from, with) return with and from[name](from, with) or from[name](from) end
+        local wide, got = changed(x:float(), second and second:float()), changed(x, second)
+        check.near(check.flat(wide), got, 0)
+        check.near(check.flat(1 / wide), 1 / got:float(), 0)
+        local every = accelhost.stack({x, x}, 1):select(1, 0)
+        check.near(check.flat(got), changed(every, second), 0)
+      end
+    end)
+  end
+end)
+
+describe("lerp by one number", function()
+  it("is lerp by a tensor of it", function()
+    for _, dtype in ipairs {"float16", "bfloat16", "float32", "float64"} do
+      local a, b = accelhost.randn(7, 70):to(dtype), accelhost.randn(70):to(dtype)
+      a[0][1], b[2] = inf, nan
+      for _, weight in ipairs {-2, 0, 0.25, 0.5, 0.75, 1, nan} do
+        local weights = accelhost.full({7, 70}, weight, {dtype = dtype})
+        check.near(check.flat(a:lerp(b, weights)), a:lerp(b, weight), 0)
+        check.near(check.flat(a:t():lerp(b:view(70, 1), weights:t())), a:t():lerp(b:view(70, 1), weight), 0)
+      end
+    end
+  end)
+end)
+
 describe("relu of halves", function()
   for _, dtype in ipairs {"float16", "bfloat16"} do
     it("is that of float32 for every " .. dtype .. ", as is its gradient", function()

@@ -43,12 +43,22 @@ static inline float log2_sum_f32(float x, float y)
 
 FLOATS(atan2, ah_atan2f(a, b), atan2(a, b))
 FLOATS(hypot, ah_hypotf(a, b), hypot(a, b))
-FLOATS(copysign, copysignf(a, b), copysign(a, b))
 FLOATS(nextafter, ah_nextafterf(a, b), nextafter(a, b))
 FLOATS(logaddexp, log_sum_f32(a, b), log_sum(a, b))
 FLOATS(logaddexp2, log2_sum_f32(a, b), log2_sum(a, b))
 FLOATS(xlogy, b != b ? b : a == 0 ? 0 : a *ah_logf(b), b != b ? b : a == 0 ? 0 : a *log(b))
 FLOATS(ldexp, a *ah_exp2f(b), a *exp2(b))
+
+LOOP2(copysign_f32, float, float, copysignf(a, b))
+LOOP2(copysign_f64, double, double, copysign(a, b))
+LOOP2(copysign_half, uint16_t, uint16_t, (a & 0x7fff) | (b & 0x8000))
+
+int ah_cpu_copysign(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {[AH_F16] = copysign_half, [AH_BF16] = copysign_half,
+                                                  [AH_F32] = copysign_f32, [AH_F64] = copysign_f64};
+    return ah_elementwise_result(c, 2, loops);
+}
 
 #define ALL(name, expr)                                                                       \
     LOOP2(name##_b8, uint8_t, uint8_t, expr)                                                  \

@@ -31,8 +31,6 @@
 #define SQRT_HALF 0.70710678118654752440
 #define INV_SQRT_2PI 0.39894228040143267794
 
-NUMBER_UNARY(neg, 0 - a, 0 - (uint64_t)a, -a)
-NUMBER_UNARY(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
 NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
 NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
 
@@ -42,12 +40,31 @@ NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
 #define HALF_BELOW_0(bits, infinity) ((uint16_t)((bits) - 0x8001) < (infinity))
 #define HALF_UP_TO_0(bits, infinity) ((uint16_t)((bits) - 0x8000) <= (infinity) || (bits) == 0)
 
+#define NUMBER_TABLE_HALVES(name, of_f16, of_bf16)                                       \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                \
+        [AH_BOOL] = name##_u8, [AH_U8] = name##_u8, [AH_I32] = name##_i32, [AH_I64] = name##_i64, \
+        [AH_F16] = of_f16,     [AH_BF16] = of_bf16, [AH_F32] = name##_f32, [AH_F64] = name##_f64}
+NUMBER_LOOPS(neg, 0 - a, 0 - (uint64_t)a, -a)
+NUMBER_LOOPS(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
+LOOP1(neg_half, uint16_t, uint16_t, a ^ 0x8000)
+LOOP1(abs_half, uint16_t, uint16_t, a & 0x7fff)
+NUMBER_TABLE_HALVES(neg, neg_half, neg_half);
+NUMBER_TABLE_HALVES(abs, abs_half, abs_half);
+
+int ah_cpu_neg(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 1, neg_loops);
+}
+
+int ah_cpu_abs(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 1, abs_loops);
+}
+
 NUMBER_LOOPS(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
 LOOP1(relu_f16, uint16_t, uint16_t, HALF_BELOW_0(a, F16_INFINITY) ? 0 : a)
 LOOP1(relu_bf16, uint16_t, uint16_t, HALF_BELOW_0(a, BF16_INFINITY) ? 0 : a)
-static const ah_loop relu_loops[AH_DTYPE_COUNT] = {
-    [AH_BOOL] = relu_u8, [AH_U8] = relu_u8,     [AH_I32] = relu_i32, [AH_I64] = relu_i64,
-    [AH_F16] = relu_f16, [AH_BF16] = relu_bf16, [AH_F32] = relu_f32, [AH_F64] = relu_f64};
+NUMBER_TABLE_HALVES(relu, relu_f16, relu_bf16);
 
 int ah_cpu_relu(struct ah_call *c)
 {

@@ -4,6 +4,7 @@
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/pair_vector.h"
+#include "ops/dispatch/op.h"
 
 /* Arithmetic. Integers wrap around, so their sums and products are made in an unsigned type. */
 
@@ -138,13 +139,26 @@ int ah_cpu_huber(struct ah_call *c)
 
 /* Three inputs. */
 
-LOOP3(lerp_f32, float, float, float, fabsf(c) < 0.5f ? fmaf(c, b - a, a) : b - (b - a) * (1.0f - c))
-LOOP3(lerp_f64, double, double, double, fabs(c) < 0.5 ? fma(c, b - a, a) : b - (b - a) * (1.0 - c))
+#define LERP_NEAR(fused, weight) fused(weight, b - a, a)
+#define LERP_FAR(weight) (b - (b - a) * (1 - (weight)))
+LOOP3(lerp_f32, float, float, float, fabsf(c) < 0.5f ? LERP_NEAR(fmaf, c) : LERP_FAR(c))
+LOOP3(lerp_f64, double, double, double, fabs(c) < 0.5 ? LERP_NEAR(fma, c) : LERP_FAR(c))
 FLOAT_TABLE(lerp);
+LOOP2(lerp_near_f32, float, float, LERP_NEAR(fmaf, c0))
+LOOP2(lerp_near_f64, double, double, LERP_NEAR(fma, c0))
+FLOAT_TABLE(lerp_near);
+LOOP2(lerp_far_f32, float, float, LERP_FAR(c0))
+LOOP2(lerp_far_f64, double, double, LERP_FAR(c0))
+FLOAT_TABLE(lerp_far);
 
 int ah_cpu_lerp(struct ah_call *c)
 {
-    return ah_elementwise_result(c, 3, lerp_loops);
+    const struct ah_tensor *weight = ah_args(c, lerp)->weight.tensor;
+    enum ah_dtype dtype = c->out[0]->dtype;
+    if (weight->numel != 1)
+        return ah_elementwise_result(c, 3, lerp_loops);
+    double one = ah_tensor_get(weight, 0);
+    return ah_elementwise(c, 2, dtype, dtype, fabs(one) < 0.5 ? lerp_near_loops : lerp_far_loops, (double[]){one, 0});
 }
 
 LOOP3(addcmul_u8, uint8_t, uint8_t, uint8_t, a + c0 * b * c)

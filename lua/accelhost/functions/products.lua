@@ -100,6 +100,12 @@ local read_kron = signature("kron", {"input: tensor", "other: tensor"})
 function products.kron(...)
   local input, other = read_kron(...)
   local count = math.max(input:dim(), other:dim())
+  if count == 1 and input:dim() == other:dim() then
+    local product = C.outer(input, other)
+    local result = product:view(-1)
+    product:free()
+    return result
+  end
   if count > 4 then fail("kron: expected at most 4 dims, got %s and %s", shape_text(input), shape_text(other)) end
   local wide, inner, size = {}, {}, {}
   for d = 1, count do

@@ -110,9 +110,10 @@ enum { DOT_BLOCK = 4096 };
                     lane[j] += a[i + j] * b[i + j];                                                            \
             for (; i < stop; i++)                                                                              \
                 sum += a[i * a_step] * b[i * b_step];                                                          \
-            for (int j = 0; j < LANES; j++)                                                                    \
-                sum += lane[j];                                                                                \
-            d->sum[block] = (double)sum;                                                                       \
+            for (int half = LANES / 2; half > 0; half /= 2)                                                    \
+                for (int j = 0; j < half; j++)                                                                 \
+                    lane[j] += lane[j + half];                                                                 \
+            d->sum[block] = (double)(sum + lane[0]);                                                           \
         }                                                                                                      \
     }                                                                                                          \
     static double dot_##suffix(int64_t k, const real *a, int64_t a_step, const real *b, int64_t b_step)        \

@@ -19,11 +19,11 @@ local function index(list)
   local paths, defined, known = {full = {}, base = {}}, {}, {}
   for _, file in ipairs(list) do
     paths.full[file.path], paths.base[base(file.path)] = true, true
-    if file.path:find("%.[ch]$") or file.path:find("%.def$") then
+    if file.path:find("%.[ch]u?$") or file.path:find("%.def$") then
       local code = files.c_code(file.text)
       for word in code:gmatch("%f[%w_][Aa][Hh]_[%w_]+") do known[word] = true end
-      -- A definition may be made by a macro: its name is in a .c file all the same.
-      if file.path:find("%.c$") or file.path:find("%.def$") then
+      -- A definition may be made by a macro: its name is in a .c or .cu file all the same.
+      if file.path:find("%.cu?$") or file.path:find("%.def$") then
         for word in code:gmatch("%f[%w_]ah_[%w_]+") do defined[word] = true end
       end
     end

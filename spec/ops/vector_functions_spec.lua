@@ -1,5 +1,5 @@
--- The float32 functions that are written as vector code (cpu/elementwise/angle_vector.h,
--- cpu/elementwise/pair_vector.h), against float64.
+-- The functions that are written as vector code: of float32 (cpu/elementwise/angle_vector.h,
+-- cpu/elementwise/pair_vector.h) against float64, of float64 (cpu/elementwise/float64_vector.h) against libm.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 
@@ -46,7 +46,96 @@ describe("float64 functions in vector code", function()
     assert.is_true(((size:log1p():expm1() - size) / size):abs():max():item() < 9e-16)
   end)
 
+  it("of angles are right to a unit or two in the last place, large ones too", function()
+    accelhost.manual_seed(5)
+    local unit = accelhost.rand({2003}, {dtype = "float64"}) * 2 - 1
+    local any = accelhost.cat {unit * 7, unit * 3e4, (unit * 90):exp(), accelhost.arange(1, 700):double() * math.pi / 2}
+    for _, name in ipairs {"sin", "cos", "tan"} do
+      assert.is_true(off(name, any, math[name]) < 4.5e-16, name)
+    end
+    for _, name in ipairs {"asin", "acos"} do assert.is_true(off(name, unit, math[name]) < 3e-16, name) end
+    assert.is_true(off("atan", any, math.atan) < 3e-16)
+    local other = any:flip(0)
+    local got = accelhost.atan2(any, other):tolist()
+    for i, value in ipairs(got) do
+      local right = math.atan2(any[i - 1]:item(), other[i - 1]:item())
+      assert.is_true(math.abs(value - right) <= math.abs(right) * 4.5e-16)
+    end
+  end)
+
+  it("of exponentials are right to a unit or two in the last place", function()
+    accelhost.manual_seed(6)
+    local unit = accelhost.randn({2003}, {dtype = "float64"})
+    for _, name in ipairs {"sinh", "cosh"} do
+      assert.is_true(off(name, accelhost.cat {unit, unit * 100, unit * 1e-3}, math[name]) < 6.7e-16, name)
+    end
+    local size = (unit * 10):exp()
+    assert.is_true(off("log10", size, math.log10) < 2.3e-16)
+    assert.is_true(off("exp2", unit * 200, function(x) return 2 ^ x end) < 2.3e-16)
+    for name, inverse in pairs {sinh = "asinh", tanh = "atanh", erf = "erfinv"} do
+      local x = unit:clamp(-2, 2)
+      local back = accelhost[inverse](accelhost[name](x))
+      assert.is_true(((back - x) / x):abs():max():item() < (name == "sinh" and 1e-15 or 1e-14), name)
+    end
+    assert.is_true(((1 + size):acosh():cosh() / (1 + size) - 1):abs():max():item() < 4e-14)
+    assert.is_true(((unit * 2):erf() + (unit * 2):erfc() - 1):abs():max():item() < 5e-16)
+    same({0, 3, 10, -5, 1023, -1074}, T({1, 8, 1024, 2 ^ -5, 2 ^ 1023, 2 ^ -1074}):log2())
+    same({0, 1, 2, 3, 15, -inf, nan, inf}, T({1, 10, 100, 1000, 1e15, 0, -1, inf}):log10())
+  end)
+
+  it("of the gamma function's logarithm keep to their recurrences", function()
+    accelhost.manual_seed(7)
+    local x = accelhost.cat {accelhost.rand({999}, {dtype = "float64"}) * 30,
+      accelhost.randn({999}, {dtype = "float64"}) * 5}
+    local near = ((x + 1):digamma() - x:digamma()) * x - 1
+    assert.is_true((near:abs() / (1 + (x * x:digamma()):abs())):max():item() < 4e-15)
+    near = (accelhost.polygamma(1, x) - accelhost.polygamma(1, x + 1)) * x * x - 1
+    assert.is_true((near:abs() / (1 + x * x * accelhost.polygamma(1, x + 1))):max():item() < 5e-15)
+    same({inf, nan, inf, nan}, T({-0.0, -3, inf, nan}):digamma())
+    same({inf, inf, 0, nan}, accelhost.polygamma(1, T {0, -2, inf, nan}))
+  end)
+
+  it("of two numbers know large and small ones", function()
+    accelhost.manual_seed(8)
+    local a, b = accelhost.randn({1003}, {dtype = "float64"}) * 50, accelhost.randn({1003}, {dtype = "float64"})
+    a[7], b[7] = 1e300, 1.5e-310 -- one of a block for libm
+    for i, rest in ipairs(a:fmod(b):tolist()) do
+      assert.equal(math.fmod(a[i - 1]:item(), b[i - 1]:item()), rest)
+    end
+    local rest = a:fmod(b)
+    local modulo = accelhost.where(rest:ne(0):logical_and(rest:lt(0):ne(b:lt(0))), rest + b, rest)
+    assert.is_true(accelhost.equal(modulo, a:remainder(b)))
+    assert.is_true(accelhost.equal(modulo, a:flip(0):remainder(b:flip(0)):flip(0)))
+    local x, y = T {5, -6, 6, inf, 5, -5, nan, 5, 5, -0.0}, T {3, 3, -3, 2, inf, inf, 1, 0, nan, 2}
+    same({2, -0.0, 0, nan, 5, -5, nan, nan, nan, -0.0}, x:fmod(y))
+    same({2, -0.0, 0, nan, 5, inf, nan, nan, nan, -0.0}, x:remainder(y))
+    same({1, -2, -2, inf, nan, -0.0}, T({5, -6, 6, 1, 0, -0.0}):div(T {3, 3, -3, 0, 0, 2}, {rounding_mode = "floor"}))
+    x, y = T {inf, nan, nan, 3 * 2 ^ 1000, 3 * 2 ^ -1000, 2 ^ -1074}, T {nan, -inf, 1, 2 ^ 1002, -2 ^ -998, 0}
+    same({inf, inf, nan, 5 * 2 ^ 1000, 5 * 2 ^ -1000, 2 ^ -1074}, x:hypot(y))
+    local least, largest = 2 ^ -1074, (2 - 2 ^ -52) * 2 ^ 1023
+    same({1 + 2 ^ -52, 1 - 2 ^ -53, least, -least, 0, -0.0, inf, largest, nan, -0.0},
+      T({1, 1, 0, -0.0, least, -least, largest, inf, nan, 0}):nextafter(T {2, 0, 1, -1, 0, 0, inf, 0, 1, -0.0}))
+    local pi = math.pi
+    same({0, pi, -pi, -0.0, pi / 2, pi / 4, 3 * pi / 4, 0, nan}, T({0, 0, -0.0, -0.0, 1, inf, inf, 1, nan}):atan2(
+      T {0, -0.0, -0.0, 1, 0, inf, -inf, inf, 1}))
+  end)
+
   it("know their ends", function()
+    same({nan, nan, nan, -0.0, 0}, T({inf, -inf, nan, -0.0, 0}):sin())
+    same({nan, nan, 1}, T({inf, nan, 0}):cos())
+    same({nan, nan, -0.0, 0}, T({inf, nan, -0.0, 0}):tan())
+    same({math.pi / 2, -math.pi / 2, nan, -0.0}, T({inf, -inf, nan, -0.0}):atan())
+    same({math.pi / 2, -math.pi / 2, nan, nan, -0.0}, T({1, -1, 1.01, nan, -0.0}):asin())
+    same({0, math.pi, nan, nan}, T({1, -1, -inf, nan}):acos())
+    same({inf, -inf, nan, -0.0, 1e-300, inf}, T({inf, -inf, nan, -0.0, 1e-300, 711}):sinh())
+    same({inf, inf, nan, 1}, T({inf, -inf, nan, 0}):cosh())
+    same({inf, -inf, nan, -0.0, 1e-300}, T({inf, -inf, nan, -0.0, 1e-300}):asinh())
+    same({inf, 0, nan, nan, nan}, T({inf, 1, 0.9, -inf, nan}):acosh())
+    same({inf, -inf, nan, nan, -0.0, 1e-300}, T({1, -1, 2, nan, -0.0, 1e-300}):atanh())
+    same({inf, 0, nan, 1, inf, 2 ^ -1074, 8}, T({inf, -inf, nan, 0, 1024, -1074, 3}):exp2())
+    same({1, -1, nan, 0, -0.0, 1}, T({inf, -inf, nan, 0, -0.0, 9}):erf())
+    same({0, 2, nan, 1, 0}, T({inf, -inf, nan, 0, 30}):erfc())
+    same({inf, -inf, nan, nan, 0, -0.0}, T({1, -1, 1.1, nan, 0, -0.0}):erfinv())
     same({inf, 0, nan, 1, inf, 0, 2 ^ -1074}, T({inf, -inf, nan, 0, 710, -746, -745}):exp())
     same({inf, nan, nan, -inf, -inf, 0, math.log(2 ^ -1074), math.log(1.7e308)},
       T({inf, -inf, nan, 0, -0.0, 1, 2 ^ -1074, 1.7e308}):log())
@@ -67,6 +156,11 @@ describe("float32 functions in vector code", function()
       assert.is_true(worst(name, unit) < 2.2e-7, name)
       assert.is_true(worst(name, any) < 2.2e-7, name)
     end
+    for _, name in ipairs {"sinh", "cosh", "asinh"} do
+      assert.is_true(worst(name, accelhost.cat {unit, any:clamp(-85, 85), unit * 1e-4}) < 2.2e-7, name)
+    end
+    assert.is_true(worst("acosh", accelhost.cat {1 + any:abs(), 1 + unit:abs() * 1e-3}) < 1.2e-7)
+    assert.is_true(worst("sinc", unit * 0.9) < 1e-6) -- pi x is rounded
     assert.is_true(worst("tan", accelhost.arange(1, 12000):float() * (math.pi / 2)) < 2.2e-7)
   end)
 
@@ -94,6 +188,11 @@ describe("float32 functions in vector code", function()
     same({nan, nan, 0, -0, nan}, f {inf, -inf, 0, -0, nan}:tan())
     same({1, -1, 1, 0, -0, nan, 2 ^ -149}, f {inf, -inf, 20, 0, -0, nan, 2 ^ -149}:tanh())
     same({1, -1, 1, 0, -0, nan}, f {inf, -inf, 5, 0, -0, nan}:erf())
+    same({inf, -inf, nan, 0, -0, inf, 2 ^ -149}, f {inf, -inf, nan, 0, -0, 90, 2 ^ -149}:sinh())
+    same({inf, inf, nan, 1}, f {inf, -inf, nan, 0}:cosh())
+    same({inf, -inf, nan, 0, -0, 2 ^ -149}, f {inf, -inf, nan, 0, -0, 2 ^ -149}:asinh())
+    same({inf, 0, nan, nan}, f {inf, 1, 0.99, nan}:acosh())
+    same({nan, nan, 1, 1}, f {inf, nan, 0, -0}:sinc())
   end)
 
   it("leave rests that are exact, whatever the size of the quotient", function()

@@ -2,6 +2,8 @@
 #ifndef AH_CPU_ELEMENTWISE_H
 #define AH_CPU_ELEMENTWISE_H
 
+#include <string.h>
+
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 
@@ -96,6 +98,55 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
         }                                                                                               \
     }
 
+/* As LOOP1 and LOOP2, of one type, for long expressions: one copy of the code, which computes a vector at a time. The
+ * last one is filled up. */
+#define LONG_LOOP1(fn, type, expr)                                                                      \
+    LOOP_HEAD(fn, type)                                                                                 \
+        enum { WIDTH = 64 / (int)sizeof(type) };                                                        \
+        type *y = data[0], last[WIDTH] = {0};                                                           \
+        const type *x = data[1];                                                                        \
+        for (int64_t begin = 0; begin < n; begin += WIDTH) {                                            \
+            size_t left = n - begin < WIDTH ? (size_t)(n - begin) * sizeof *y : 0;                      \
+            const type *from = left ? memcpy(last, x + begin, left) : x + begin;                        \
+            type *to = left ? last : y + begin;                                                         \
+            _Pragma("omp simd") for (int i = 0; i < WIDTH; i++)                                         \
+            {                                                                                           \
+                const type a = from[i];                                                                 \
+                to[i] = (type)(expr);                                                                   \
+            }                                                                                           \
+            if (left)                                                                                   \
+                memcpy(y + begin, last, left);                                                          \
+        }                                                                                               \
+    }
+
+#define LONG_LOOP2(fn, type, expr)                                                                      \
+    LOOP_HEAD(fn, type)                                                                                 \
+        enum { WIDTH = 64 / (int)sizeof(type) };                                                        \
+        type *y = data[0], first[WIDTH], second[WIDTH];                                                 \
+        const type *p = data[1], *q = data[2];                                                          \
+        for (int i = 0; i < WIDTH; i++) {                                                               \
+            first[i] = p[0];                                                                            \
+            second[i] = q[0];                                                                           \
+        }                                                                                               \
+        for (int64_t begin = 0; begin < n; begin += WIDTH) {                                            \
+            size_t left = n - begin < WIDTH ? (size_t)(n - begin) * sizeof *y : 0;                      \
+            if (left && step[1])                                                                        \
+                memcpy(first, p + begin, left);                                                         \
+            if (left && step[2])                                                                        \
+                memcpy(second, q + begin, left);                                                        \
+            const type *of_a = left || !step[1] ? first : p + begin;                                    \
+            const type *of_b = left || !step[2] ? second : q + begin;                                   \
+            type *to = left ? first : y + begin;                                                        \
+            _Pragma("omp simd") for (int i = 0; i < WIDTH; i++)                                         \
+            {                                                                                           \
+                const type a = of_a[i], b = of_b[i];                                                    \
+                to[i] = (type)(expr);                                                                   \
+            }                                                                                           \
+            if (left)                                                                                   \
+                memcpy(y + begin, first, left);                                                         \
+        }                                                                                               \
+    }
+
 #define LOOP3(fn, a_t, in_t, out_t, expr)                                                               \
     LOOP_HEAD(fn, in_t)                                                                                 \
         out_t *y = data[0];                                                                             \
@@ -121,10 +172,18 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
         [AH_BOOL] = name##_b8,  [AH_U8] = name##_u8,   [AH_I32] = name##_i32,                           \
         [AH_I64] = name##_i64,  [AH_F32] = name##_f32, [AH_F64] = name##_f64}
 
-/* A kernel of one float, from an expression in `a` for each dtype. */
+/* A kernel of one float, from an expression in `a` for each dtype; from a long one. */
 #define FLOAT_UNARY(name, expr32, expr64)                 \
     LOOP1(name##_f32, float, float, expr32)               \
     LOOP1(name##_f64, double, double, expr64)             \
+    FLOAT_TABLE(name);                                    \
+    int ah_cpu_##name(struct ah_call *c)                  \
+    {                                                     \
+        return ah_elementwise_result(c, 1, name##_loops); \
+    }
+#define LONG_UNARY(name, expr32, expr64)                  \
+    LONG_LOOP1(name##_f32, float, expr32)                 \
+    LONG_LOOP1(name##_f64, double, expr64)                \
     FLOAT_TABLE(name);                                    \
     int ah_cpu_##name(struct ah_call *c)                  \
     {                                                     \

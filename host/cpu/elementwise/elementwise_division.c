@@ -3,20 +3,8 @@
 #include <math.h>
 
 #include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/float64_vector.h"
 #include "cpu/elementwise/pair_vector.h"
-
-static inline double floor_quotient_f64(double a, double b)
-{
-    if (b == 0)
-        return a / b;
-    double rest = fmod(a, b), quotient = (a - rest) / b;
-    if (rest != 0 && (b < 0) != (rest < 0))
-        quotient -= 1;
-    if (quotient == 0)
-        return copysign(0, a / b);
-    double floored = floor(quotient);
-    return quotient - floored > 0.5 ? floored + 1 : floored;
-}
 
 static inline int64_t division_quotient(int64_t a, int64_t b)
 {
@@ -39,37 +27,33 @@ static inline int64_t division_modulo(int64_t a, int64_t b)
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-static inline double modulo_f64(double a, double b)
-{
-    double rest = fmod(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}
-
-/* Of float32 the remainder is exact without a loop where quotients are below 2^28, which is checked per block
- * (ah_short_fmodf); other blocks are computed element by element. The values are the same both ways. */
-static inline float floor_quotient_f32(float a, float b, float rest)
-{
-    float value = (a - rest) / b;
-    value -= ((rest != 0) & ((b < 0) != (rest < 0))) ? 1.0f : 0.0f;
-    float floored = floorf(value);
-    floored = value - floored > 0.5f ? floored + 1 : floored;
-    floored = value == 0 ? copysignf(0, a / b) : floored;
-    return b == 0 ? a / b : floored;
-}
-
-static inline float modulo_f32(float rest, float b)
-{
-    return ((rest != 0) & ((rest < 0) != (b < 0))) ? rest + b : rest;
-}
-
-static bool are_short(int64_t n, void *const *data, const int64_t *step)
-{
-    const float *a = data[1], *b = data[2];
-    int far = 0;
-    for (int64_t i = 0; i < n; i++)
-        far |= !ah_fmod_is_short(a[i * step[1]], b[i * step[2]]);
-    return !far;
-}
+/* Of floats the remainder is exact without a loop where quotients are below 2^28 or, of float64, 2^51, which is checked
+ * per block (ah_short_fmodf, ah_short_fmod); other blocks are computed element by element. The values are the same both
+ * ways. */
+#define FLOAT_QUOTIENTS(t, type, of_sign, floor_of, is_short)                                                  \
+    static inline type floor_quotient_##t(type a, type b, type rest)                                           \
+    {                                                                                                          \
+        type value = (a - rest) / b;                                                                           \
+        value -= ((rest != 0) & ((b < 0) != (rest < 0))) ? 1 : 0;                                              \
+        type floored = floor_of(value);                                                                        \
+        floored = value - floored > (type)0.5 ? floored + 1 : floored;                                         \
+        floored = value == 0 ? of_sign(0, a / b) : floored;                                                    \
+        return b == 0 ? a / b : floored;                                                                       \
+    }                                                                                                          \
+    static inline type modulo_##t(type rest, type b)                                                           \
+    {                                                                                                          \
+        return ((rest != 0) & ((rest < 0) != (b < 0))) ? rest + b : rest;                                      \
+    }                                                                                                          \
+    static bool are_short_##t(int64_t n, void *const *data, const int64_t *step)                               \
+    {                                                                                                          \
+        const type *a = data[1], *b = data[2];                                                                 \
+        int far = 0;                                                                                           \
+        for (int64_t i = 0; i < n; i++)                                                                        \
+            far |= !is_short(a[i * step[1]], b[i * step[2]]);                                                  \
+        return !far;                                                                                           \
+    }
+FLOAT_QUOTIENTS(f32, float, copysignf, floorf, ah_fmod_is_short)
+FLOAT_QUOTIENTS(f64, double, copysign, floor, ah_fmod_is_short_f64)
 
 /* A loop `name` that runs `fast` on blocks whose inputs pass a test, else `any`. */
 #define BY_BLOCKS(name, type, test, fast, any)                                                                 \
@@ -84,13 +68,21 @@ static bool are_short(int64_t n, void *const *data, const int64_t *step)
         }                                                                                                      \
     }
 
-#define BY_REST(name, expr_of_short, expr_of_any)                                                              \
-    LOOP2(name##_short, float, float, expr_of_short)                                                           \
-    LOOP2(name##_any, float, float, expr_of_any)                                                               \
-    BY_BLOCKS(name##_f32, float, are_short, name##_short, name##_any)
-BY_REST(div_floor, floor_quotient_f32(a, b, ah_short_fmodf(a, b)), floor_quotient_f32(a, b, ah_fmodf(a, b)))
-BY_REST(remainder, modulo_f32(ah_short_fmodf(a, b), b), modulo_f32(ah_fmodf(a, b), b))
-BY_REST(fmod, ah_short_fmodf(a, b), ah_fmodf(a, b))
+#define BY_REST(name, t, type, expr_of_short, expr_of_any)                                                     \
+    LONG_LOOP2(name##_short_##t, type, expr_of_short)                                                          \
+    LOOP_HEAD(name##_any_##t, type)                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                                                      \
+            const type a = ((const type *)data[1])[i * step[1]], b = ((const type *)data[2])[i * step[2]];     \
+            ((type *)data[0])[i] = (expr_of_any);                                                              \
+        }                                                                                                      \
+    }                                                                                                          \
+    BY_BLOCKS(name##_##t, type, are_short_##t, name##_short_##t, name##_any_##t)
+BY_REST(div_floor, f32, float, floor_quotient_f32(a, b, ah_short_fmodf(a, b)), floor_quotient_f32(a, b, ah_fmodf(a, b)))
+BY_REST(div_floor, f64, double, floor_quotient_f64(a, b, ah_short_fmod(a, b)), floor_quotient_f64(a, b, ah_fmod(a, b)))
+BY_REST(remainder, f32, float, modulo_f32(ah_short_fmodf(a, b), b), modulo_f32(ah_fmodf(a, b), b))
+BY_REST(remainder, f64, double, modulo_f64(ah_short_fmod(a, b), b), modulo_f64(ah_fmod(a, b), b))
+BY_REST(fmod, f32, float, ah_short_fmodf(a, b), ah_fmodf(a, b))
+BY_REST(fmod, f64, double, ah_short_fmod(a, b), ah_fmod(a, b))
 LOOP2(div_trunc_f32, float, float, truncf(a / b))
 
 /* The floor of the quotient of int64 in float64, which vectorises, is exact where both are below 2^52 in magnitude:
@@ -111,18 +103,18 @@ LOOP2(div_floor_near, int64_t, int64_t, floor((double)a / (double)b))
 LOOP2(div_floor_far, int64_t, int64_t, floor_quotient(a, b))
 BY_BLOCKS(div_floor_i64, int64_t, are_below_2_52, div_floor_near, div_floor_far)
 
-#define NARROW_AND_F64(name, int_expr, expr64)          \
+#define NARROW(name, int_expr)                          \
     LOOP2(name##_u8, uint8_t, uint8_t, int_expr)        \
     LOOP2(name##_i32, int32_t, int32_t, int_expr)       \
-    LOOP2(name##_f64, double, double, expr64)           \
     NUMBER_TABLE(name);
-#define OTHER_NUMBERS(name, int_expr, expr64)           \
+#define INTEGERS(name, int_expr)                        \
     LOOP2(name##_i64, int64_t, int64_t, int_expr)       \
-    NARROW_AND_F64(name, int_expr, expr64)
-NARROW_AND_F64(div_floor, floor_quotient(a, b), floor_quotient_f64(a, b))
-OTHER_NUMBERS(div_trunc, division_quotient(a, b), trunc(a / b))
-OTHER_NUMBERS(remainder, division_modulo(a, b), modulo_f64(a, b))
-OTHER_NUMBERS(fmod, rest_of(a, b), fmod(a, b))
+    NARROW(name, int_expr)
+LOOP2(div_trunc_f64, double, double, trunc(a / b))
+NARROW(div_floor, floor_quotient(a, b))
+INTEGERS(div_trunc, division_quotient(a, b))
+INTEGERS(remainder, division_modulo(a, b))
+INTEGERS(fmod, rest_of(a, b))
 LOOP2(div_f32, float, float, a / b)
 LOOP2(div_f64, double, double, a / b)
 FLOAT_TABLE(div);

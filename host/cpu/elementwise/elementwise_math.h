@@ -25,17 +25,23 @@ static inline uint32_t ah_exp_parts(float c, float *remainder, float *polynomial
     return ah_float_bits(shifted) - 0x4b400000u;
 }
 
-/* e^x. The scale 2^n is applied in two halves, so that overflow and subnormals result from the multiplications. */
-static inline float ah_expf(float x)
+/* e^x 2^times. The scale 2^n is applied in two halves, so that overflow and subnormals result from the
+ * multiplications. */
+static inline float ah_exp_timesf(float x, int32_t times)
 {
     float c = x > 90.0f ? 90.0f : x;
     c = c < -105.0f ? -105.0f : c;
     float r, p;
     uint32_t power = ah_exp_parts(c, &r, &p);
     p = fmaf(r * r, p, r) + 1.0f;
-    int32_t k = (int32_t)power;
+    int32_t k = (int32_t)power + times;
     int32_t half = k >> 1;
     return p * ah_bits_float((uint32_t)(half + 127) << 23) * ah_bits_float((uint32_t)(k - half + 127) << 23);
+}
+
+static inline float ah_expf(float x)
+{
+    return ah_exp_timesf(x, 0);
 }
 
 /* The same in double: c = n ln 2 + r; returns n. The polynomial is the exponential series to the 13th power. */
@@ -50,14 +56,19 @@ static inline int64_t ah_exp_parts_f64(double c, double *remainder, double *poly
     return (int64_t)(ah_double_bits(shifted) - 0x4338000000000000u);
 }
 
-/* e^x in double, to a unit in the last place. */
-static inline double ah_exp(double x)
+/* e^x 2^times in double, to a unit in the last place. */
+static inline double ah_exp_times(double x, int64_t times)
 {
-    double c = x > 710.0 ? 710.0 : x, r, p;
+    double c = x > 711.0 ? 711.0 : x, r, p;
     c = c < -746.0 ? -746.0 : c;
-    int64_t k = ah_exp_parts_f64(c, &r, &p), half = k >> 1;
+    int64_t k = ah_exp_parts_f64(c, &r, &p) + times, half = k >> 1;
     p = fma(r * r, p, r) + 1.0;
     return p * ah_bits_double((uint64_t)(half + 1023) << 52) * ah_bits_double((uint64_t)(k - half + 1023) << 52);
+}
+
+static inline double ah_exp(double x)
+{
+    return ah_exp_times(x, 0);
 }
 
 /* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), which keeps small results exact to the last bit or two. */
@@ -119,21 +130,37 @@ static inline float ah_log2f(float x)
     return ah_log_to(x, 1.0f, 1.44269504088896340736f);
 }
 
-/* The natural logarithm in double, as 2 atanh(f / (2 + f)) of the part in 0.7..1.4 (the series to the 21st power). */
-static inline double ah_log(double x)
+/* x = 2^k (1 + f) with 1 + f in 0.7..1.4; returns f. */
+static inline double ah_log_fraction(double x, double *k)
 {
     int tiny = x < 0x1p-1022;
-    double a = tiny ? x * 0x1p54 : x;
-    uint64_t bits = ah_double_bits(a), biased = (bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu)) >> 52;
-    double k = ah_bits_double(biased | 0x4330000000000000u) - (tiny ? 0x1p52 + 1023 + 54 : 0x1p52 + 1023);
-    double f = ah_bits_double(bits - ((biased - 1023) << 52)) - 1, s = f / (2 + f), z = s * s;
-    double p = AH_HORNER(fma, z, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5,
+    uint64_t bits = ah_double_bits(tiny ? x * 0x1p54 : x);
+    uint64_t biased = (bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu)) >> 52;
+    *k = ah_bits_double(biased | 0x4330000000000000u) - (tiny ? 0x1p52 + 1023 + 54 : 0x1p52 + 1023);
+    return ah_bits_double(bits - ((biased - 1023) << 52)) - 1;
+}
+
+/* Of 2 atanh s = 2 s + s p(s^2), p: the series to the 21st power. */
+static inline double ah_log_series(double z)
+{
+    return z * AH_HORNER(fma, z, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5,
                          2.0 / 3);
-    double half = 0.5 * f * f; /* log(1 + f) = f - (f^2 / 2 - s (f^2 / 2 + p z)) */
-    double r = fma(k, 0x1.62e42fefa3800p-1, f - (half - fma(k, 0x1.ef35793c76730p-45, s * (half + p * z))));
-    r = a <= 0x1.fffffffffffffp1023 ? r : a + a; /* infinity and NaN */
+}
+
+/* A logarithm of x, or that of 0, infinity, NaN and numbers below 0. */
+static inline double ah_log_ends(double x, double logarithm)
+{
+    double r = x <= 0x1.fffffffffffffp1023 ? logarithm : x + x;
     r = x < 0 ? __builtin_nan("") : r;
     return x == 0 ? -__builtin_inf() : r;
+}
+
+/* The natural logarithm in double, as 2 atanh(f / (2 + f)): log(1 + f) = f - (f^2 / 2 - s (f^2 / 2 + p)). */
+static inline double ah_log(double x)
+{
+    double k, f = ah_log_fraction(x, &k), s = f / (2 + f), half = 0.5 * f * f;
+    double r = fma(k, 0x1.ef35793c76730p-45, s * (half + ah_log_series(s * s)));
+    return ah_log_ends(x, fma(k, 0x1.62e42fefa3800p-1, f - (half - r)));
 }
 
 /* log(1 + x): the rounding of 1 + x is undone by the quotient. */

@@ -5,11 +5,12 @@
 #include "cpu/elementwise/angle_vector.h"
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "cpu/elementwise/float64_vector.h"
 #include "cpu/elementwise/pair_vector.h"
 
 #define FLOATS(name, expr32, expr64)             \
-    LOOP2(name##_f32, float, float, expr32)      \
-    LOOP2(name##_f64, double, double, expr64)    \
+    LONG_LOOP2(name##_f32, float, expr32)        \
+    LONG_LOOP2(name##_f64, double, expr64)       \
     FLOAT_TABLE(name);                           \
     int ah_cpu_##name(struct ah_call *c)         \
     {                                            \
@@ -20,13 +21,13 @@
 static inline double log_sum(double x, double y)
 {
     double high = x > y ? x : y, low = x > y ? y : x;
-    return x == y && isinf(x) ? x : x != x ? x : high + log1p(exp(low - high));
+    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1p(ah_exp(low - high));
 }
 
 static inline double log2_sum(double x, double y)
 {
     double high = x > y ? x : y, low = x > y ? y : x;
-    return x == y && isinf(x) ? x : x != x ? x : high + log1p(exp2(low - high)) * M_LOG2E;
+    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1p(ah_exp2(low - high)) * M_LOG2E;
 }
 
 static inline float log_sum_f32(float x, float y)
@@ -41,13 +42,13 @@ static inline float log2_sum_f32(float x, float y)
     return x == y && isinf(x) ? x : x != x ? x : high + ah_log1pf(ah_exp2f(low - high)) * (float)M_LOG2E;
 }
 
-FLOATS(atan2, ah_atan2f(a, b), atan2(a, b))
-FLOATS(hypot, ah_hypotf(a, b), hypot(a, b))
-FLOATS(nextafter, ah_nextafterf(a, b), nextafter(a, b))
+FLOATS(atan2, ah_atan2f(a, b), ah_atan2(a, b))
+FLOATS(hypot, ah_hypotf(a, b), ah_hypot(a, b))
+FLOATS(nextafter, ah_nextafterf(a, b), ah_nextafter(a, b))
 FLOATS(logaddexp, log_sum_f32(a, b), log_sum(a, b))
 FLOATS(logaddexp2, log2_sum_f32(a, b), log2_sum(a, b))
-FLOATS(xlogy, b != b ? b : a == 0 ? 0 : a *ah_logf(b), b != b ? b : a == 0 ? 0 : a *log(b))
-FLOATS(ldexp, a *ah_exp2f(b), a *exp2(b))
+FLOATS(xlogy, b != b ? b : a == 0 ? 0 : a *ah_logf(b), b != b ? b : a == 0 ? 0 : a *ah_log(b))
+FLOATS(ldexp, a *ah_exp2f(b), a *ah_exp2(b))
 
 LOOP2(copysign_f32, float, float, copysignf(a, b))
 LOOP2(copysign_f64, double, double, copysign(a, b))

@@ -5,6 +5,7 @@
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "cpu/elementwise/float64_vector.h"
 #include "cpu/elementwise/special.h"
 #include "cpu/elementwise/special_vector.h"
 #include "cpu/loop/shape_copy.h"
@@ -67,14 +68,15 @@ int ah_cpu_hardtanh(struct ah_call *c)
 
 /* Special functions with numbers. */
 
-LOOP1(trigamma_f32, float, float, ah_trigammaf(a))
+LONG_LOOP1(trigamma_f32, float, ah_trigammaf(a))
+LONG_LOOP1(trigamma_f64, double, ah_trigamma(a))
 LOOP1(polygamma_f32, float, float, (float)ah_polygamma((int)c0, a))
 LOOP1(polygamma_f64, double, double, ah_polygamma((int)c0, a))
 FLOAT_TABLE(polygamma);
 
 int ah_cpu_polygamma(struct ah_call *c)
 {
-    static const ah_loop trigamma_loops[AH_DTYPE_COUNT] = {[AH_F32] = trigamma_f32, [AH_F64] = polygamma_f64};
+    static const ah_loop trigamma_loops[AH_DTYPE_COUNT] = {[AH_F32] = trigamma_f32, [AH_F64] = trigamma_f64};
     int64_t order = ah_args(c, polygamma)->n.integer;
     enum ah_dtype dtype = c->out[0]->dtype;
     return ah_elementwise(c, 1, dtype, dtype, order == 1 ? trigamma_loops : polygamma_loops,
@@ -83,7 +85,7 @@ int ah_cpu_polygamma(struct ah_call *c)
 
 /* log(x / (1 - x)), x clamped to c0..c1 first. */
 LOOP1(logit_f32, float, float, ah_logf((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
-LOOP1(logit_f64, double, double, log((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
+LOOP1(logit_f64, double, double, ah_log((a < c0 ? c0 : a > c1 ? c1 : a) / (1 - (a < c0 ? c0 : a > c1 ? c1 : a))))
 FLOAT_TABLE(logit);
 
 int ah_cpu_logit(struct ah_call *c)

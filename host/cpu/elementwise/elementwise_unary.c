@@ -1,5 +1,5 @@
-/* Elementwise kernels of one input, and the fused gradients of activations. float32 expressions use the vectorised
- * functions of elementwise_math.h, float64 those of libm. */
+/* Elementwise kernels of one input, and the fused gradients of activations, by the vectorised functions of
+ * elementwise_math.h and its neighbours. */
 #include <math.h>
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "cpu/elementwise/angle_vector.h"
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "cpu/elementwise/float64_vector.h"
 #include "cpu/elementwise/special_vector.h"
 
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
@@ -88,14 +89,14 @@ FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
 FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
 FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
 FLOAT_UNARY(exp, ah_expf(a), ah_exp(a))
-FLOAT_UNARY(expm1, ah_expm1f(a), ah_expm1(a))
+LONG_UNARY(expm1, ah_expm1f(a), ah_expm1(a))
 FLOAT_UNARY(log, ah_logf(a), ah_log(a))
-FLOAT_UNARY(log1p, ah_log1pf(a), ah_log1p(a))
-FLOAT_UNARY(log2, ah_log2f(a), log2(a))
-FLOAT_UNARY(log10, ah_log10f(a), log10(a))
-FLOAT_UNARY(atan, ah_atanf(a), atan(a))
-FLOAT_UNARY(erf, ah_erff(a), erf(a))
-FLOAT_UNARY(tanh, ah_tanhf(a), ah_tanh(a))
+LONG_UNARY(log1p, ah_log1pf(a), ah_log1p(a))
+LONG_UNARY(log2, ah_log2f(a), ah_log2(a))
+LONG_UNARY(log10, ah_log10f(a), ah_log10(a))
+LONG_UNARY(atan, ah_atanf(a), ah_atan(a))
+LONG_UNARY(erf, ah_erff(a), ah_erf(a))
+LONG_UNARY(tanh, ah_tanhf(a), ah_tanh(a))
 FLOAT_UNARY(sigmoid, ah_sigmoidf(a), ah_sigmoid(a))
 /* A nan fails both comparisons and stays. */
 FLOAT_UNARY(hardsigmoid, (a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f,
@@ -105,34 +106,43 @@ FLOAT_UNARY(hardswish, a *(a < -3.0f ? 0.0f : a > 3.0f ? 6.0f : a + 3.0f) / 6.0f
 FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + ah_exp(-a)))
 
 /* Large angles are done again by libm, element by element. */
-#define TRIGONOMETRIC(name, expr32)                                                                \
-    static void name##_f32(int64_t n, void *const *data, const int64_t *step, const void *context) \
+#define TRIG_LOOP(fn, real, size, limit, expr, far)                                                \
+    static void fn(int64_t n, void *const *data, const int64_t *step, const void *context)         \
     {                                                                                              \
-        float *y = data[0], kept[512];                                                             \
-        const float *x = data[1];                                                                  \
+        real *y = data[0], kept[512];                                                              \
+        const real *x = data[1];                                                                   \
         for (int64_t begin = 0; begin < n; begin += 512) {                                         \
             int64_t count = n - begin < 512 ? n - begin : 512;                                     \
             int large = 0;                                                                         \
             memcpy(kept, x + begin, (size_t)count * sizeof *kept);                                 \
             for (int64_t i = 0; i < count; i++) {                                                  \
-                float a = kept[i];                                                                 \
-                y[begin + i] = expr32;                                                             \
-                large |= !(fabsf(kept[i]) <= AH_TRIG_LIMIT);                                       \
+                real a = kept[i];                                                                  \
+                y[begin + i] = (expr);                                                             \
+                large |= !(size(kept[i]) <= (limit));                                              \
             }                                                                                      \
-            for (int64_t i = 0; large && i < count; i++)                                           \
-                if (!(fabsf(kept[i]) <= AH_TRIG_LIMIT))                                            \
-                    y[begin + i] = name##f(kept[i]);                                               \
+            for (int64_t i = 0; large && i < count; i++) {                                         \
+                real a = kept[i];                                                                  \
+                if (!(size(a) <= (limit)))                                                         \
+                    y[begin + i] = (far);                                                          \
+            }                                                                                      \
         }                                                                                          \
-    }                                                                                              \
-    LOOP1(name##_f64, double, double, name(a))                                                     \
+    }
+#define TRIGONOMETRIC(name, turns, expr32, far32, expr64, far64)                                   \
+    TRIG_LOOP(name##_f32, float, fabsf, AH_TRIG_LIMIT / (turns), expr32, far32)                      \
+    TRIG_LOOP(name##_f64, double, fabs, AH_TRIG_LIMIT_F64 / (turns), expr64, far64)                 \
     FLOAT_TABLE(name);                                                                             \
     int ah_cpu_##name(struct ah_call *c)                                                           \
     {                                                                                              \
-        return ah_elementwise_result(c, 1, name##_loops);                                                   \
+        return ah_elementwise_result(c, 1, name##_loops);                                          \
     }
-TRIGONOMETRIC(sin, ah_trigf(a, 0))
-TRIGONOMETRIC(cos, ah_trigf(a, 1))
-TRIGONOMETRIC(tan, ah_tanf(a))
+TRIGONOMETRIC(sin, 1, ah_trigf(a, 0), sinf(a), ah_trig(a, 0), sin(a))
+TRIGONOMETRIC(cos, 1, ah_trigf(a, 1), cosf(a), ah_trig(a, 1), cos(a))
+TRIGONOMETRIC(tan, 1, ah_tanf(a), tanf(a), ah_tan(a), tan(a))
+#define SINC(sine, pi) (a == 0 ? 1 : sine(pi * a) / (pi * a))
+#define SINC_SINE_F32(x) ah_trigf(x, 0)
+#define SINC_SINE_F64(x) ah_trig(x, 0)
+TRIGONOMETRIC(sinc, 4, SINC(SINC_SINE_F32, (float)M_PI), SINC(sinf, (float)M_PI), SINC(SINC_SINE_F64, M_PI),
+              SINC(sin, M_PI))
 
 /* Activations with numbers: c0 and c1. */
 #define FLOAT_LOOPS(name, expr32, expr64)        \
@@ -196,11 +206,11 @@ static inline float gelu_erf_slope_short(float x)
 }
 
 LOOP1(gelu_erf_f32, float, float, a *normal_below(a))
-LOOP1(gelu_erf_f64, double, double, 0.5 * a * (1.0 + erf(a * SQRT_HALF)))
+LONG_LOOP1(gelu_erf_f64, double, 0.5 * a * (1.0 + ah_erf(a * SQRT_HALF)))
 BF16_LOOP1(gelu_erf_bf16, gelu_erf_short)
 FLOAT_TABLE_BF16(gelu_erf);
 LOOP1(gelu_tanh_f32, float, float, gelu_tanh_of(a))
-LOOP1(gelu_tanh_f64, double, double, 0.5 * a * (1.0 + tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
+LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 BF16_LOOP1(gelu_tanh_bf16, gelu_tanh_of)
 FLOAT_TABLE_BF16(gelu_tanh);
 FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
@@ -277,7 +287,7 @@ static inline float gelu_erf_slope(float x)
 
 static inline double gelu_erf_slope_f64(double x)
 {
-    return 0.5 * (1.0 + erf(x * SQRT_HALF)) + x * exp(-0.5 * x * x) * INV_SQRT_2PI;
+    return 0.5 * (1.0 + ah_erf(x * SQRT_HALF)) + x * ah_exp(-0.5 * x * x) * INV_SQRT_2PI;
 }
 
 static inline float gelu_tanh_slope(float x)
@@ -289,7 +299,7 @@ static inline float gelu_tanh_slope(float x)
 
 static inline double gelu_tanh_slope_f64(double x)
 {
-    double t = tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
+    double t = ah_tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * SQRT_2_OVER_PI * (1.0 + 0.134145 * x * x);
 }
 
@@ -320,11 +330,11 @@ FLOAT_BACKWARD(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3
                b > -3 && b < 3 ? a *(b / 3 + 0.5) : b <= -3 ? 0 : a)
 FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
 LOOP2(gelu_erf_backward_f32, float, float, a *gelu_erf_slope(b))
-LOOP2(gelu_erf_backward_f64, double, double, a *gelu_erf_slope_f64(b))
+LONG_LOOP2(gelu_erf_backward_f64, double, a *gelu_erf_slope_f64(b))
 BF16_LOOP2(gelu_erf_backward_bf16, gelu_erf_slope_short)
 FLOAT_TABLE_BF16(gelu_erf_backward);
 LOOP2(gelu_tanh_backward_f32, float, float, a *gelu_tanh_slope(b))
-LOOP2(gelu_tanh_backward_f64, double, double, a *gelu_tanh_slope_f64(b))
+LONG_LOOP2(gelu_tanh_backward_f64, double, a *gelu_tanh_slope_f64(b))
 BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);
 

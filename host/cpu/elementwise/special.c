@@ -12,19 +12,9 @@ double ah_lgamma(double x)
     return lgamma_r(x, &sign);
 }
 
-double ah_digamma(double x)
-{
-    return ah_digamma_series(x);
-}
-
 double ah_polygamma(int order, double x)
 {
     return ah_polygamma_series(order, x);
-}
-
-double ah_erfinv(double y)
-{
-    return ah_erfinv_series(y);
 }
 
 double ah_ndtri(double p)

@@ -5,9 +5,7 @@
 
 double ah_lgamma(double x);              /* log |gamma(x)|; leaves libm's signgam alone */
 double ah_ndtri(double p);                /* the inverse of the normal distribution's function */
-double ah_digamma(double x);             /* the derivative of log gamma */
-double ah_polygamma(int order, double x); /* its order-th derivative; order >= 0 */
-double ah_erfinv(double y);              /* erf's inverse: nan outside [-1, 1] */
+double ah_polygamma(int order, double x); /* the order-th derivative of digamma */
 double ah_bessel_i(int order, double x); /* modified Bessel function of the first kind, order 0 or 1 */
 
 #endif

@@ -208,12 +208,4 @@ static inline float ah_log10f(float x)
     return x >= 0 ? value : __builtin_nanf("");
 }
 
-/* Half of log((1 + x) / (1 - x)). */
-static inline float ah_atanhf(float x)
-{
-    float size = fabsf(x), value = copysignf(0.5f * ah_log1pf(2 * size / (1 - size)), x);
-    value = size == 1 ? x * __builtin_inff() : value;
-    return x == 0 ? x : size <= 1 ? value : __builtin_nanf("");
-}
-
 #endif

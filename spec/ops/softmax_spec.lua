@@ -4,6 +4,7 @@ local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
 local tensors = require "spec.support.tensors"
 
+local F = accelhost.nn.functional
 local nan, inf = 0 / 0, math.huge
 
 local leaf = tensors.leaf
@@ -45,6 +46,24 @@ describe("softmax", function()
       for dim = 0, 2 do
         precision.agree(function(x) return accelhost[name](x, dim) end, {{7, 70, 67}})
       end
+    end
+  end)
+
+  it("of rows of any length is that of float64, with its subnormal numbers", function()
+    accelhost.manual_seed(2)
+    for _, n in ipairs {1, 7, 15, 16, 17, 31, 33, 47, 48, 49, 63, 64, 65, 79, 95, 96, 97, 143, 1001} do
+      local x = accelhost.randn(3, n) * 4
+      x[1][n - 1], x[2][0], x[2][n - 1] = 95, -inf, x[2][0] -- the largest and the least at the ends
+      if n > 1 then x[1][0] = -5 end
+      local labels = accelhost.full({3}, n - 1, {dtype = "int64"})
+      check.near(check.flat(x:double():softmax(1)), x:softmax(1), 2e-7)
+      check.near(check.flat(x:double():log_softmax(1)), x:log_softmax(1), 2e-5)
+      check.near(check.flat(F.cross_entropy(x:double(), labels, {reduction = "none"})),
+        F.cross_entropy(x, labels, {reduction = "none"}), 2e-5)
+      local low = accelhost.full({2, n}, -95)
+      low[1]:fill_(0)
+      low:select(1, n - 1):fill_(0)
+      if n > 1 then assert.equal(low[0]:double():softmax(0):float()[0]:item(), low:softmax(1)[0][0]:item()) end
     end
   end)
 

@@ -110,14 +110,11 @@ static inline ah_lanes_f64 ah_choose_f64(ah_lane_ints_f64 choice, ah_lanes_f64 a
     return (ah_lanes_f64)(((ah_lane_ints_f64)a & choice) | ((ah_lane_ints_f64)b & ~choice));
 }
 
-/* e^x for x that is not above 0, but for rounding; 0 where it would leave the normal numbers. The polynomials are those
- * of cpu/elementwise/elementwise_math.h and cpu/elementwise/special_vector.h. */
-static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
+/* e^(x - n log 2). The polynomials are those of cpu/elementwise/elementwise_math.h and
+ * cpu/elementwise/special_vector.h. */
+static inline ah_lanes_f32 ah_exp_series_f32(ah_lanes_f32 x, ah_lanes_f32 n)
 {
-    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f), one = ah_spread_f32(1.0f);
-    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-87.0f), x);
-    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic), n = shifted - magic;
-    ah_lanes_f32 r = ah_fma_f32(n, ah_spread_f32(-0x1.62e4p-1f), c);
+    ah_lanes_f32 r = ah_fma_f32(n, ah_spread_f32(-0x1.62e4p-1f), x);
     r = ah_fma_f32(n, ah_spread_f32(-0x1.7f7d1cp-20f), r);
     ah_lanes_f32 p = ah_spread_f32(0.000198527617612853646278381f);
     p = ah_fma_f32(p, r, ah_spread_f32(0.00139304355252534151077271f));
@@ -125,9 +122,33 @@ static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
     p = ah_fma_f32(p, r, ah_spread_f32(0.0416664853692054748535156f));
     p = ah_fma_f32(p, r, ah_spread_f32(0.166666671633720397949219f));
     p = ah_fma_f32(p, r, ah_spread_f32(0.5f));
-    p = ah_fma_f32(r * r, p, r) + one;
+    return ah_fma_f32(r * r, p, r) + ah_spread_f32(1.0f);
+}
+
+/* e^x for x that is not above 0, but for rounding; 0 where it would leave the normal numbers. */
+static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
+{
+    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f), one = ah_spread_f32(1.0f);
+    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-87.0f), x);
+    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic);
+    ah_lanes_f32 p = ah_exp_series_f32(c, shifted - magic);
     p *= (ah_lanes_f32)(((ah_lane_bits_f32)shifted << 23) + (ah_lane_bits_f32)one);
     return (ah_lanes_f32)((ah_lane_ints_f32)p & ~(x < ah_spread_f32(-87.0f)));
+}
+
+/* The same with subnormal results, as ah_expf has; NaN stays. */
+static inline ah_lanes_f32 ah_exp_low_f32(ah_lanes_f32 x)
+{
+    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f);
+    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-105.0f), x);
+    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic), n = shifted - magic;
+    ah_lanes_f32 p = ah_exp_series_f32(c, n);
+#if defined(__AVX512F__)
+    return (ah_lanes_f32)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    ah_lane_ints_f32 k = (ah_lane_ints_f32)shifted - 0x4b400000, half = k >> 1;
+    return p * (ah_lanes_f32)((half + 127) << 23) * (ah_lanes_f32)((k - half + 127) << 23);
+#endif
 }
 
 static inline ah_lanes_f64 ah_exp_down_f64(ah_lanes_f64 x)

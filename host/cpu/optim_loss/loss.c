@@ -9,6 +9,7 @@
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "cpu/elementwise/row_exp.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"

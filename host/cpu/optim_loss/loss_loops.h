@@ -60,11 +60,8 @@ static void SUFFIX(class_nll_backward)(const struct labels *l, const REAL *g, co
 /* log(sum(exp(x))) of a row. */
 static REAL SUFFIX(log_sum)(const REAL *restrict x, int64_t n)
 {
-    REAL m = SUFFIX(ah_row_max)(x, n), sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < n; c++)
-        sum += EXP(x[c] - m);
-    return m + LOG(sum);
+    REAL m = SUFFIX(ah_row_max)(x, n);
+    return m + LOG(SUFFIX(ah_row_exp)(x, NULL, n, m));
 }
 
 /* `n` rows of scores from row i on: in place, or converted into the thread's `room`. */

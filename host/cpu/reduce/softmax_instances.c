@@ -8,6 +8,7 @@
 
 #include "base/process/parallel.h"
 #include "cpu/elementwise/elementwise_math.h"
+#include "cpu/elementwise/row_exp.h"
 #include "cpu/loop/row_max.h"
 
 /* VECTOR: the floats of the widest vector. SHORT, PACK: rows of up to SHORT items are computed as columns, PACK at a
@@ -27,23 +28,6 @@ static int64_t mask_offset(const struct ah_masked *m, int64_t row)
         row /= m->size[d];
     }
     return at;
-}
-
-/* from may be to. */
-static void softmax_in_place_f32(const float *from, float *to, int64_t n)
-{
-    if (from == to)
-        softmax_same_f32(to, n);
-    else
-        softmax_row_f32(from, to, n);
-}
-
-static void softmax_in_place_f64(const double *from, double *to, int64_t n)
-{
-    if (from == to)
-        softmax_same_f64(to, n);
-    else
-        softmax_row_f64(from, to, n);
 }
 
 /* Scores of one row, -inf where the mask drops; a float mask is added. */
@@ -72,7 +56,7 @@ static void softmax_in_place_f64(const double *from, double *to, int64_t n)
             /* Masked entirely: zeros. Without a mask the row is checked again only if it became NaN. */             \
             if (mask && ah_row_max_##suffix(from, n) == (real)-INFINITY)                                             \
                 n = 0;                                                                                               \
-            softmax_in_place_##suffix(from, to, n);                                                                  \
+            softmax_row_##suffix(from, to, n);                                                                    \
             if (!mask && n > 0 && to[0] != to[0] && ah_row_max_##suffix(from, n) == (real)-INFINITY)                 \
                 n = 0;                                                                                               \
             memset(to + n, 0, (size_t)(m->length - n) * sizeof *to);                                                 \

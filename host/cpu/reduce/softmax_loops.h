@@ -8,52 +8,22 @@ static inline int64_t SUFFIX(left_of_row)(int64_t n)
     return sizeof(REAL) == sizeof(float) ? n % VECTOR : 0;
 }
 
-/* y = exp(x - m) of the last `count` items; returns their sum. y may be x. */
-static REAL SUFFIX(exp_left)(const REAL *x, REAL *y, int64_t count, REAL m)
+/* y = exp(x) of the last `count` items. */
+static void SUFFIX(exp_left)(const REAL *x, REAL *y, int64_t count)
 {
-    REAL e[VECTOR], sum = 0;
+    REAL e[VECTOR];
     for (int64_t j = 0; j < VECTOR; j++)
         e[j] = j < count ? x[j] : (REAL)-INFINITY;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < VECTOR; j++) {
-        e[j] = EXP(e[j] - m);
-        sum += e[j];
-    }
-    if (y)
-        memcpy(y, e, (size_t)count * sizeof *y);
-    return sum;
-}
-
-/* A NaN that the maximum passes over reaches the sum. */
-static void SUFFIX(softmax_row)(const REAL *restrict x, REAL *restrict y, int64_t n)
-{
-    REAL m = SUFFIX(ah_row_max)(x, n), sum = 0;
-    int64_t left = SUFFIX(left_of_row)(n), whole = n - left;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < whole; i++) {
-        REAL e = EXP(x[i] - m);
-        y[i] = e;
-        sum += e;
-    }
-    if (left)
-        sum += SUFFIX(exp_left)(x + whole, y + whole, left, m);
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] /= sum;
+    for (int64_t j = 0; j < VECTOR; j++)
+        e[j] = EXP(e[j]);
+    memcpy(y, e, (size_t)count * sizeof *y);
 }
 
-static void SUFFIX(softmax_same)(REAL *y, int64_t n)
+/* A NaN that the maximum passes over reaches the sum. y may be x. */
+static void SUFFIX(softmax_row)(const REAL *x, REAL *y, int64_t n)
 {
-    REAL m = SUFFIX(ah_row_max)(y, n), sum = 0;
-    int64_t left = SUFFIX(left_of_row)(n), whole = n - left;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < whole; i++) {
-        REAL e = EXP(y[i] - m);
-        y[i] = e;
-        sum += e;
-    }
-    if (left)
-        sum += SUFFIX(exp_left)(y + whole, y + whole, left, m);
+    REAL sum = SUFFIX(ah_row_exp)(x, y, n, SUFFIX(ah_row_max)(x, n));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] /= sum;
@@ -61,14 +31,7 @@ static void SUFFIX(softmax_same)(REAL *y, int64_t n)
 
 static void SUFFIX(log_softmax_row)(const REAL *restrict x, REAL *restrict y, int64_t n)
 {
-    REAL m = SUFFIX(ah_row_max)(x, n), sum = 0;
-    int64_t left = SUFFIX(left_of_row)(n), whole = n - left;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < whole; i++)
-        sum += EXP(x[i] - m);
-    if (left)
-        sum += SUFFIX(exp_left)(x + whole, NULL, left, m);
-    REAL log_sum = LOG(sum);
+    REAL m = SUFFIX(ah_row_max)(x, n), log_sum = LOG(SUFFIX(ah_row_exp)(x, NULL, n, m));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] - m - log_sum;
@@ -98,7 +61,7 @@ static void SUFFIX(log_softmax_row_backward)(const REAL *restrict g, const REAL 
         gx[i] = g[i] - EXP(y[i]) * sum;
     REAL e[VECTOR];
     if (left)
-        SUFFIX(exp_left)(y + whole, e, left, 0);
+        SUFFIX(exp_left)(y + whole, e, left);
     for (int64_t j = 0; j < left; j++)
         gx[whole + j] = g[whole + j] - e[j] * sum;
 }

@@ -21,6 +21,7 @@
 #include "cuda/ops/linear/conv.h"
 #include "cuda/vendor/dnn_plan.h"
 #include "cuda/vendor/matmul.h"
+#include "cuda/vendor/solver.h"
 #include "ops/dispatch/op.h"
 #include "ops/schema/table_text.h"
 
@@ -106,6 +107,7 @@ static void cuda_close(struct ah_device *device)
         ah_cuda_dnn_forget(cuda);
         ah_cuda_attention_dnn_forget(cuda);
         ah_dnn_close(cuda);
+        ah_solver_close(cuda);
         ah_cuda_prefetch_close(cuda->prefetch);
         ah_cuda_pinned_close(cuda->pinned);
         ah_cuda_faults_close(cuda);

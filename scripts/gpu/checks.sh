@@ -96,7 +96,7 @@ printf '== versions (%d s left)\n' "$(left)"
     nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap --format=csv,noheader 2>&1 | head -n 8
     "${NVCC:-nvcc}" --version 2>/dev/null | tail -n 2
     nvidia_folders | while read -r folder; do find "$folder" -name 'lib*.so.*'; done |
-        grep -E '/lib(cublasLt|cudnn|nccl)\.so'
+        grep -E '/lib(cublasLt|cusolver|cudnn|nccl)\.so'
     "$host" env
 } 2>&1 | tee "$logs/versions.log"
 describe() {

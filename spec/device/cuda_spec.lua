@@ -37,10 +37,6 @@ end)
 describe("The list of kernels", function()
   -- Ops that the CPU computes for a device, by reason.
   local on_host = {
-    ["LAPACK's routine"] = {"matrix_cholesky", "matrix_det", "matrix_eigh", "matrix_inverse", "matrix_lstsq",
-      "matrix_lu", "matrix_lu_solve", "matrix_qr", "matrix_slogdet", "matrix_solve", "matrix_svd",
-      "matrix_triangular_solve"},
-    ["made of matrix_lu's pivots, which the host has"] = {"matrix_permutation"},
     ["the CPU's generator"] = {"standard_gamma"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
   }

@@ -13,7 +13,7 @@ Settings settings;
 
 static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "copy", "lost",
                                                 "nccl",  "dnn",    "blas",   "wait", "early", "load", "ecc", "map",
-                                                "connect", "init"};
+                                                "connect", "init", "solver"};
 static struct {
     std::atomic<long> calls;
     long nth; /* 0: never */

@@ -29,7 +29,8 @@ void settings_read();
 /* Calls that can fail on request: ACCELHOST_SIM_FAIL="alloc:7,launch:3+". */
 enum Fault {
     FAULT_ALLOC, FAULT_PINNED, FAULT_LAUNCH, FAULT_COPY, FAULT_LOST, FAULT_NCCL, FAULT_DNN, FAULT_BLAS, FAULT_WAIT,
-    FAULT_EARLY, FAULT_LOAD, FAULT_ECC, FAULT_MAP, FAULT_CONNECT, FAULT_INIT, FAULTS
+    FAULT_EARLY, FAULT_LOAD, FAULT_ECC, FAULT_MAP, FAULT_CONNECT, FAULT_INIT, FAULT_SOLVER,
+    FAULTS
 };
 
 /* One more call of this kind: is it the one that is to fail? */

@@ -1,4 +1,5 @@
-/* Prototypes of the kernels of CUDA devices, from the op table and kernels.def: ah_cuda_KERNEL, ah_cuda_draw_KERNEL. */
+/* Prototypes of the kernels of CUDA devices, from the op table and kernels.def: ah_cuda_KERNEL, ah_cuda_draw_KERNEL,
+ * ah_cuda_solve_KERNEL. */
 #ifndef AH_CUDA_OPS_H
 #define AH_CUDA_OPS_H
 
@@ -9,8 +10,10 @@
 #undef OP
 
 #define DRAW(name) int ah_cuda_draw_##name(struct ah_call *call);
+#define SOLVE(name) int ah_cuda_solve_##name(struct ah_call *call);
 #define HOST(name, reason)
 #include "cuda/ops/lib/kernels.def"
+#undef SOLVE
 #undef DRAW
 #undef HOST
 

@@ -92,4 +92,21 @@ describe("A product on CUDA", function()
       for rows = 1, 1000 do a:narrow(0, 0, rows):mm(b) end
       io.write(calls "cublasLtMatmulAlgoGetHeuristic", time == 1 and "\t" or "\n")
     end]])
+
+  case("of integers is the CPU's, computed on the device", ("0\ttrue\n"):rep(3), [[
+    for dtype, high in pairs {uint8 = 256, int32 = 2 ^ 31 - 1, int64 = 2 ^ 40} do
+      local function numbers(...) return accelhost.randint(0, high, {...}, {dtype = dtype, device = "cpu"}) end
+      local pairs_of = {
+        {numbers(3, 70, 45), numbers(45, 33)}, {numbers(2, 1, 5, 64), numbers(3, 64, 7)}, {numbers(9), numbers(9)},
+        {numbers(40, 65):t(), numbers(3, 40, 2)}, {numbers(4, 6):narrow(1, 1, 4), numbers(4, 3)},
+        {numbers(5, 0), numbers(0, 3)},
+      }
+      local far = {}
+      for i, pair in ipairs(pairs_of) do far[i] = {pair[1]:cuda(), pair[2]:cuda()} end
+      local before, results, same = calls "cuMemcpyDtoHAsync_v2", {}, true
+      for i, pair in ipairs(far) do results[i] = pair[1]:matmul(pair[2]) end
+      local copies = calls "cuMemcpyDtoHAsync_v2" - before
+      for i, pair in ipairs(pairs_of) do same = same and results[i]:cpu():equal(pair[1]:matmul(pair[2])) end
+      print(copies, same)
+    end]])
 end)

@@ -47,3 +47,53 @@ AH_KERNEL(matmul_compare, ah_matmul_compare_args, AH_MATMUL_THREADS)
     if (differs)
         atomicOr(ah_at<unsigned>(a.differ), 1u);
 }
+
+/* A block computes a tile of the result, a thread every AH_INTEGER_ROWS-th row of one column: it reads tiles of both
+ * operands into shared memory. Sums wrap around, as the CPU's do, so they are made without a sign. */
+template <typename T, typename U>
+__device__ __forceinline__ void matmul_integer(const ah_matmul_integer_args &a, U (*left)[AH_INTEGER_TILE + 1],
+                                               U (*right)[AH_INTEGER_TILE + 1])
+{
+    constexpr int TILE = AH_INTEGER_TILE, ROWS = AH_INTEGER_ROWS, EACH = TILE / ROWS;
+    const int x = (int)threadIdx.x % TILE, y = (int)threadIdx.x / TILE;
+    const int64_t tiles = a.row_tiles * a.column_tiles;
+    for (int64_t tile = blockIdx.x; tile < a.batch * tiles; tile += gridDim.x) {
+        const int64_t matrix = tile / tiles, row = tile % tiles / a.column_tiles * TILE;
+        const int64_t column = tile % tiles % a.column_tiles * TILE;
+        const T *from = ah_at<const T>(a.a) + matrix * a.a_step[0], *by = ah_at<const T>(a.b) + matrix * a.b_step[0];
+        U sum[EACH] = {};
+        for (int64_t k = 0; k < a.depth; k += TILE) {
+            for (int i = y; i < TILE; i += ROWS) {
+                const bool within = row + i < a.rows && k + x < a.depth;
+                left[i][x] = within ? (U)from[(row + i) * a.a_step[1] + (k + x) * a.a_step[2]] : (U)0;
+                const bool inside = k + i < a.depth && column + x < a.columns;
+                right[i][x] = inside ? (U)by[(k + i) * a.b_step[1] + (column + x) * a.b_step[2]] : (U)0;
+            }
+            __syncthreads();
+            for (int i = 0; i < TILE; i++) {
+                AH_UNROLL
+                for (int j = 0; j < EACH; j++)
+                    sum[j] += left[y + j * ROWS][i] * right[i][x];
+            }
+            __syncthreads();
+        }
+        AH_UNROLL
+        for (int j = 0; j < EACH; j++) {
+            const int64_t at = row + y + j * ROWS;
+            if (at < a.rows && column + x < a.columns)
+                ah_at<T>(a.out)[(matrix * a.rows + at) * a.columns + column + x] = (T)sum[j];
+        }
+    }
+}
+
+#define INTEGER(suffix, type, unsigned_type)                                                              \
+    AH_KERNEL(matmul_##suffix, ah_matmul_integer_args, AH_INTEGER_TILE * AH_INTEGER_ROWS)                 \
+    {                                                                                                     \
+        typedef unsigned_type matmul_row[AH_INTEGER_TILE + 1];                                            \
+        AH_SHARED_ARRAY(matmul_row, left, AH_INTEGER_TILE);                                               \
+        AH_SHARED_ARRAY(matmul_row, right, AH_INTEGER_TILE);                                              \
+        matmul_integer<type, unsigned_type>(a, left, right);                                              \
+    }
+INTEGER(u8, uint8_t, uint32_t)
+INTEGER(i32, int32_t, uint32_t)
+INTEGER(i64, int64_t, uint64_t)

@@ -1,4 +1,5 @@
-/* Arguments of the kernels that make numbers for comparing algorithms of a product, and compare their results. */
+/* Arguments of the kernels that make numbers for comparing algorithms of a product, and compare their results; and of
+ * products of integers. */
 #ifndef AH_CUDA_KERNELS_MATMUL_H
 #define AH_CUDA_KERNELS_MATMUL_H
 
@@ -18,6 +19,16 @@ struct ah_matmul_compare_args {
     uint64_t a, b; /* of `count` times 16 bytes */
     int64_t count;
     uint64_t differ; /* a 32-bit word that becomes 1 where one bit is not the same */
+};
+
+enum { AH_INTEGER_TILE = 32, AH_INTEGER_ROWS = 8 }; /* AH_INTEGER_ROWS rows of a tile are a block's threads */
+
+/* out = a b of a batch: elements from one matrix, row and column to the next; `out` is row-major, without gaps. */
+struct ah_matmul_integer_args {
+    uint64_t a, b, out;
+    int64_t batch, rows, columns, depth;
+    int64_t a_step[3], b_step[3];
+    int64_t row_tiles, column_tiles;
 };
 
 #endif

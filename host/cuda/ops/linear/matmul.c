@@ -1,10 +1,10 @@
 /* matmul and linear by cuBLASLt (cuda/vendor/matmul.h): operands are read in place when their rows or columns are
  * dense, else from a dense copy. A stack laid out like one tall matrix is multiplied as one; other batches go by
- * strides, one call for each place of the outer ones. Integers are multiplied on the host. */
+ * strides, one call for each place of the outer ones. Integers are multiplied by a kernel of tiles. */
 #include <string.h>
 
+#include "cuda/kernels/linear/matmul.h"
 #include "cuda/ops/lib/elementwise.h"
-#include "cuda/ops/lib/host_kernel.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/vendor/matmul.h"
 #include "ops/dispatch/precision.h"
@@ -87,6 +87,29 @@ static int matmul_merge(int64_t *size, int dims, struct side *a, struct side *b)
     return n;
 }
 
+/* The steps of a stack of matrices from one matrix, row and column to the next. */
+static void matmul_steps(int64_t *step, const struct ah_cuda_matrix *matrix)
+{
+    step[0] = matrix->stride;
+    step[1] = matrix->transposed ? 1 : matrix->ld;
+    step[2] = matrix->transposed ? matrix->ld : 1;
+}
+
+static int multiply_integers(struct ah_call *c, const struct ah_cuda_matmul *product)
+{
+    static struct ah_cuda_kernel kernel[] = {AH_CUDA_INTEGERS("matmul", "matmul")};
+    struct ah_matmul_integer_args args = {.a = product->a.at, .b = product->b.at, .out = product->out.at,
+                                          .batch = product->batch, .rows = product->rows,
+                                          .columns = product->columns, .depth = product->depth};
+    matmul_steps(args.a_step, &product->a);
+    matmul_steps(args.b_step, &product->b);
+    args.row_tiles = (args.rows + AH_INTEGER_TILE - 1) / AH_INTEGER_TILE;
+    args.column_tiles = (args.columns + AH_INTEGER_TILE - 1) / AH_INTEGER_TILE;
+    return ah_cuda_launch(c->device, &kernel[product->dtype], c->op->name,
+                          ah_cuda_grid_each(args.batch * args.row_tiles * args.column_tiles,
+                                            AH_INTEGER_TILE * AH_INTEGER_ROWS), &args);
+}
+
 /* The calls for all places of the outer batch dims; results follow each other. */
 static int matmul_multiply(struct ah_call *c, struct side *a, struct side *b, int64_t *size, int dims)
 {
@@ -119,7 +142,10 @@ static int matmul_multiply(struct ah_call *c, struct side *a, struct side *b, in
         }
         product.a.at = a->matrix.at + (uint64_t)from_a * item;
         product.b.at = b->matrix.at + (uint64_t)from_b * item;
-        AH_TRY(ah_cuda_multiply(c->device, c->op->name, &product));
+        if (ah_dtype_is_float(product.dtype))
+            AH_TRY(ah_cuda_multiply(c->device, c->op->name, &product));
+        else
+            AH_TRY(multiply_integers(c, &product));
         product.out.at += (uint64_t)(product.batch * product.out.stride) * item;
     }
     return 0;
@@ -136,8 +162,6 @@ int ah_cuda_matmul(struct ah_call *c)
     struct ah_tensor *left = c->arg[0].tensor, *right = c->arg[1].tensor, *out = c->out[0];
     struct side a = {0}, b = {0};
     int64_t size[AH_MAX_DIMS];
-    if (!ah_dtype_is_float(out->dtype))
-        return ah_cuda_on_host(c);
     if (out->numel == 0)
         return 0;
     if (left->numel == 0)

@@ -38,7 +38,9 @@ local function with_scores(q, k, v, o)
   local scores = q:matmul(k:transpose(-2, -1)) * (o.scale or 1 / math.sqrt(q:size(-1)))
   if o.cap then scores = C.tanh(scores / o.cap) * o.cap end
   local mask = mask_of(o.visible, q:size(2), k:size(2), q.device)
-  if mask then scores = scores:masked_fill(mask:logical_not(), -math.huge) end
+  if mask then
+    scores = mask.dtype == "bool" and scores:masked_fill(mask:logical_not(), -math.huge) or scores + mask
+  end
   local weights = C.softmax(scores, -1)
   local kept = o.dropout > 0 and C.dropout(weights, o.dropout, true) or weights
   return kept:matmul(v), weights
@@ -64,8 +66,9 @@ end
 --- softmax(q k^T scale) v, and, when asked for, the weights. Heads of k and v serve several of q's where they are
 --- fewer.
 ---
---- `visible` is the keys that a query may see: those where `mask` is true; with `causal`, of as many queries as keys,
---- those that are not later; with `window`, of these the last ones; with `texts`, of these those of the query's text.
+--- `visible` is the keys that a query may see: those where `mask` is true (a floating one is added to the scores); with
+--- `causal`, of as many queries as keys, those that are not later; with `window`, of these the last ones; with `texts`,
+--- of these those of the query's text.
 ---@param q Tensor [batch, heads, tokens, width]
 ---@param k Tensor
 ---@param v Tensor

@@ -13,6 +13,18 @@ for model_type, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qw
   decoders[model_type] = {model_type, name .. "Model", name .. "ForCausalLM", name .. "ForSequenceClassification"}
 end
 
+-- model_type -> file, and the first part of its classes' names.
+local encoders = {
+  bert = {"bert", "Bert"}, distilbert = {"distilbert", "DistilBert"}, roberta = {"roberta", "Roberta"},
+  ["xlm-roberta"] = {"xlm_roberta", "XLMRoberta"}, mpnet = {"mpnet", "MPNet"}, electra = {"electra", "Electra"},
+}
+
+-- Add to the classes the encoders' ones with this ending.
+local function with_encoders(ending, classes)
+  for model_type, row in pairs(encoders) do classes[model_type] = {row[1], row[2] .. ending} end
+  return classes
+end
+
 -- Add to the classes the decoders' ones at this place.
 local function with_decoders(place, classes)
   for model_type, row in pairs(decoders) do classes[model_type] = {row[1], row[place]} end
@@ -64,21 +76,27 @@ end
 --   local config = accelhost.models.BertConfig{vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
 ---@class AutoModel
-define("AutoModel", with_decoders(2, {bert = {"bert", "BertModel"}, gpt2 = {"gpt2", "GPT2Model"}}))
+define("AutoModel", with_encoders("Model", with_decoders(2, {gpt2 = {"gpt2", "GPT2Model"}})))
 
 --- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
 ---@class AutoModelForSequenceClassification
-define("AutoModelForSequenceClassification", with_decoders(4, {
-  bert = {"bert_heads", "BertForSequenceClassification"},
-}))
+define("AutoModelForSequenceClassification", with_encoders("ForSequenceClassification", with_decoders(4, {})))
 
 --- A model that sorts tokens: from_pretrained(DIR, {num_labels = 9}), from_config(config).
 ---@class AutoModelForTokenClassification
-define("AutoModelForTokenClassification", {bert = {"bert_heads", "BertForTokenClassification"}})
+define("AutoModelForTokenClassification", with_encoders("ForTokenClassification", {}))
+
+--- A model that finds answers in texts: from_pretrained(DIR), from_config(config).
+---@class AutoModelForQuestionAnswering
+define("AutoModelForQuestionAnswering", with_encoders("ForQuestionAnswering", {}))
+
+--- A model that selects one of several texts: from_pretrained(DIR), from_config(config).
+---@class AutoModelForMultipleChoice
+define("AutoModelForMultipleChoice", with_encoders("ForMultipleChoice", {}))
 
 --- A model that guesses hidden tokens: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForMaskedLM
-define("AutoModelForMaskedLM", {bert = {"bert_heads", "BertForMaskedLM"}})
+define("AutoModelForMaskedLM", with_encoders("ForMaskedLM", {}))
 
 --- A model that continues texts: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForCausalLM

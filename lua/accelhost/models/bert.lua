@@ -1,193 +1,23 @@
 --- BERT: an encoder of whole texts. The paths of its weights are those of published checkpoints.
 local C = require "accelhost._C"
-local activations = require "accelhost.models.activations"
-local arguments = require "accelhost.util.arguments"
-local attention = require "accelhost.models.attention"
-local configs = require "accelhost.models.config"
-local container = require "accelhost.nn.container"
-local fused = require "accelhost.nn.fused"
-local inputs = require "accelhost.models.inputs"
-local norms = require "accelhost.nn.norm"
-local packing = require "accelhost.models.packing"
-local recompute = require "accelhost.recompute"
-local Embedding = require("accelhost.nn.embedding").Embedding
+local EncoderConfig = require "accelhost.models.encoder_config"
+local encoder = require "accelhost.models.encoder"
+local heads = require "accelhost.models.encoder_heads"
+local layers = require "accelhost.models.encoder_layers"
+local LayerNorm = require("accelhost.nn.norm").LayerNorm
 local Linear = require("accelhost.nn.linear").Linear
 local Module = require("accelhost.nn.module").Module
-local PreTrainedModel = require("accelhost.models.pretrained").PreTrainedModel
+local Parameter = require("accelhost.nn.parameter").new
 
-local Dropout, fail = packing.Dropout, arguments.fail
-local bert = {}
+--- BERT's configuration; the defaults are the sizes of bert-base.
+--
+--   accelhost.models.BertConfig{hidden_size = 384}.num_attention_heads  --> 12
+---@class BertConfig: PretrainedConfig
+local BertConfig = EncoderConfig:extend "BertConfig"
+BertConfig.model_type = "bert"
+BertConfig.defaults = EncoderConfig.fields {position_embedding_type = "absolute"}
 
-local Embeddings = Module:extend "BertEmbeddings"
-
-function Embeddings:init(config)
-  local width = config.hidden_size
-  self.word_embeddings = Embedding(config.vocab_size, width, {padding_idx = config.pad_token_id})
-  self.position_embeddings = Embedding(config.max_position_embeddings, width)
-  self.token_type_embeddings = Embedding(config.type_vocab_size, width)
-  self.LayerNorm = norms.LayerNorm(width, {eps = config.layer_norm_eps})
-  self.dropout = Dropout(config.hidden_dropout_prob)
-end
-
--- [batch, tokens, width], or of packed texts [total, width].
-function Embeddings:forward(given, batch, tokens, places)
-  local function placed(x) return x and places and packing.pack(places, x) or x end
-  local x = placed(given.inputs_embeds) or self.word_embeddings(placed(given.input_ids))
-  local types, positions = given.token_type_ids, given.position_ids
-  if types then
-    inputs.expect("BertModel", "token_type_ids", types, batch, tokens)
-    x = x + self.token_type_embeddings(placed(types))
-  else
-    x = x + self.token_type_embeddings.weight:select(0, 0)
-  end
-  if positions then
-    x = x + self.position_embeddings(places and placed(positions:expand(batch, tokens)) or positions)
-  elseif places then
-    x = x + self.position_embeddings(places.positions)
-  else
-    x = x + self.position_embeddings.weight:narrow(0, 0, tokens)
-  end
-  return self.dropout(self.LayerNorm(x), places)
-end
-
-local SelfAttention = Module:extend "BertSelfAttention"
-
-function SelfAttention:init(config)
-  local width, heads = config.hidden_size, config.num_attention_heads
-  if width % heads ~= 0 then
-    fail("BertConfig: hidden_size %d is no multiple of num_attention_heads %d", width, heads)
-  end
-  self.heads, self.rate = heads, config.attention_probs_dropout_prob
-  self.query, self.key, self.value = nil, nil, nil
-  self.query = Linear(width, width)
-  self.key = Linear(width, width)
-  self.value = Linear(width, width)
-end
-
--- `seen`: {mask = which tokens may be seen, places = of packed texts, weights = true where they are wanted}.
-function SelfAttention:forward(x, seen)
-  local query, key, value = self.query, self.key, self.value
-  if fused.is_plain(query, Linear) and fused.is_plain(key, Linear) and fused.is_plain(value, Linear) then
-    x = C.autocast.lower(x) -- once for the three
-  end
-  local q, k, v = query(x), key(x), value(x)
-  local dropout = self.training and self.rate or 0
-  if seen.places then return attention.attend_packed(q, k, v, self.heads, seen.places, dropout) end
-  local y, weights = attention.attend(attention.split(q, self.heads), attention.split(k, self.heads),
-    attention.split(v, self.heads), {visible = seen, dropout = dropout, weights = seen.weights})
-  return attention.join(y), weights
-end
-
--- The projection behind attention and behind the wide layer, with the way around.
-local Output = Module:extend "BertOutput"
-
-function Output:init(config, from)
-  self.dense = Linear(from, config.hidden_size)
-  self.LayerNorm = norms.LayerNorm(config.hidden_size, {eps = config.layer_norm_eps})
-  self.dropout = Dropout(config.hidden_dropout_prob)
-end
-
-function Output:forward(x, around, places)
-  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x), places), around))
-end
-
-local Attention = Module:extend "BertAttention"
-
-function Attention:init(config)
-  self.self = SelfAttention(config)
-  self.output = Output(config, config.hidden_size)
-end
-
-function Attention:forward(x, seen)
-  local y, weights = self.self(x, seen)
-  return self.output(y, x, seen.places), weights
-end
-
-local Intermediate = Module:extend "BertIntermediate"
-
-function Intermediate:init(config)
-  self.dense = Linear(config.hidden_size, config.intermediate_size)
-  self.act = activations.find("BertConfig: hidden_act", config.hidden_act)
-end
-
-function Intermediate:forward(x) return self.act(self.dense(x)) end
-
-local Layer = Module:extend "BertLayer"
-
-function Layer:init(config)
-  self.attention = Attention(config)
-  self.intermediate = Intermediate(config)
-  self.output = Output(config, config.intermediate_size)
-end
-
-function Layer:forward(x, seen)
-  local y, weights = self.attention(x, seen)
-  return self.output(self.intermediate(y), y, seen.places), weights
-end
-
-local Encoder = Module:extend "BertEncoder"
-Encoder.recomputes = true
-
-function Encoder:init(config)
-  self.layer = container.ModuleList {}
-  for _ = 1, config.num_hidden_layers do self.layer:append(Layer(config)) end
-end
-
--- The last states; into the lists, where there are any, those of each layer.
-function Encoder:forward(x, seen, states, attentions)
-  local function whole(y) return seen.places and packing.unpack(seen.places, y) or y end
-  if states then states[1] = whole(x) end
-  for i, layer in ipairs(self.layer) do
-    local weights
-    x, weights = recompute.layer(self, layer, x, seen)
-    if states then states[i + 1] = whole(x) end
-    if attentions then attentions[i] = weights end
-  end
-  return states and states[#states] or whole(x)
-end
-
-local Pooler = Module:extend "BertPooler"
-
-function Pooler:init(config) self.dense = Linear(config.hidden_size, config.hidden_size) end
-function Pooler:forward(x) return C.tanh(self.dense(x:select(1, 0))) end
-
--- Return attention's masks for a mask [batch, tokens] or [batch, queries, keys].
-local function seen_by(given, batch, tokens, packs)
-  local mask = given.attention_mask
-  if mask == nil then return {} end
-  if mask:dim() == 3 then
-    inputs.expect("BertModel", "attention_mask", mask, batch, tokens, tokens)
-  else
-    inputs.expect("BertModel", "attention_mask", mask, batch, tokens)
-  end
-  mask = attention.kept(mask)
-  local places = packs and packing.places(mask)
-  if places then return {places = places} end
-  return {mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))}
-end
-
---- The inputs that every BERT accepts.
-bert.inputs = {
-  input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
-  inputs_embeds = "tensor", output_hidden_states = "flag", output_attentions = "flag",
-}
-
---- The base of all models of this family.
----@class BertPreTrainedModel: PreTrainedModel
-local BertPreTrainedModel = PreTrainedModel:extend "BertPreTrainedModel"
-BertPreTrainedModel.config_class, BertPreTrainedModel.base_model_prefix = configs.BertConfig, "bert"
-BertPreTrainedModel.token_embedding = "embeddings.word_embeddings"
-bert.BertPreTrainedModel = BertPreTrainedModel
-
-local function refuse_unknown(config)
-  if config.is_decoder or config.add_cross_attention then
-    fail("BertConfig: is_decoder, add_cross_attention: BERT is an encoder here; GPT2LMHeadModel writes text")
-  end
-  if config.position_embedding_type ~= "absolute" then
-    fail("BertConfig: position_embedding_type: only 'absolute' is here, got %s",
-      arguments.describe(config.position_embedding_type))
-  end
-end
+local bert = {BertConfig = BertConfig}
 
 --- BERT without a head. Called with input_ids [batch, tokens], or a table or a tokenizer's batch with input_ids and any
 --- of attention_mask (1 for tokens, 0 for padding), token_type_ids, position_ids, inputs_embeds (in place of the ids),
@@ -206,36 +36,91 @@ end
 ---@param config BertConfig|table
 ---@param options? table add_pooling_layer = false leaves the pooler out
 ---@class BertModel: PreTrainedModel
-local BertModel = BertPreTrainedModel:extend "BertModel"
-bert.BertModel = BertModel
+bert.BertModel = encoder.model("BertModel", BertConfig, {
+  base_model_prefix = "bert", layers = layers.of_family "Bert", has_pooler = true,
+})
 
-function BertModel:build(config, options)
-  arguments.check_names("BertModel", options, {"add_pooling_layer"})
-  refuse_unknown(config)
-  self.embeddings = Embeddings(config)
-  self.encoder = Encoder(config)
-  if options.add_pooling_layer ~= false then self.pooler = Pooler(config) end
+--- BERT that sorts texts: logits [batch, num_labels] from the pooler's output, and a loss when labels are given. Labels
+--- [batch] of integers are classes (cross entropy); with one label, or floating ones, it is a regression (mean squared
+--- error), and floating [batch, num_labels] are several labels at once (binary cross entropy). config.problem_type
+--- ("regression", "single_label_classification", "multi_label_classification") overrides these rules.
+--
+--   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
+--   local model = accelhost.models.BertForSequenceClassification(config)
+--   model{input_ids = accelhost.arange(2):view(1, 2), labels = accelhost.arange(1)}.loss:dim()  --> 0
+---@param config BertConfig|table
+---@class BertForSequenceClassification: PreTrainedModel
+bert.BertForSequenceClassification = heads.sequence_classification("BertForSequenceClassification", bert.BertModel,
+  heads.pooled "classifier_dropout")
+
+--- BERT that sorts tokens: logits [batch, tokens, num_labels], and the mean cross entropy when labels [batch, tokens]
+--- are given; those of -100 are left out.
+--
+--   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
+--   accelhost.models.BertForTokenClassification(config)(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
+---@param config BertConfig|table
+---@class BertForTokenClassification: PreTrainedModel
+bert.BertForTokenClassification = heads.token_classification("BertForTokenClassification", bert.BertModel)
+
+--- BERT that finds answers in texts: start_logits and end_logits [batch, tokens], and, when start_positions and
+--- end_positions [batch] are given, the mean of both cross entropies; positions behind the text are left out.
+--
+--   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
+--   accelhost.models.BertForQuestionAnswering(config)(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
+---@param config BertConfig|table
+---@class BertForQuestionAnswering: PreTrainedModel
+bert.BertForQuestionAnswering = heads.question_answering("BertForQuestionAnswering", bert.BertModel)
+
+--- BERT that selects one of several texts: called with inputs [batch, choices, tokens]; logits [batch, choices], and
+--- the cross entropy when labels [batch] are given.
+--
+--   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
+--   accelhost.models.BertForMultipleChoice(config)(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
+---@param config BertConfig|table
+---@class BertForMultipleChoice: PreTrainedModel
+bert.BertForMultipleChoice = heads.multiple_choice("BertForMultipleChoice", bert.BertModel,
+  heads.pooled "classifier_dropout")
+
+-- A layer, and the scores of all tokens by the word embeddings.
+local Transform = Module:extend "BertPredictionHeadTransform"
+
+function Transform:init(o)
+  self.dense = Linear(o.width, o.width)
+  self.act = o.act
+  self.LayerNorm = LayerNorm(o.width, {eps = o.eps})
 end
 
----@param batch Tensor|table
----@param more? table further inputs by name
----@return table
-function BertModel:forward(batch, more)
-  local given, config = inputs.read(self._name, bert.inputs, batch, more), self.config
-  local rows, tokens = inputs.sizes(self._name, given, config.max_position_embeddings)
-  local function wanted(name)
-    local asked = given[name]
-    if asked == nil then asked = config[name] end
-    return asked and {} or nil
-  end
-  local states, attentions = wanted "output_hidden_states", wanted "output_attentions"
-  local seen = seen_by(given, rows, tokens, config.pack_texts and not attentions)
-  seen.weights = attentions ~= nil
-  local x = self.encoder(self.embeddings(given, rows, tokens, seen.places), seen, states, attentions)
-  return {
-    last_hidden_state = x, pooler_output = self.pooler and self.pooler(x), hidden_states = states,
-    attentions = attentions,
-  }
+function Transform:forward(x) return self.LayerNorm(self.act(self.dense(x))) end
+
+local Prediction = Module:extend "BertLMPredictionHead"
+
+function Prediction:init(o)
+  self.transform = Transform(o)
+  self.decoder = Linear(o.width, o.words)
+  self.bias = Parameter(C.zeros({o.words}))
 end
+
+function Prediction:forward(x) return self.decoder(self.transform(x)) end
+
+local OnlyMLM = Module:extend "BertOnlyMLMHead"
+
+function OnlyMLM:init(o) self.predictions = Prediction(o) end
+function OnlyMLM:forward(x) return self.predictions(x) end
+
+--- BERT that guesses hidden tokens: logits [batch, tokens, vocab_size], and the mean cross entropy when labels
+--- [batch, tokens] are given; those of -100, the tokens that were not hidden, are left out.
+--
+--   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
+--   accelhost.models.BertForMaskedLM(config)(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
+---@param config BertConfig|table
+---@class BertForMaskedLM: PreTrainedModel
+bert.BertForMaskedLM = heads.masked_lm("BertForMaskedLM", bert.BertModel, {
+  build = function(self, config) self.cls = OnlyMLM(config:encoder_options()) end,
+  logits = function(self, base) return self.cls(base.last_hidden_state) end,
+  tied = {
+    ["cls.predictions.decoder.weight"] = "bert.embeddings.word_embeddings.weight",
+    ["cls.predictions.decoder.bias"] = "cls.predictions.bias",
+  },
+})
 
 return bert

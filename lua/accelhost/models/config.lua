@@ -117,6 +117,22 @@ end
 --- Check the fields together and set those that follow from others.
 function PretrainedConfig:complete() end
 
+--- Raise if an entry has a value that changes the numbers and is not implemented. Entries among the defaults are
+--- implemented, unless `fields` is set.
+---@param neutral table<string, any[]> entry -> the values with which it changes none
+---@param fields? boolean
+function PretrainedConfig:refuse_unimplemented(neutral, fields)
+  for _, name in ipairs(arguments.sorted_keys(neutral)) do
+    local value = rawget(self, name)
+    local fine = value == nil or not fields and self.defaults[name] ~= nil
+    for _, same in ipairs(neutral[name]) do fine = fine or value == same end
+    if not fine then
+      fail("%s: %s = %s is not implemented; expected %s", self._name, name, describe(value),
+        #neutral[name] > 0 and tostring(neutral[name][1]) or "no such entry")
+    end
+  end
+end
+
 -- Raise unless these are names of fields, or older names of some.
 local function check_names(self, values)
   local names = names_of(self)
@@ -184,21 +200,6 @@ function PretrainedConfig:save_pretrained(folder)
   C.io.write_text(folder .. "/config.json", text)
 end
 
---- BERT's configuration; the defaults are the sizes of bert-base.
---
---   accelhost.models.BertConfig{hidden_size = 384}.num_attention_heads  --> 12
----@class BertConfig: PretrainedConfig
-local BertConfig = PretrainedConfig:extend "BertConfig"
-BertConfig.model_type = "bert"
-BertConfig.defaults = {
-  vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, intermediate_size = 3072,
-  hidden_act = "gelu", hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1, max_position_embeddings = 512,
-  type_vocab_size = 2, initializer_range = 0.02, layer_norm_eps = 1e-12, pad_token_id = 0, use_cache = true,
-  classifier_dropout = null, is_decoder = false, add_cross_attention = false, position_embedding_type = "absolute",
-  pack_texts = true,
-}
-config.BertConfig = BertConfig
-
 --- GPT-2's configuration; the defaults are the sizes of the smallest published model.
 --
 --   accelhost.models.GPT2Config{n_layer = 2}.n_embd  --> 768
@@ -216,7 +217,10 @@ config.GPT2Config = GPT2Config
 
 -- model_type -> file and class.
 local by_type = {
-  bert = {"config", "BertConfig"}, gpt2 = {"config", "GPT2Config"}, gpt_neox = {"gpt_neox", "GPTNeoXConfig"},
+  bert = {"bert", "BertConfig"}, distilbert = {"distilbert", "DistilBertConfig"},
+  electra = {"electra", "ElectraConfig"}, mpnet = {"mpnet", "MPNetConfig"}, roberta = {"roberta", "RobertaConfig"},
+  ["xlm-roberta"] = {"xlm_roberta", "XLMRobertaConfig"},
+  gpt2 = {"config", "GPT2Config"}, gpt_neox = {"gpt_neox", "GPTNeoXConfig"},
   gemma2 = {"gemma2", "Gemma2Config"}, gemma3_text = {"gemma3", "Gemma3TextConfig"}, llama = {"llama", "LlamaConfig"},
   mistral = {"mistral", "MistralConfig"}, phi3 = {"phi3", "Phi3Config"}, qwen2 = {"qwen2", "Qwen2Config"},
   qwen3 = {"qwen3", "Qwen3Config"},

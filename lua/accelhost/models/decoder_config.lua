@@ -38,18 +38,6 @@ DecoderConfig.rope_theta_default = 10000
 ---@return integer
 function DecoderConfig:head_width() return self.head_dim or self.hidden_size / self.num_attention_heads end
 
-local function refuse_unimplemented(self)
-  for _, name in ipairs(arguments.sorted_keys(neutral)) do
-    local value = rawget(self, name)
-    local fine = value == nil or self.defaults[name] ~= nil
-    for _, same in ipairs(neutral[name]) do fine = fine or value == same end
-    if not fine then
-      fail("%s: %s = %s is not implemented; expected %s", self._name, name, describe(value),
-        #neutral[name] > 0 and tostring(neutral[name][1]) or "no such entry")
-    end
-  end
-end
-
 local function check_heads(self)
   local heads, groups = self.num_attention_heads, self.num_key_value_heads
   if self:head_width() % 1 ~= 0 then
@@ -112,7 +100,7 @@ function DecoderConfig:read_rope(given, older)
 end
 
 function DecoderConfig:complete()
-  refuse_unimplemented(self)
+  self:refuse_unimplemented(neutral)
   if self.defaults.head_dim == null then self.head_dim = self:head_width() end
   if self.defaults.num_key_value_heads then
     self.num_key_value_heads = self.num_key_value_heads or self.num_attention_heads

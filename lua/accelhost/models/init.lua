@@ -1,5 +1,6 @@
---- accelhost.models: BERT and decoders (GPT-2, Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) under the
---- names, and with the weights, of the transformers library.
+--- accelhost.models: encoders (BERT, DistilBERT, RoBERTa, XLM-RoBERTa, MPNet, ELECTRA) and decoders (GPT-2, Llama,
+--- Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) under the names, and with the weights, of the transformers
+--- library.
 --
 --   local models = accelhost.models
 --   local config = models.GPT2Config{vocab_size = 11, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
@@ -11,12 +12,17 @@
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {}
-namespace.add(lazy, "accelhost.models.config", {"PretrainedConfig", "BertConfig", "GPT2Config", "AutoConfig"})
+namespace.add(lazy, "accelhost.models.config", {"PretrainedConfig", "GPT2Config", "AutoConfig"})
 namespace.add(lazy, "accelhost.models.pretrained", {"PreTrainedModel"})
-namespace.add(lazy, "accelhost.models.bert", {"BertModel"})
-namespace.add(lazy, "accelhost.models.bert_heads", {
-  "BertForSequenceClassification", "BertForTokenClassification", "BertForMaskedLM",
-})
+-- Encoders: file -> the first part of its classes' names.
+for file, name in pairs {bert = "Bert", distilbert = "DistilBert", roberta = "Roberta", xlm_roberta = "XLMRoberta",
+  mpnet = "MPNet", electra = "Electra"} do
+  namespace.add(lazy, "accelhost.models." .. file, {
+    name .. "Config", name .. "Model", name .. "ForSequenceClassification", name .. "ForTokenClassification",
+    name .. "ForQuestionAnswering", name .. "ForMultipleChoice", name .. "ForMaskedLM",
+  })
+end
+namespace.add(lazy, "accelhost.models.electra", {"ElectraForPreTraining"})
 namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
 -- Decoders: file -> the first part of its classes' names.
 for file, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3", gemma2 = "Gemma2",
@@ -28,8 +34,8 @@ namespace.add(lazy, "accelhost.models.gemma3", {
   "Gemma3TextConfig", "Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification",
 })
 namespace.add(lazy, "accelhost.models.auto", {
-  "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoModelForMaskedLM",
-  "AutoModelForCausalLM",
+  "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
+  "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForMaskedLM", "AutoModelForCausalLM",
 })
 
 return namespace.new("accelhost.models", {}, lazy, {refused = {

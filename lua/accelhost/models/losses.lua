@@ -31,6 +31,34 @@ function losses.of_next_tokens(what, logits, labels)
   return losses.of_tokens(what, logits, shifting.next_tokens(labels))
 end
 
+--- Mean cross entropy of the begin and of the end of answers; places behind the texts are left out.
+---@param begins Tensor [batch, tokens] logits
+---@param ends Tensor
+---@param first Tensor [batch] or [batch, 1]
+---@param last Tensor
+---@return Tensor
+function losses.of_spans(begins, ends, first, last)
+  local tokens = begins:size(1)
+  local function loss(logits, places)
+    return F.cross_entropy(logits, places:reshape(-1):clamp(0, tokens), {ignore_index = tokens})
+  end
+  return (loss(begins, first) + loss(ends, last)) / 2
+end
+
+--- Mean binary cross entropy of tokens that are no padding.
+---@param what string
+---@param logits Tensor [batch, tokens]
+---@param labels Tensor [batch, tokens]
+---@param mask Tensor? [batch, tokens]
+---@return Tensor
+function losses.of_flags(what, logits, labels, mask)
+  inputs.expect(what, "labels", labels, logits:size(0), logits:size(1))
+  labels = labels:to(logits.dtype)
+  if not mask then return F.binary_cross_entropy_with_logits(logits, labels) end
+  local kept = mask:ne(0):to(logits.dtype)
+  return F.binary_cross_entropy_with_logits(logits, labels, {weight = kept, reduction = "sum"}) / kept:sum()
+end
+
 local function squeezed(logits, labels, count)
   if count == 1 then return F.mse_loss(logits:reshape(-1), labels:reshape(-1)) end
   return F.mse_loss(logits, labels)

@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local attention = require "accelhost.models.attention"
+local cache = require "accelhost.models.cache"
 local inputs = require "accelhost.models.inputs"
 local recompute = require "accelhost.recompute"
 
@@ -32,7 +33,7 @@ function context.seen(what, given, layers)
       fail("%s: past_key_values: they are of %d texts, the input of %d", what, entry[1]:size(0), ids:size(0))
     end
   end
-  return past[1][1]:size(2)
+  return cache.seen(past[1])
 end
 
 --- Return the texts of rows that hold several, one after the other: a text begins where a position is not that of the
@@ -62,19 +63,25 @@ end
 ---@param tokens integer
 ---@param past integer
 ---@param device string
----@param window? integer
----@param texts? table of `texts`: a query sees the keys in its text
+---@param o? {window: integer?, used: integer?, texts: table?} used: number of keys of earlier tokens, the last ones, that
+--- are there (default all); texts: the result of `texts`, a query sees the keys in its text
 ---@return {mask: Tensor?, causal: boolean?, window: integer?, texts: table?} as attention.attend accepts them
-function context.visible(kept, tokens, past, device, window, texts)
+function context.visible(kept, tokens, past, device, o)
+  local window, used, texts = o and o.window, o and o.used, o and o.texts
   if window and window >= past + tokens then window = nil end
   if texts then return {causal = true, window = window, texts = texts} end
   if not kept and past == 0 then return {causal = tokens > 1, window = window} end
   if not kept and tokens == 1 then return {window = window} end
+  local count = (used or past) + tokens
+  local first = past + tokens - count
   local own = C.arange(past, past + tokens, {device = device}):view(tokens, 1)
-  local keys = C.arange(0, past + tokens, {device = device}):view(1, past + tokens)
+  local keys = C.arange(first, past + tokens, {device = device}):view(1, count)
   local mask = keys:le(own)
   if window then mask = mask:logical_and(keys:gt(own - window)) end
-  if kept then mask = mask:logical_and(kept:view(-1, 1, 1, past + tokens)):logical_or(keys:eq(own)) end
+  if kept then
+    if first > 0 then kept = kept:narrow(1, first, count) end
+    mask = mask:logical_and(kept:reshape(-1, 1, 1, count)):logical_or(keys:eq(own))
+  end
   return {mask = mask}
 end
 

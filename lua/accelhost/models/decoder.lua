@@ -5,6 +5,7 @@
 -- both by the kind of attention, logit_cap, embedding_dropout.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local cache = require "accelhost.models.cache"
 local container = require "accelhost.nn.container"
 local context = require "accelhost.models.context"
 local generation = require "accelhost.models.generation"
@@ -37,7 +38,8 @@ local function build(self, config)
   self.kinds = {}
   for number = 1, config.num_hidden_layers do
     self.layers:append(self.layer_class(config, o, number))
-    self.kinds[layers.kind_of(config, o, number)] = true
+    local kind = layers.kind_of(config, o, number)
+    self.kinds[kind] = self.kinds[kind] or number
   end
   self[self.norm_name] = o.norm(config.hidden_size)
 end
@@ -67,10 +69,12 @@ local function add_places(self, how, given, past, dtype)
     positions, length = C.arange(past, past + how.tokens, {device = how.device}), past + how.tokens
   end
   local texts = context.texts(how, given.position_ids, past)
-  how.angles, how.visible = {}, {}
-  for kind in pairs(self.kinds) do
+  how.angles, how.visible, how.windows = {}, {}, self.windows
+  for kind, number in pairs(self.kinds) do
+    local entry, window = given.past_key_values and given.past_key_values[number], self.windows[kind]
     how.angles[kind] = {rotary.angles(self.rotary[kind], positions, length, dtype)}
-    how.visible[kind] = context.visible(how.kept, how.tokens, past, how.device, self.windows[kind], texts)
+    how.visible[kind] = context.visible(how.kept, how.tokens, past, how.device,
+      {window = window, used = entry and cache.used(entry, window), texts = texts})
   end
 end
 

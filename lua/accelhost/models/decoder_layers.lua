@@ -102,7 +102,7 @@ function Attention:forward(x, how, past)
   local angles = how.angles[self.kind]
   q = rotary.apply(q:transpose(1, 2), angles[1], angles[2])
   k = rotary.apply(k:transpose(1, 2), angles[1], angles[2])
-  local present = cache.add(past, k, v:transpose(1, 2))
+  local present = cache.add(past, k, v:transpose(1, 2), how.windows[self.kind])
   local y, weights = attention.attend(q, present[1], present[2], {
     visible = how.visible[self.kind], dropout = self.training and self.rate or 0, scale = self.scale, cap = self.cap,
     weights = how.wants_weights,

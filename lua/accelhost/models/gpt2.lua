@@ -199,8 +199,8 @@ function GPT2Model:forward(batch, more)
   local given = inputs.read(self._name, context.inputs, batch, more)
   local past = context.seen(self._name, given, self.config.n_layer)
   local how = context.settings(self, given, past, given.position_ids and math.huge or self.config.n_positions)
-  how.visible = context.visible(how.kept, how.tokens, past, how.device, nil,
-    context.texts(how, given.position_ids, past))
+  how.visible = context.visible(how.kept, how.tokens, past, how.device,
+    {texts = context.texts(how, given.position_ids, past)})
   local late = sums_late(self, how) and {} or nil
   local x, results = context.run(self, self.h, embed(self, given, how.tokens, past), how, given.past_key_values, late)
   x = late and late.rest and (norms.of_sum(self.ln_f, x, late.rest)) or self.ln_f(x)

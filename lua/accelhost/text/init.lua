@@ -14,5 +14,6 @@ namespace.add(lazy, "accelhost.text.characters", {"character_tokenizer"})
 namespace.add(lazy, "accelhost.text.collators", {
   "DataCollatorForLanguageModeling", "DataCollatorWithFlattening", "DataCollatorWithPadding",
 })
+namespace.add(lazy, "accelhost.text.streamer", {"TextStreamer"})
 
 return namespace.new("text", {}, lazy)

@@ -259,7 +259,7 @@ describe("generate", function()
 
   local refusals = {
     {"an unknown option", {max_tokens = 3}, "unknown option 'max_tokens' (known: "},
-    {"beams", {num_beams = 4}, "num_beams: beams are not searched"},
+    {"no beams", {num_beams = 0}, "num_beams: expected a positive integer, got number 0"},
     {"more tokens than positions", {max_new_tokens = 44}, "49 tokens are more than the model's 48 positions"},
     {"a length that is used up", {max_length = 5}, "max_length 5 leaves nothing to write after 5 tokens"},
     {"a temperature of 0", {temperature = 0}, "temperature: expected a number above 0, got number 0"},

@@ -102,10 +102,10 @@ local function forward_language_head(self, batch, more)
   return language_head.forward(self, base_of(self), batch, more, self.config.final_logit_softcapping)
 end
 
--- At the length where other factors begin, all angles change.
-local function is_past_stale(self, tokens)
+-- Beyond the length where other factors begin, all angles change.
+local function valid_length(self)
   local p = self.config.rope_parameters
-  return p.rope_type == "longrope" and tokens == p.original_max_position_embeddings + 1
+  return p.rope_type == "longrope" and p.original_max_position_embeddings or math.huge
 end
 
 -- The head that sorts texts: it reads the last token that is no padding.
@@ -180,7 +180,7 @@ function decoder.causal_lm(name, base)
   CausalLM.tied = {["lm_head.weight"] = ("%s.%s.weight"):format(base.base_model_prefix, base.token_embedding)}
   CausalLM.loss_shifts_labels, CausalLM.has_any_length = true, true
   generation.mix_into(CausalLM)
-  CausalLM._is_past_stale = is_past_stale
+  CausalLM._valid_length = valid_length
   return CausalLM
 end
 

@@ -24,6 +24,7 @@ for file, name in pairs {bert = "Bert", distilbert = "DistilBert", roberta = "Ro
 end
 namespace.add(lazy, "accelhost.models.electra", {"ElectraForPreTraining"})
 namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
+namespace.add(lazy, "accelhost.models.generation.config", {"GenerationConfig"})
 -- Decoders: file -> the first part of its classes' names.
 for file, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3", gemma2 = "Gemma2",
   phi3 = "Phi3", gpt_neox = "GPTNeoX"} do

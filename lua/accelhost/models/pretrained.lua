@@ -3,6 +3,8 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local configs = require "accelhost.models.config"
+local later = require "accelhost.util.later"
+local generation_config = later "accelhost.models.generation.config"
 local init = require "accelhost.nn.initializers"
 local nn_utils = require "accelhost.nn.utils"
 local recompute = require "accelhost.recompute"
@@ -210,7 +212,7 @@ local function load(cls, path, options)
   model:to(dtype)
   model:to{device = C.device.get_default_device()}
   model.config.dtype = dtype
-  model.generation_config = configs.read_object(what, path .. "/generation_config.json")
+  model.generation_config = generation_config.read_file(what, path)
   model:eval()
   if mine.output_loading_info then return model, result end
   return model
@@ -269,9 +271,8 @@ function PreTrainedModel:save_pretrained(...)
   shards.write(folder, names, tensors, {}, most)
   local _, first = next(self:parameters())
   self.config:with({architectures = {self._name}, dtype = first and first.dtype}):save_pretrained(folder)
-  if self.generation_config then
-    C.io.write_text(folder .. "/generation_config.json", C.json.encode(self.generation_config, 2) .. "\n")
-  end
+  local generates = self.generation_config
+  if generates then C.io.write_text(folder .. "/generation_config.json", C.json.encode(generates, 2) .. "\n") end
 end
 
 return {PreTrainedModel = PreTrainedModel}

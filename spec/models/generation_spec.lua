@@ -445,7 +445,8 @@ describe("Texts of a tokenizer", function()
       vocabulary[code < 128 and string.char(code) or string.char(192 + math.floor(code / 64), 128 + code % 64)] = byte
     end
     return text.Tokenizer(('{"model": {"type": "BPE", "vocab": %s, "merges": []}, "decoder": {"type": "ByteLevel"}, '
-      .. '"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}'):format(accelhost.json.encode(vocabulary)))
+      .. '"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}'):format(
+        accelhost.json.encode(vocabulary)))
   end
 
   local function streamed(tokens, options)

@@ -77,7 +77,8 @@ end
 
 -- Functions of these files are ops written in Lua: as ops they return a tensor where the comment states nothing else.
 local op_files = {
-  "^lua/accelhost/functions/", "^lua/accelhost/linalg/", "^lua/accelhost/nn/functional/", "^lua/accelhost/special%.lua$",
+  "^lua/accelhost/functions/", "^lua/accelhost/linalg/", "^lua/accelhost/nn/functional/",
+  "^lua/accelhost/special%.lua$",
 }
 local a_tensor = {{type = "Tensor", text = ""}}
 

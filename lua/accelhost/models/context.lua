@@ -63,8 +63,8 @@ end
 ---@param tokens integer
 ---@param past integer
 ---@param device string
----@param o? {window: integer?, used: integer?, texts: table?} used: number of keys of earlier tokens, the last ones, that
---- are there (default all); texts: the result of `texts`, a query sees the keys in its text
+---@param o? {window: integer?, used: integer?, texts: table?} used: number of keys of earlier tokens, the last ones,
+--- that are there (default all); texts: the result of `texts`, a query sees the keys in its text
 ---@return {mask: Tensor?, causal: boolean?, window: integer?, texts: table?} as attention.attend accepts them
 function context.visible(kept, tokens, past, device, o)
   local window, used, texts = o and o.window, o and o.used, o and o.texts

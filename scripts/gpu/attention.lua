@@ -164,7 +164,7 @@ end
 if arg[1] == "measure" then return measure() end
 local program = io.popen "readlink /proc/$PPID/exe":read "*l"
 local ways = #arg > 0 and {unpack(arg)} or {"own", "forward", "cudnn", "unordered"}
-local results = {}
+local lines_of = {}
 print(("%-10s %-14s %-12s %-6s %-32s %9s %9s"):format("way", "case", "path", "same", "errors: output, dq, dk, dv",
   "us fwd", "us both"))
 for _, way in ipairs(ways) do
@@ -176,8 +176,8 @@ for _, way in ipairs(ways) do
     print(way .. " failed: " .. table.concat(lines, "\n"))
     missed = missed + 1
   else
-    results[way] = lines
-    show(way, lines, results.own, told.forward)
+    lines_of[way] = lines
+    show(way, lines, lines_of.own, lines_of.forward)
   end
 end
 print(("%d of %d too far off or not repeated"):format(missed, #ways * #cases))

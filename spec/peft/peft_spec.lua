@@ -279,6 +279,40 @@ describe("A model with adapters", function()
     assert.is_true(losses[5] < losses[1])
   end)
 
+  it("is saved in a run's checkpoint without its base, which has to be the same when the run resumes", function()
+    local function start(name)
+      local model = load(name, {is_trainable = true})
+      local accelerator = accelhost.Accelerator()
+      local optimizer = optim.AdamW(model:parameters(), {lr = 1e-2})
+      model, optimizer = accelerator:prepare(model, optimizer)
+      return model, optimizer, accelerator
+    end
+    local function step(model, optimizer)
+      local loss = outputs(model, "lora").loss
+      optimizer:zero_grad()
+      loss:backward()
+      optimizer:step()
+      return loss:item()
+    end
+    local model, optimizer, accelerator, _ = start "lora"
+    step(model, optimizer)
+    accelerator:save_state "state"
+    local expected_losses = {step(model, optimizer), step(model, optimizer)}
+    local saved = accelhost.load "state/model.safetensors"
+    for name in pairs(saved) do assert.is_true(name == "frozen_weights" or name:find "lora_" ~= nil, name) end
+    model, optimizer, accelerator = start "lora"
+    accelerator:load_state "state"
+    assert.same(expected_losses, {step(model, optimizer), step(model, optimizer)})
+    model, _, accelerator = start "lora"
+    accelhost.no_grad(function()
+      model:get_parameter "base_model.model.model.norm.weight":add_(1)
+    end)
+    check.raises("load_state: base_model.model.model.norm.weight differs from the frozen weights of the saved run",
+      function() accelerator:load_state "state" end)
+    _, _, accelerator = start "dora"
+    check.raises("load_state: the ", function() accelerator:load_state "state" end)
+  end)
+
   it("is prepared, trained by the Trainer, and saved as an adapter", function()
     local model = load("sequence", {is_trainable = true}):float()
     local rows = {}

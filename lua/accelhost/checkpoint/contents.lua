@@ -81,7 +81,10 @@ kind("model", function(objects, _, files, what, copied)
     files[#files + 1] = stored.state(what, numbered("model", i), state, nn_utils.state_pairs(state), copied)
   end
 end, function(objects, get)
-  for i, model in ipairs(objects.models) do model:load_state_dict(get(numbered("model", i))) end
+  for i, model in ipairs(objects.models) do
+    local state = get(numbered("model", i))
+    if model._load_checkpoint_state then model:_load_checkpoint_state(state) else model:load_state_dict(state) end
+  end
 end)
 
 kind("buffer", function(objects, add)

@@ -7,6 +7,7 @@ local files = require "accelhost.io"
 local ia3_layer = require "accelhost.peft.ia3_layer"
 local layers = require "accelhost.peft.adapter_layer"
 local lora_layer = require "accelhost.peft.lora_layer"
+local nn_utils = require "accelhost.nn.utils"
 local stored = require "accelhost.checkpoint.stored"
 local targets = require "accelhost.peft.targets"
 local Module = require("accelhost.nn.module").Module
@@ -171,6 +172,64 @@ function PeftModel:_adapter_tensors(adapter_name)
     end
   end
   return list
+end
+
+-- A number for each frozen tensor, by which another base is recognised.
+local SAMPLE, FINGERPRINT = 64, "frozen_weights"
+
+local function fingerprint(tensors)
+  local sums = {}
+  for i, tensor in ipairs(tensors) do
+    local first = tensor:detach():reshape(-1):narrow(0, 0, math.min(SAMPLE, tensor:numel()))
+    sums[i] = first:double():sum()
+  end
+  return C.autograd.no_grad(C.stack, sums):cpu()
+end
+
+-- The tensors of all adapters by their names in the state dict, and the others in order, with their names.
+local function divided(self)
+  local state, adapters, frozen, names = self:state_dict {keep_vars = true}, {}, {}, {}
+  for name, tensor in nn_utils.state_pairs(state) do
+    local is_adapters = false
+    for adapter, config in pairs(self.peft_config) do
+      is_adapters = is_adapters or file_name(name, adapter) ~= nil or is_trained_bias(name, config)
+    end
+    if is_adapters then
+      adapters[name] = tensor
+    elseif tensor:numel() > 0 then
+      frozen[#frozen + 1], names[#names + 1] = tensor, name
+    end
+  end
+  return adapters, frozen, names
+end
+
+--- Return the state that checkpoints of a run store: the adapters alone, and the fingerprint of the base.
+---@return table<string, Tensor>
+function PeftModel:_checkpoint_state()
+  local state, frozen = divided(self)
+  if #frozen > 0 then state[FINGERPRINT] = fingerprint(frozen) end
+  return state
+end
+
+--- Load such a state into a model with the same base.
+---@param state table<string, Tensor>
+function PeftModel:_load_checkpoint_state(state)
+  local own, frozen, names = divided(self)
+  local saved, mine = state[FINGERPRINT], #frozen > 0 and fingerprint(frozen) or nil
+  state[FINGERPRINT] = nil
+  if saved and mine and C.same_shape(saved, mine) then
+    local differs = saved:ne(mine):nonzero()
+    if differs:size(0) > 0 then
+      fail("load_state: %s differs from the frozen weights of the saved run; load the same base model before",
+        names[differs[0]:item() + 1])
+    end
+  elseif saved or mine then
+    fail("load_state: the model has %d frozen tensors, that of the saved run %d", #frozen, saved and saved:numel() or 0)
+  end
+  for _, name in ipairs(arguments.sorted_keys(own)) do
+    if state[name] == nil then fail("load_state: the saved run has no adapter tensor %s", name) end
+  end
+  self:load_state_dict(state, {strict = false})
 end
 
 --- Select the adapters that are added, and trained unless their configuration has inference_mode.

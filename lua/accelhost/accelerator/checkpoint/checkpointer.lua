@@ -122,7 +122,9 @@ local function collect(self, folder, copied, parts)
   local accelerator = self.accelerator
   local list = run_state.objects(accelerator)
   list.weights, list.windows, list.accelerator = {}, run_state.windows(accelerator), run_state.own(accelerator)
-  for i, model in ipairs(list.models) do list.weights[i] = model:state_dict {keep_vars = true} end
+  for i, model in ipairs(list.models) do
+    list.weights[i] = model._checkpoint_state and model:_checkpoint_state() or model:state_dict {keep_vars = true}
+  end
   run_hooks(self.save_hooks, list.models, list.weights, folder)
   list.optimizer_states, list.optimizer_parts = {}, {}
   for i, optimizer in ipairs(list.optimizers) do

@@ -1,6 +1,7 @@
 --- The configuration of a model: sizes, rates and names of labels, as config.json has them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local checkpoint_folder = require "accelhost.util.checkpoint_folder"
 local class = require "accelhost.util.class"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -261,13 +262,7 @@ end
 ---@param changes? table
 ---@return PretrainedConfig
 function config.read(what, folder, changes)
-  arguments.check(what, "path", "string", folder)
-  local kind = C.data.look(folder)
-  if kind ~= "folder" then
-    fail("%s: '%s' is no folder%s; nothing is downloaded: pass the folder of a checkpoint", what, folder,
-      kind and "" or " (there is nothing)")
-  end
-  local values = config.read_object(what, folder .. "/config.json")
+  local values = config.read_object(what, checkpoint_folder(what, folder) .. "/config.json")
   if not values then fail("%s: '%s' has no config.json: it is no folder of a model", what, folder) end
   local made = setmetatable({}, config.class_of(what .. ": " .. folder .. "/config.json", values.model_type))
   values.model_type = nil

@@ -1,6 +1,7 @@
 --- The configurations of adapters: the fields of peft's adapter_config.json.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local checkpoint_folder = require "accelhost.util.checkpoint_folder"
 local class = require "accelhost.util.class"
 
 local fail, describe = arguments.fail, arguments.describe
@@ -93,8 +94,7 @@ end
 -- Read adapter_config.json of a folder; `cls` is the class that is expected, or PeftConfig.
 local function read(cls, folder)
   local what = cls._name .. ".from_pretrained"
-  arguments.check(what, "path", "string", folder)
-  local path = folder .. "/adapter_config.json"
+  local path = checkpoint_folder(what, folder) .. "/adapter_config.json"
   local values = require("accelhost.models.config").read_object(what, path)
   if not values then fail("%s: '%s' has no adapter_config.json: it is no folder of an adapter", what, folder) end
   local expected = cls.peft_type or table.concat(arguments.sorted_keys(classes), " or ")

@@ -1,6 +1,7 @@
 --- The files of a tokenizer's folder.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local checkpoint_folder = require "accelhost.util.checkpoint_folder"
 local tokenizers = require "accelhost.text.tokenizer"
 
 local fail = arguments.fail
@@ -212,6 +213,7 @@ end
 ---@param own table options that win over the folder's
 ---@return Tokenizer
 function files.load(folder, own)
+  checkpoint_folder("from_pretrained", folder)
   local config, map = object(folder .. "/tokenizer_config.json"), object(folder .. "/special_tokens_map.json")
   if own.do_lower_case ~= nil then config.do_lower_case = own.do_lower_case end
   local json, settings, file = describe(folder, config, map)

@@ -70,9 +70,9 @@ local first = train_set[0].sentence1 and "sentence1" or "sentence"
 local second = train_set[0].sentence2 and "sentence2" or nil
 
 -- Labels that are names get numbers in the order of the alphabet.
-local classes, number_of = train_set:unique "label", {}
+local classes, number_of, name_of = train_set:unique "label", {}, {}
 table.sort(classes)
-for i, class in ipairs(classes) do number_of[class] = i - 1 end
+for i, class in ipairs(classes) do number_of[class], name_of[i - 1] = i - 1, tostring(class) end
 
 -- A vocabulary: the marks, all characters alone and within a word, and the words that are there most often.
 local function make_tokenizer(set)
@@ -119,11 +119,11 @@ end
 local tokenizer = args.model and text.AutoTokenizer.from_pretrained(args.model) or make_tokenizer(train_set)
 local model
 if args.model then
-  model = models.AutoModelForSequenceClassification.from_pretrained(args.model, {num_labels = #classes})
+  model = models.AutoModelForSequenceClassification.from_pretrained(args.model, {id2label = name_of})
 else
   model = models.BertForSequenceClassification {
     vocab_size = #tokenizer, hidden_size = 64, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 128,
-    max_position_embeddings = args.max_length, num_labels = #classes,
+    max_position_embeddings = args.max_length, id2label = name_of,
   }
 end
 

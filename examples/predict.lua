@@ -1,0 +1,64 @@
+-- Uses a classifier of texts that training has saved: prints a label and its probability for each text.
+--
+--   accelhost examples/text_classification.lua --data sst2 --model minilm --save runs/sentiment
+--   accelhost examples/predict.lua --model runs/sentiment --text "A warm film."
+--   cut -f 1 reviews.tsv | accelhost examples/predict.lua --model runs/sentiment --text -
+--
+-- With --adapter the weights of a LoRA adapter (accelhost.peft, or the peft library) are added to the model's. Without
+-- a model it uses that of text_classification.lua, which trains it first where there is none yet.
+local accelhost = require "accelhost"
+local models, peft, text = accelhost.models, accelhost.peft, accelhost.text
+
+local args = accelhost.parse_args {
+  description = "Classifies texts by a saved model.",
+  {"model", nil, "folder of a classifier (default: that of text_classification.lua)", type = "string", metavar = "DIR"},
+  {"adapter", nil, "folder of an adapter for the model", type = "string", metavar = "DIR"},
+  {"text", "The story is not dull.", "text to classify; -: each line of the standard input", metavar = "TEXT"},
+  {"batch_size", 32, "texts that are computed together", integer = true, minimum = 1},
+  {"smoke", false, "the same in a few seconds, with a model that has seen little"},
+}
+
+local folder = args.model or args.smoke and "runs/text_classification_smoke" or "runs/text_classification"
+local config = io.open(folder .. "/config.json")
+if config then
+  config:close()
+elseif not args.model then
+  io.stderr:write(("There is no model in '%s' yet: examples/text_classification.lua trains one.\n"):format(folder))
+  local own = arg
+  _G.arg = {[0] = arg[0]:gsub("predict%.lua$", "text_classification.lua"), "--save", folder,
+    args.smoke and "--smoke" or nil}
+  dofile(_G.arg[0])
+  _G.arg = own
+  accelhost.accelerator:wait_for_everyone()
+end
+
+local tokenizer = text.AutoTokenizer.from_pretrained(folder)
+local model = models.AutoModelForSequenceClassification.from_pretrained(folder)
+if args.adapter then model = peft.PeftModel.from_pretrained(model, args.adapter):merge_and_unload() end
+model:eval()
+
+local function show(texts)
+  local batch = tokenizer(texts, {padding = true, truncation = true})
+  local probabilities = accelhost.no_grad(model, batch).logits:softmax(1)
+  local best, labels = probabilities:max(1)
+  for i = 0, #texts - 1 do
+    local label = model.config.id2label[labels[i]:item()]
+    print(("%s\t%.4f\t%s"):format(label, best[i]:item(), texts[i + 1]))
+  end
+  return best[0]:item()
+end
+
+if not accelhost.accelerator.is_main_process then os.exit(0) end
+if args.text ~= "-" then
+  print(("Probability: %.2f"):format(show {args.text}))
+else
+  local waiting = {}
+  for line in io.lines() do
+    waiting[#waiting + 1] = line
+    if #waiting == args.batch_size then
+      show(waiting)
+      waiting = {}
+    end
+  end
+  if #waiting > 0 then show(waiting) end
+end

@@ -76,7 +76,10 @@ end
 --   local config = accelhost.models.BertConfig{vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
 ---@class AutoModel
-define("AutoModel", with_encoders("Model", with_decoders(2, {gpt2 = {"gpt2", "GPT2Model"}})))
+define("AutoModel", with_encoders("Model", with_decoders(2, {
+  gpt2 = {"gpt2", "GPT2Model"}, resnet = {"resnet", "ResNetModel"}, vit = {"vit", "ViTModel"},
+  convnext = {"convnext", "ConvNextModel"},
+})))
 
 --- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
 ---@class AutoModelForSequenceClassification
@@ -101,5 +104,13 @@ define("AutoModelForMaskedLM", with_encoders("ForMaskedLM", {}))
 --- A model that continues texts: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForCausalLM
 define("AutoModelForCausalLM", with_decoders(3, {gpt2 = {"gpt2", "GPT2LMHeadModel"}}))
+
+--- A model that sorts images: from_pretrained(DIR, {num_labels = 3, ignore_mismatched_sizes = true}),
+--- from_config(config). DIR may be a folder of timm's.
+---@class AutoModelForImageClassification
+define("AutoModelForImageClassification", {
+  resnet = {"resnet", "ResNetForImageClassification"}, vit = {"vit", "ViTForImageClassification"},
+  convnext = {"convnext", "ConvNextForImageClassification"},
+})
 
 return auto

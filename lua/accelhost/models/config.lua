@@ -224,7 +224,8 @@ local by_type = {
   gpt2 = {"config", "GPT2Config"}, gpt_neox = {"gpt_neox", "GPTNeoXConfig"},
   gemma2 = {"gemma2", "Gemma2Config"}, gemma3_text = {"gemma3", "Gemma3TextConfig"}, llama = {"llama", "LlamaConfig"},
   mistral = {"mistral", "MistralConfig"}, phi3 = {"phi3", "Phi3Config"}, qwen2 = {"qwen2", "Qwen2Config"},
-  qwen3 = {"qwen3", "Qwen3Config"},
+  qwen3 = {"qwen3", "Qwen3Config"}, convnext = {"convnext", "ConvNextConfig"}, resnet = {"resnet", "ResNetConfig"},
+  vit = {"vit", "ViTConfig"},
 }
 
 --- The class of configurations of a model type; an unknown one is an error that names those known.
@@ -264,7 +265,11 @@ end
 function config.read(what, folder, changes)
   local values = config.read_object(what, checkpoint_folder(what, folder) .. "/config.json")
   if not values then fail("%s: '%s' has no config.json: it is no folder of a model", what, folder) end
-  local made = setmetatable({}, config.class_of(what .. ": " .. folder .. "/config.json", values.model_type))
+  local file = what .. ": " .. folder .. "/config.json"
+  if values.architecture ~= nil and (values.model_type == nil or values.model_type == "timm_wrapper") then
+    values = require("accelhost.models.image_architectures").from_timm(file, values)
+  end
+  local made = setmetatable({}, config.class_of(file, values.model_type))
   values.model_type = nil
   set_values(made, values)
   return changes and made:with(changes) or made

@@ -1,6 +1,6 @@
---- accelhost.models: encoders (BERT, DistilBERT, RoBERTa, XLM-RoBERTa, MPNet, ELECTRA) and decoders (GPT-2, Llama,
---- Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) under the names, and with the weights, of the transformers
---- library.
+--- accelhost.models: encoders (BERT, DistilBERT, RoBERTa, XLM-RoBERTa, MPNet, ELECTRA), decoders (GPT-2, Llama, Mistral,
+--- Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) and image models (ResNet, ViT, ConvNeXt) under the names, and with the
+--- weights, of the transformers library; image models with the weights of torchvision and timm too.
 --
 --   local models = accelhost.models
 --   local config = models.GPT2Config{vocab_size = 11, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
@@ -34,9 +34,18 @@ end
 namespace.add(lazy, "accelhost.models.gemma3", {
   "Gemma3TextConfig", "Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification",
 })
+for file, name in pairs {resnet = "ResNet", vit = "ViT", convnext = "ConvNext"} do
+  namespace.add(lazy, "accelhost.models." .. file,
+    {name .. "Config", name .. "Model", name .. "ForImageClassification"})
+end
+namespace.add(lazy, "accelhost.models.image_architectures", {
+  "create_model", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vit_b_16", "vit_b_32", "vit_l_16",
+  "vit_l_32", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large",
+})
 namespace.add(lazy, "accelhost.models.auto", {
   "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
   "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForMaskedLM", "AutoModelForCausalLM",
+  "AutoModelForImageClassification",
 })
 
 return namespace.new("accelhost.models", {}, lazy, {refused = {

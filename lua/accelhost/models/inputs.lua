@@ -1,4 +1,4 @@
---- The inputs of models: tensors by name, from a table or a tokenizer's batch, or the ids alone.
+--- The inputs of models: tensors by name, from a table or a tokenizer's batch, or the first one alone.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -12,9 +12,9 @@ local checks = {
   number = {"a number", function(value) return type(value) == "number" end},
 }
 
-local function add(what, given, known, batch)
+local function add(what, given, known, batch, first)
   if type(batch) ~= "table" then
-    fail("%s: expected tensors by name ({input_ids = ...}) or the input_ids, got %s", what, describe(batch))
+    fail("%s: expected tensors by name ({%s = ...}) or the %s, got %s", what, first, first, describe(batch))
   end
   for name, value in pairs(batch) do
     local kind = known[name]
@@ -33,17 +33,19 @@ end
 --- The inputs of a model by name, checked.
 ---@param what string the class, for messages
 ---@param known table<string, string> name -> tensor, flag, list or number
----@param batch Tensor|table input_ids, or a table by name
+---@param batch Tensor|table the first input, or a table by name
 ---@param more? table further ones by name
+---@param first? string the name of an input that is passed alone; default input_ids
 ---@return table
-function inputs.read(what, known, batch, more)
+function inputs.read(what, known, batch, more, first)
   local given = {}
+  first = first or "input_ids"
   if C.is_tensor(batch) then
-    given.input_ids = batch
+    given[first] = batch
   else
-    add(what, given, known, batch)
+    add(what, given, known, batch, first)
   end
-  if more ~= nil then add(what, given, known, more) end
+  if more ~= nil then add(what, given, known, more, first) end
   return given
 end
 

@@ -32,6 +32,9 @@ PreTrainedModel.is_gradient_checkpointing = false
 -- name of a tied parameter -> name of the one that it is
 PreTrainedModel.tied = {}
 
+-- the class that config.json names, where it is another one
+PreTrainedModel.architecture = nil
+
 -- name of a parameter in checkpoints -> its name in the model, where they differ
 PreTrainedModel.renamed = {}
 
@@ -55,6 +58,12 @@ end
 function PreTrainedModel:tied_weights()
   return self.config.tie_word_embeddings and self.tied or {}
 end
+
+--- Return a checkpoint's tensors in the model's names; a class that reads another library's files renames them.
+---@param state table<string, Tensor>
+---@param own table<string, Tensor> the model's tensors
+---@return table<string, Tensor>
+function PreTrainedModel:own_names(state, own) return state end -- luacheck: ignore 212
 
 local function owner_of(self, name)
   local path, field = name:match "^(.-)%.?([^.]+)$"
@@ -183,11 +192,12 @@ local function dtype_of(state)
   return "float32"
 end
 
--- Return the missing names, without those tied to a name that was loaded.
+-- Return the missing names, without those tied to a name that was loaded, and the counts of batches, which the first
+-- versions of PyTorch did not store.
 local function really_missing(model, names)
   local tied, missing = model:tied_weights(), {}
   for _, name in ipairs(names) do
-    if not tied[name] then missing[#missing + 1] = name end
+    if not tied[name] and not name:find "%.num_batches_tracked$" then missing[#missing + 1] = name end
   end
   return missing
 end
@@ -270,7 +280,8 @@ function PreTrainedModel:save_pretrained(...)
   weights.restore_names(names, self.renamed)
   shards.write(folder, names, tensors, {}, most)
   local _, first = next(self:parameters())
-  self.config:with({architectures = {self._name}, dtype = first and first.dtype}):save_pretrained(folder)
+  local changes = {architectures = {self.architecture or self._name}, dtype = first and first.dtype}
+  self.config:with(changes):save_pretrained(folder)
   local generates = self.generation_config
   if generates then C.io.write_text(folder .. "/generation_config.json", C.json.encode(generates, 2) .. "\n") end
 end

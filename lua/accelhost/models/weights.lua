@@ -1,4 +1,5 @@
---- A checkpoint's weights in a model's names: older names, prefixes, tied weights, and mismatches.
+--- A checkpoint's weights in a model's names: older names, those of other libraries, prefixes, tied weights, and
+--- mismatches.
 local arguments = require "accelhost.util.arguments"
 local files = require "accelhost.io"
 local shards = require "accelhost.checkpoint.shards"
@@ -25,7 +26,7 @@ function weights.read(what, folder)
       fail("%s: '%s' holds %s, not tensors by name", what, file, arguments.describe(part))
     end
     for name, tensor in pairs(part) do
-      name = name:gsub("%.gamma$", ".weight"):gsub("%.beta$", ".bias")
+      name = name:gsub("([Nn]orm)%.gamma$", "%1.weight"):gsub("([Nn]orm)%.beta$", "%1.bias")
       state[name] = tensor
     end
   end
@@ -110,6 +111,7 @@ end
 ---@return {missing_keys: string[], unexpected_keys: string[], mismatched_keys: table[]}
 function weights.assign(model, state, ignore_mismatched)
   local own = model:state_dict()
+  state = model:own_names(state, own)
   state = fit_prefix(rename(state, model.renamed), own, model.base_model_prefix)
   drop_needless(state, own)
   fill_tied(state, model:tied_weights())

@@ -9,7 +9,7 @@ struct axis {
     int64_t in, out, widest;
     int64_t *first, *count; /* of each output position */
     double *weight;         /* widest for each */
-    int16_t *whole;         /* the same times 2^bits */
+    int32_t *whole;         /* the same times 2^bits */
     int bits;
 };
 
@@ -33,6 +33,43 @@ static double resample_cubic(double x, double a)
     if (x < 1)
         return ((a + 2) * x - (a + 3)) * x * x + 1;
     return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+static double resample_sinc(double x)
+{
+    x *= M_PI;
+    return x == 0 ? 1 : sin(x) / x;
+}
+
+/* The weight of a pixel at a distance from the middle, of the modes that sum over an area. */
+static double resample_weight(enum ah_resample_mode mode, double x)
+{
+    switch (mode) {
+    case AH_RESAMPLE_BICUBIC:
+        return resample_cubic(x, -0.5);
+    case AH_RESAMPLE_LANCZOS:
+        return x >= -3 && x < 3 ? resample_sinc(x) * resample_sinc(x / 3) : 0;
+    case AH_RESAMPLE_BOX:
+        return x > -0.5 && x <= 0.5 ? 1 : 0;
+    case AH_RESAMPLE_HAMMING:
+        return fabs(x) < 1 ? resample_sinc(x) * (0.54 + 0.46 * cos(M_PI * x)) : 0;
+    default:
+        return resample_triangle(x);
+    }
+}
+
+static double resample_reach(enum ah_resample_mode mode)
+{
+    switch (mode) {
+    case AH_RESAMPLE_BICUBIC:
+        return 2;
+    case AH_RESAMPLE_LANCZOS:
+        return 3;
+    case AH_RESAMPLE_BOX:
+        return 0.5;
+    default:
+        return 1;
+    }
 }
 
 static void resample_nearest(struct axis *axis, bool exact)
@@ -73,10 +110,10 @@ static void resample_neighbours(struct axis *axis, int reach)
     }
 }
 
-static void resample_area(struct axis *axis, int reach)
+static void resample_area(struct axis *axis, enum ah_resample_mode mode)
 {
     double scale = (double)axis->in / (double)axis->out, stretch = scale > 1 ? scale : 1;
-    double support = reach * stretch;
+    double support = resample_reach(mode) * stretch;
     for (int64_t i = 0; i < axis->out; i++) {
         double center = scale * ((double)i + 0.5), total = 0;
         int64_t low = (int64_t)(center - support + 0.5), high = (int64_t)(center + support + 0.5);
@@ -85,7 +122,7 @@ static void resample_area(struct axis *axis, int reach)
         count = count > axis->widest ? axis->widest : count;
         for (int64_t j = 0; j < count; j++) {
             double x = ((double)(first + j) - center + 0.5) / stretch;
-            weight[j] = reach == 1 ? resample_triangle(x) : resample_cubic(x, -0.5);
+            weight[j] = resample_weight(mode, x);
             total += weight[j];
         }
         for (int64_t j = 0; total != 0 && j < count; j++)
@@ -95,16 +132,20 @@ static void resample_area(struct axis *axis, int reach)
     }
 }
 
-/* The weights as 16-bit numbers, with as many bits as the largest allows. */
-static void make_whole(struct axis *axis)
+enum { RESAMPLE_BITS = 22 };
+
+/* The weights as 16-bit numbers, with as many bits as the largest allows; of box and hamming with all bits. */
+static void make_whole(struct axis *axis, enum ah_resample_mode mode)
 {
     double most = 0;
     for (int64_t i = 0; i < axis->out * axis->widest; i++)
         most = axis->weight[i] > most ? axis->weight[i] : most;
-    while (axis->bits < 22 && (int)(0.5 + most * (double)(1 << (axis->bits + 1))) < 1 << 15)
+    if (mode >= AH_RESAMPLE_BOX)
+        axis->bits = RESAMPLE_BITS;
+    while (axis->bits < RESAMPLE_BITS && (int)(0.5 + most * (double)(1 << (axis->bits + 1))) < 1 << 15)
         axis->bits++;
     for (int64_t i = 0; i < axis->out * axis->widest; i++)
-        axis->whole[i] = (int16_t)lround(axis->weight[i] * (double)(1 << axis->bits));
+        axis->whole[i] = (int32_t)lround(axis->weight[i] * (double)(1 << axis->bits));
 }
 
 static int open_axis(struct axis *axis, int64_t in, int64_t out, enum ah_resample_mode mode, bool antialias)
@@ -114,7 +155,7 @@ static int open_axis(struct axis *axis, int64_t in, int64_t out, enum ah_resampl
     bool sums = antialias && mode >= AH_RESAMPLE_BILINEAR;
     *axis = (struct axis){.in = in, .out = out, .widest = 2 * reach};
     if (sums)
-        axis->widest = (int64_t)ceil(reach * (scale > 1 ? scale : 1)) * 2 + 1;
+        axis->widest = (int64_t)ceil(resample_reach(mode) * (scale > 1 ? scale : 1)) * 2 + 1;
     axis->first = malloc((size_t)out * sizeof *axis->first);
     axis->count = malloc((size_t)out * sizeof *axis->count);
     axis->weight = calloc((size_t)(out * axis->widest), sizeof *axis->weight);
@@ -124,10 +165,10 @@ static int open_axis(struct axis *axis, int64_t in, int64_t out, enum ah_resampl
     if (mode <= AH_RESAMPLE_NEAREST_EXACT)
         resample_nearest(axis, mode == AH_RESAMPLE_NEAREST_EXACT);
     else if (sums)
-        resample_area(axis, reach);
+        resample_area(axis, mode);
     else
         resample_neighbours(axis, reach);
-    make_whole(axis);
+    make_whole(axis, mode);
     return 0;
 }
 
@@ -139,7 +180,7 @@ struct lines {
 static void sum_bytes(const struct axis *axis, const uint8_t *from, uint8_t *to, struct lines lines)
 {
     for (int64_t i = 0; i < axis->out; i++) {
-        const int16_t *weight = axis->whole + i * axis->widest;
+        const int32_t *weight = axis->whole + i * axis->widest;
         const uint8_t *start = from + axis->first[i] * lines.step;
         for (int64_t l = 0; l < lines.count; l++) {
             int32_t sum = axis->bits ? 1 << (axis->bits - 1) : 0;
@@ -205,6 +246,8 @@ int ah_resample(struct ah_tensor **out, const struct ah_tensor *image, int64_t r
     if (in_rows < 1 || in_columns < 1 || rows < 1 || columns < 1)
         return ah_fail(AH_EINVAL, "expected at least one pixel, got %s to %lld x %lld", ah_shape(image),
                        (long long)rows, (long long)columns);
+    if (mode >= AH_RESAMPLE_LANCZOS && !antialias)
+        return ah_fail(AH_EINVAL, "antialias: lanczos, box and hamming require true");
     memcpy(size, image->size, (size_t)image->ndim * sizeof *size);
     size[image->ndim - 2] = rows;
     size[image->ndim - 1] = columns;

@@ -82,7 +82,8 @@ static int list_folder(lua_State *L)
 /* resize(image, rows, columns, mode, antialias): uint8, float32 or float64 [..., rows, columns], contiguous, on cpu */
 static int image_resize(lua_State *L)
 {
-    static const char *const modes[] = {"nearest", "nearest-exact", "bilinear", "bicubic", NULL};
+    static const char *const modes[] = {"nearest", "nearest-exact", "bilinear", "bicubic", "lanczos", "box", "hamming",
+                                        NULL};
     struct ah_tensor *image = ah_check_tensor(L, 1), *out = NULL;
     ah_check(L, ah_tensor_row_major(image));
     if (image->ndim < 2 || !ah_on_cpu(image) || !ah_tensor_is_contiguous(image) ||

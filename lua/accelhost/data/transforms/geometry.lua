@@ -9,7 +9,7 @@ local sizes = require "accelhost.data.transforms.sizes"
 local fail, signature = arguments.fail, arguments.signature
 local geometry = {}
 
-local MODES = "'nearest'|'nearest-exact'|'bilinear'|'bicubic'"
+local MODES = "'nearest'|'nearest-exact'|'bilinear'|'bicubic'|'lanczos'|'box'|'hamming'"
 
 ---@class Resize
 local Resize = class.new "Resize"

@@ -9,7 +9,7 @@ local values = require "accelhost.data.transforms.values"
 local fail, signature = arguments.fail, arguments.signature
 local scales = {}
 
-local MODES = "'nearest'|'nearest-exact'|'bilinear'|'bicubic'"
+local MODES = "'nearest'|'nearest-exact'|'bilinear'|'bicubic'|'lanczos'|'box'|'hamming'"
 
 -- fn of a contiguous image on the CPU in one of the dtypes (the last one, where the image's is none of them), its
 -- result as the image was.
@@ -59,7 +59,8 @@ local read_resize = signature("transforms.resize", {
 --     y = data.transforms.functional.resize(image, {16, 16})
 ---@param image userdata [..., rows, columns]
 ---@param size? integer|integer[] {height, width}, or the shorter side
----@param interpolation? string|table "nearest", "nearest-exact", "bilinear" (default) or "bicubic"
+---@param interpolation? string|table "nearest", "nearest-exact", "bilinear" (default), "bicubic", "lanczos", "box" or
+--- "hamming"; the last three with antialias alone
 ---@param max_size? integer of the longer side
 ---@param antialias? boolean sum over all pixels that fall together where the image shrinks; default true
 ---@return userdata

@@ -227,11 +227,11 @@ function image_architectures.create_model(model_name, options)
   return construct(model_name:match "^[^.]*", list, options)
 end
 
---- Create torchvision's model of this name; create_model documents the options.
+--- Create torchvision's model of this name; create_model documents the options. weights = "resnet18-f37072fd.pth" reads
+--- a file of torchvision's.
 --
 --   local model = accelhost.models.resnet18{num_classes = 10}
 --   model(accelhost.zeros(1, 3, 32, 32)):size(1)  --> 10
---   | local model = accelhost.models.resnet18{weights = "resnet18-f37072fd.pth"}
 ---@names resnet18 resnet34 resnet50 resnet101 resnet152 vit_b_16 vit_b_32 vit_l_16 vit_l_32 convnext_tiny
 --- convnext_small convnext_base convnext_large
 ---@param options? table

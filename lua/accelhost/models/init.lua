@@ -42,6 +42,9 @@ namespace.add(lazy, "accelhost.models.image_architectures", {
   "create_model", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vit_b_16", "vit_b_32", "vit_l_16",
   "vit_l_32", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large",
 })
+namespace.add(lazy, "accelhost.models.image_processor", {
+  "AutoImageProcessor", "ViTImageProcessor", "ConvNextImageProcessor", "BitImageProcessor",
+})
 namespace.add(lazy, "accelhost.models.auto", {
   "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
   "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForMaskedLM", "AutoModelForCausalLM",

@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
-
 struct ah_pool;
 
 struct ah_pool_block {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "config/tree.h"
 
 static int json_add(struct ah_tree *tree, int parent, const char *key, json_t *value, int depth);

@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/status/status.h"
-
 enum { AH_TREE_BYTES = 256 * 1024, AH_TREE_NODES = 4096, AH_TREE_DEPTH = 16 };
 
 enum ah_tree_kind { AH_TREE_NULL, AH_TREE_TEXT, AH_TREE_LIST, AH_TREE_MAP };

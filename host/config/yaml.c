@@ -5,6 +5,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/status/status.h"
 #include "config/tree.h"
 
 struct reader {

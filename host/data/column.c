@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
+
 /* Describe the steps of a column, and the number of elements that they make of a row. */
 static int describe_grid(struct ah_column *column, const struct ah_gather_column *spec, int64_t *elements)
 {

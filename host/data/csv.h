@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
-
 enum { AH_CSV_FIELDS = 4096 };
 
 struct ah_csv_field {

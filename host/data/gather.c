@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "tensor/prefetch.h"
 

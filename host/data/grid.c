@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 struct axis {
     int32_t *place, *spare;
     int64_t count;

@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
 #include "data/stream.h"
 
 enum { AH_GRID_STEPS = 12, AH_GRID_CHANNELS = 4 };

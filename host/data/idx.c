@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/status/status.h"
+
 enum { TYPE_U8 = 8, MAX_IDX_DIMS = 4, MAX_HEADER = 4 + 4 * MAX_IDX_DIMS };
 
 /* The bytes of a file after decompression, in order. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/process/plugin.h"
+#include "base/status/status.h"
 
 static int open_codecs(const struct ah_image_codecs **out)
 {

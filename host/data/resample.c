@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 struct axis {
     int64_t in, out, widest;
     int64_t *first, *count; /* of each output position */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 enum { AT_BEGIN, IN_ROWS };
 
 _Static_assert((int)AH_CSV_FIELDS == (int)AH_TABLE_COLUMNS, "a row of a CSV has a field for each column");

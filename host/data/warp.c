@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 struct place {
     int count;
     int64_t at[4];

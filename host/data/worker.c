@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status/status.h"
 #include "base/trace/time.h"
 
 enum { END_MS = 1000 }; /* milliseconds for a worker to end by itself */

@@ -13,8 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
-
 enum {
     AH_WORKERS = 256,     /* that are waited for together */
     AH_WORKER_SLOTS = 64, /* answers under way of each */

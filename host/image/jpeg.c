@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "image/codecs.h"
 
 struct state {

@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 
+#include "base/status/status.h"
 #include "io/mapping.h"
 
 /* A manifest of one million files. */

@@ -6,7 +6,6 @@
 
 #include "base/io/folder.h"
 #include "base/numeric/sha256.h"
-#include "base/status/status.h"
 
 #define AH_MANIFEST "manifest.json"
 

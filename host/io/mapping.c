@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/process/signals.h"
+#include "base/status/status.h"
 
 enum { PIECE = 1 << 30, ALIGNMENT = 64 };
 

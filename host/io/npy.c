@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 /* As NumPy: a longer header is refused unless asked for. */
 enum { MAX_HEADER = 10000, MAGIC = 6, ALIGNMENT = 64 };
 

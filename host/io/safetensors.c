@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 enum { MAX_HEADER = 100000000, PREFIX = 8, MAX_TENSORS = 1000000 };
 
 /* The format's names, and the bits of an element; dtype -1: none of ours. */

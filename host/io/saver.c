@@ -13,6 +13,7 @@
 
 #include "base/io/folder.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "base/trace/time.h"
 #include "io/manifest.h"
 #include "io/stage.h"

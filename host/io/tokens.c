@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "io/npy.h"
 
 enum { CHUNK = 16384 };

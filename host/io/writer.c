@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status/status.h"
+
 /* Linux writes at most 0x7ffff000 bytes a call. */
 enum { PIECE = 1 << 30 };
 

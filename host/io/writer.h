@@ -8,7 +8,6 @@
 #include <stddef.h>
 
 #include "base/numeric/sha256.h"
-#include "base/status/status.h"
 
 struct ah_writer;
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
+#include "base/status/status.h"
 #include "ops/dispatch/op.h"
 #include "optim/kernels.h"
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/status/status.h"
 #include "optim/kernels.h"
 #include "optim/piece.h"
 #include "tensor/device.h"

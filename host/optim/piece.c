@@ -2,6 +2,7 @@
 #include "optim/piece.h"
 
 #include "autograd/graph/graph.h"
+#include "base/status/status.h"
 
 static int without_grad(enum ah_opid id, struct ah_tensor **out, struct ah_tensor *a, struct ah_tensor *b)
 {

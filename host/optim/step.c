@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/status/status.h"
 #include "optim/piece.h"
 #include "tensor/device.h"
 

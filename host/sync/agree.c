@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 enum { DESCRIPTION = 2 + AH_MAX_DIMS };
 
 struct lists {

@@ -5,6 +5,7 @@
 #ifndef AH_SYNC_ARENA_H
 #define AH_SYNC_ARENA_H
 
+#include "base/status/status.h"
 #include "comm/group/group.h"
 #include "tensor/tensor.h"
 

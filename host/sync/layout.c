@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/status/status.h"
+
 static const int64_t first_bucket_bytes = 1 << 20, bucket_bytes_default = 25 << 20;
 enum { SLOT_ALIGN = 64 };
 

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "base/status/status.h"
+
 bool ah_cpu_captured;
 const struct ah_capture_hooks *ah_capture_hooks;
 

@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
-
 /* Is the CPU's work captured now? */
 extern bool ah_cpu_captured;
 

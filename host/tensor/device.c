@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/process/plugin.h"
+#include "base/status/status.h"
 
 enum { MAX_TYPES = 8, MAX_DEVICES = 64, NAME_ROOM = 16 };
 

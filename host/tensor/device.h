@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 #include "base/memory/alloc.h"
-#include "base/status/status.h"
 
 struct ah_call;
 struct ah_device;

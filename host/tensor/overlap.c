@@ -2,6 +2,8 @@
  * caller that hears "no" writes to one while it reads the other. */
 #include "tensor/overlap.h"
 
+#include "base/status/status.h"
+
 /* First and one-past-last byte that a tensor touches. */
 static void overlap_extent(const struct ah_tensor *tensor, const char **begin, const char **end)
 {

@@ -1,6 +1,8 @@
 /* Both kinds of tensors are storages whose memory is returned to the device that allocated it. */
 #include "tensor/prefetch.h"
 
+#include "base/status/status.h"
+
 static void prefetch_unpin(struct ah_storage *storage)
 {
     struct ah_device *device = storage->owner;

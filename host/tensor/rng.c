@@ -9,6 +9,7 @@
 #include "base/numeric/bits.h"
 #include "base/numeric/polynomial.h"
 #include "base/process/entropy.h"
+#include "base/status/status.h"
 
 enum { SHIFT = 397, BATCH = 1024 };
 

@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
-
 enum { AH_RNG_WORDS = 624, AH_RNG_STATE_BYTES = 5056 };
 
 struct ah_generator {

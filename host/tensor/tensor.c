@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/status/status.h"
 
 void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 

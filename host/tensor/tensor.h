@@ -13,7 +13,6 @@
 
 #include "base/numeric/dtype.h"
 #include "base/numeric/half.h"
-#include "base/status/status.h"
 #include "tensor/device.h"
 
 enum { AH_MAX_DIMS = 8 };

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status/status.h"
 #include "ops/dispatch/op.h"
 #include "ops/schema/table_text.h"
 #include "optim/kernels.h"

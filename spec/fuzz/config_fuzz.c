@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/status/status.h"
 #include "config/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/status/status.h"
 #include "data/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

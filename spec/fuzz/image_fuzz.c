@@ -7,6 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/status/status.h"
 #include "image/codecs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

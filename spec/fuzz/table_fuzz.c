@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "data/rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);

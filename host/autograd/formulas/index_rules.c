@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "autograd/graph/rules.h"
+#include "base/status/status.h"
 
 /* Inputs are counted over the tensor arguments: input, index, source. */
 enum { INPUT = 0, SOURCE = 2 };

@@ -7,6 +7,7 @@
 
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
+#include "base/status/status.h"
 
 static struct ah_tensor *linalg_transposed(struct ah_rule *r, struct ah_tensor *x)
 {

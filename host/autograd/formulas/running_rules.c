@@ -3,6 +3,7 @@
 
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
+#include "base/status/status.h"
 
 static struct ah_tensor *from_the_end(struct ah_rule *r, struct ah_tensor *x)
 {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
+
 struct ah_anomaly ah_anomaly;
 
 int ah_anomaly_mark(struct ah_node *node)

@@ -3,6 +3,7 @@
 #define AH_AUTOGRAD_NODE_H
 
 #include "autograd/graph/graph.h"
+#include "base/status/status.h"
 
 /* A node with room for its edges and arguments, in one block; NULL when out of memory. */
 struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_op *op, int inputs, int outputs);

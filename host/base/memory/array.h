@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "base/status/status.h"
+
 /* Make room for `needed` elements, at least doubling the room when it grows: `array` is the address of a pointer to
  * elements of `item` bytes (NULL with *room 0 at first; from malloc, freed by the caller). AH_ENOMEM leaves everything
  * as it was. */

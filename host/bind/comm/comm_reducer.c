@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "autograd/graph/graph.h"
+#include "base/status/status.h"
 #include "bind/comm/comm.h"
 #include "bind/lua/class.h"
 #include "bind/lua/handle.h"

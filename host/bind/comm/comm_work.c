@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "bind/comm/comm.h"
 #include "bind/lua/class.h"
 

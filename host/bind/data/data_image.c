@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "bind/data/data.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/handle.h"

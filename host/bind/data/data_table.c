@@ -13,6 +13,7 @@
  * texts:nbytes(). */
 #include <string.h>
 
+#include "base/status/status.h"
 #include "bind/data/data.h"
 #include "bind/format/json_value.h"
 #include "bind/lua/bind.h"

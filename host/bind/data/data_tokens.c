@@ -2,6 +2,7 @@
  * tokens:blocks({places}, length, limit or 0, op_name) -> int64 [places, length]. data.token_writer(path, bytes):
  * writer:add(int64 tensor, limit or 0, op_name), writer:len(), writer:commit(op_name), writer:abandon(). `op_name` is
  * the prefix of error texts. */
+#include "base/status/status.h"
 #include "bind/data/data.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"

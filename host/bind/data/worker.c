@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "bind/format/pack.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status/status.h"
 #include "bind/format/pack.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/process/editor.h"
+#include "base/status/status.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/interrupt.h"
 

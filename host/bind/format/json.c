@@ -1,4 +1,5 @@
 /* accelhost._C.json: text and values (bind/format/json_value.h), the value of null, and the mark of empty arrays. */
+#include "base/status/status.h"
 #include "bind/format/json_value.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "bind/lua/handle.h"
 
 enum { DEEPEST = 100 };

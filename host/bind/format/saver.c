@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/status/status.h"
 #include "bind/format/io.h"
 #include "bind/lua/class.h"
 #include "io/saver.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "autograd/engine/engine.h"
+#include "base/status/status.h"
 #include "bind/lua/class.h"
 #include "bind/lua/handle.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status/printable.h"
+#include "base/status/status.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 

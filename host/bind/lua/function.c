@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 enum { MAX_PARAMS = 8 };
 
 /* A function's row, read once. Names stay in the signature. */

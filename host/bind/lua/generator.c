@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "bind/lua/class.h"
 #include "bind/lua/function.h"
 #include "data/stream.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "autograd/graph/graph.h"
+#include "base/status/status.h"
 #include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"
 

@@ -9,6 +9,7 @@
 
 #include "autograd/graph/graph.h"
 #include "base/status/nearest.h"
+#include "base/status/status.h"
 #include "bind/lua/function.h"
 #include "bind/lua/generator.h"
 #include "bind/lua/handle.h"

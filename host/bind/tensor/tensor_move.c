@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "autograd/graph/graph.h"
+#include "base/status/status.h"
 #include "bind/lua/function.h"
 #include "bind/tensor/memory_format.h"
 #include "bind/tensor/op.h"

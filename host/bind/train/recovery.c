@@ -14,6 +14,7 @@
  * are read from: a struct head, the two states, `fixed`, the note. */
 #include <string.h>
 
+#include "base/status/status.h"
 #include "bind/format/pack.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/generator.h"

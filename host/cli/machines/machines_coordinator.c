@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/status/notice.h"
+#include "base/status/status.h"
 #include "base/trace/time.h"
 
 static const int64_t slice_ns = 100000000;

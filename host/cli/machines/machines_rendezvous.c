@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/status/notice.h"
+#include "base/status/status.h"
 #include "base/trace/time.h"
 #include "comm/join/membership_table.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "comm/control/control_block.h"
 
 static const struct kind {

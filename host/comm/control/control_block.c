@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/process/entropy.h"
+#include "base/status/status.h"
 #include "base/trace/time.h"
 #include "comm/control/hosts.h"
 

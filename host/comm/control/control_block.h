@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
 #include "base/trace/counters.h"
 #include "comm/control/group_block.h"
 

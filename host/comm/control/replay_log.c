@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status/status.h"
+
 enum { AREAS = 3, INDEXED = 1 << 18 }; /* calls of an interval on a group block */
 
 static const uint64_t gib = (uint64_t)1 << 30;

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/status/status.h"
+
 struct piece {
     struct piece *next;
     size_t offset, bytes;

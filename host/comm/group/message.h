@@ -12,6 +12,7 @@
 #ifndef AH_COMM_MESSAGE_H
 #define AH_COMM_MESSAGE_H
 
+#include "base/status/status.h"
 #include "comm/control/collective.h"
 
 struct ah_device;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status/notice.h"
+#include "base/status/status.h"
 #include "base/trace/time.h"
 #include "comm/control/control_block.h"
 #include "comm/join/membership_table.h"

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 
+#include "base/status/status.h"
 #include "comm/control/hosts.h"
 
 /* A tag's low 32 bits are below AH_TRANSPORT_TAGS; its high ones distinguish groups that use a low one in turn. The

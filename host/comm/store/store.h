@@ -18,8 +18,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status/status.h"
-
 enum { AH_STORE_KEY = 1024, AH_STORE_VALUE = 1 << 20 }; /* the most bytes of each */
 enum { AH_STORE_JOB = 64 };       /* bytes of a job's name, the end included */
 enum { AH_STORE_STRANGERS = 64 }; /* connections without a proof that a server keeps */

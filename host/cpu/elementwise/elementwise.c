@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
 #include "ops/dispatch/op.h"
 
 /* Report whether all tensors of the call have one half dtype, and the table has a loop on its bits. */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/float64_vector.h"

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/image/grid_sample.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"

@@ -5,6 +5,7 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/image/pool.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"

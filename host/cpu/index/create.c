@@ -2,6 +2,7 @@
  * index, never by adding up, so that their last element is right. */
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "ops/dispatch/op.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/index/index.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"

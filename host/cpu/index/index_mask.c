@@ -1,6 +1,7 @@
 /* Kernels whose work, and often the shape of whose result, is found by reading the values. */
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cpu/index/index.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"

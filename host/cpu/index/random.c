@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "ops/dispatch/op.h"

@@ -3,6 +3,7 @@
 
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/index/sort.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"

@@ -5,6 +5,7 @@
 
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/index/index.h"
 #include "ops/dispatch/op.h"
 #include "cpu/index/sort.h"

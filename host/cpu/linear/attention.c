@@ -10,6 +10,7 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/dense.h"

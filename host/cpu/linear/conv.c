@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/conv_direct.h"
 #include "cpu/linear/gemm.h"

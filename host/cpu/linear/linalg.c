@@ -5,6 +5,7 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/linalg.h"

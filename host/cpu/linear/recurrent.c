@@ -4,8 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu/elementwise/elementwise_math.h"
 #include "base/process/parallel.h"
+#include "base/status/status.h"
+#include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/column_sum.h"

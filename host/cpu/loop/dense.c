@@ -3,6 +3,7 @@
 #include "cpu/loop/dense.h"
 
 #include "base/memory/alloc.h"
+#include "base/status/status.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
 #include "tensor/tensor.h"

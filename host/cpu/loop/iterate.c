@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/loop/shape_copy.h"
 #include "tensor/overlap.h"
 #include "tensor/tensor.h"

@@ -3,6 +3,7 @@
 #include "cpu/loop/layout.h"
 
 #include "base/memory/alloc.h"
+#include "base/status/status.h"
 #include "cpu/loop/iterate.h"
 #include "tensor/tensor.h"
 #include "tensor/transpose.h"

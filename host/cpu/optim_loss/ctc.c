@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "base/process/parallel.h"
 #include "cpu/kernels.h"

@@ -8,6 +8,7 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "base/status/status.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/row_exp.h"
 #include "cpu/kernels.h"

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"

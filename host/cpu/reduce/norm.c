@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"

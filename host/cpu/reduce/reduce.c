@@ -8,6 +8,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/loop/iterate.h"
 #include "tensor/tensor.h"
 

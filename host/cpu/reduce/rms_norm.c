@@ -3,8 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu/kernels.h"
 #include "base/process/parallel.h"
+#include "base/status/status.h"
+#include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "ops/dispatch/op.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
 #include "ops/dispatch/op.h"

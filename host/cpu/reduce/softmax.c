@@ -1,4 +1,5 @@
 /* Softmax, its logarithm, their adjoints, and softmax under a mask: tensors as the arrays of softmax.h. */
+#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/reduce/softmax.h"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 struct ah_autocast ah_autocast = {
     .cache = true, .dtype = {[AH_AUTOCAST_CPU] = AH_BF16, [AH_AUTOCAST_CUDA] = AH_F16}};
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status/status.h"
+
 static const char *const precision_names[AH_MATMUL_PRECISIONS] = {"highest", "high", "medium"};
 
 struct ah_precision *ah_precision(void)

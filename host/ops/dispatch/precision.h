@@ -5,8 +5,6 @@
 
 #include <stdbool.h>
 
-#include "base/status/status.h"
-
 /* PyTorch's float32_matmul_precision. On CUDA "high" and "medium" are one: TF32, float32 rounded to 10 bits. */
 enum ah_matmul_precision { AH_MATMUL_HIGHEST, AH_MATMUL_HIGH, AH_MATMUL_MEDIUM, AH_MATMUL_PRECISIONS };
 

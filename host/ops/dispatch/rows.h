@@ -2,6 +2,7 @@
 #ifndef AH_OPS_ROWS_H
 #define AH_OPS_ROWS_H
 
+#include "base/status/status.h"
 #include "ops/dispatch/op.h"
 
 #define OP(name, forward, kernel, signature, flags) int ah_forward_##forward(struct ah_call *call);

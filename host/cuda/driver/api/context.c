@@ -1,4 +1,5 @@
 /* The context of a thread's calls. */
+#include "base/status/status.h"
 #include "cuda/driver/api/device.h"
 
 static _Thread_local CUcontext context_entered;

@@ -19,6 +19,7 @@
 #ifndef AH_CUDA_MEMORY_H
 #define AH_CUDA_MEMORY_H
 
+#include "base/status/status.h"
 #include "cuda/driver/api/device.h"
 
 struct ah_cuda_pool;

@@ -1,6 +1,8 @@
 /* Events in the compute stream (tensor/device.h). */
 #include <stdlib.h>
 
+#include "base/status/status.h"
+
 #include "cuda/driver/stream/event.h"
 
 struct ah_device_event {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/api/images.h"
 #include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/times.h"

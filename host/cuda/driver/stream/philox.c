@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/launch.h"
 
 struct ah_philox_place ah_cuda_philox_take(struct ah_cuda_device *cuda, uint64_t numbers)

@@ -1,4 +1,5 @@
 /* Elementwise ops of two inputs that compute (kernels/elementwise/pairs.cu, kernels/elementwise/division.cu). */
+#include "base/status/status.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/lib/search.h"

@@ -1,4 +1,5 @@
 /* Elementwise ops that choose, those of three inputs, and copies (kernels/elementwise/where.cu). */
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

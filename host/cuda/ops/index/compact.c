@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/fault.h"
 #include "cuda/driver/stream/reals.h"

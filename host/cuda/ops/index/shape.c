@@ -1,6 +1,7 @@
 /* Ops that move elements to other places: each is one or more copies between windows of tensors. */
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/host_kernel.h"

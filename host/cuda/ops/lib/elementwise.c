@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "tensor/overlap.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cuda/driver/stream/capture.h"
 

@@ -1,6 +1,7 @@
 /* Views with a dim moved last, and copies through them. */
 #include "cuda/ops/lib/slices.h"
 
+#include "base/status/status.h"
 #include "cuda/ops/lib/elementwise.h"
 
 struct ah_cuda_extent ah_cuda_extent(const struct ah_tensor *tensor, int dim)

@@ -4,6 +4,7 @@
  * softmax. */
 #include "ops/nn/attention.h"
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/philox.h"
 #include "cuda/driver/stream/reals.h"

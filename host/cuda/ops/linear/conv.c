@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/linear/conv.h"

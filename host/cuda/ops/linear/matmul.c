@@ -3,6 +3,7 @@
  * strides, one call for each place of the outer ones. Integers are multiplied by a kernel of tiles. */
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/kernels/linear/matmul.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -1,5 +1,6 @@
 /* Dropout. The assignment of elements to threads is PyTorch's: a thread processes 16 bytes of the input at a time where
  * they divide it and it is dense and aligned, else 8, 4 or 2 of its elements, else one from each of four rounds. */
+#include "base/status/status.h"
 #include "cuda/driver/stream/copy.h"
 #include "cuda/kernels/random/random.h"
 #include "cuda/ops/lib/ops.h"

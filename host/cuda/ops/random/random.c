@@ -2,6 +2,7 @@
  * far each thread draws. Tensors are filled in the order of their memory. */
 #include "cuda/ops/random/random.h"
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/fault.h"
 #include "cuda/kernels/random/random.h"
 #include "cuda/ops/lib/ops.h"

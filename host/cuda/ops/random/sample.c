@@ -1,6 +1,7 @@
 /* Permutations, by sorting random keys, and drawing of classes, as PyTorch does both on CUDA. */
 #include <math.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/stream/fault.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/random/random.h"

@@ -3,7 +3,7 @@
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
-local fail, setter = arguments.fail, arguments.setter
+local fail = arguments.fail
 local configuration = {}
 
 local function text_of(self)
@@ -12,29 +12,36 @@ local function text_of(self)
   return ("%s(%s)"):format(self._name, table.concat(parts, ", "))
 end
 
---- Make a class of objects that are made of checked options and printed as these.
+--- Make a class of objects that are printed as their options.
 ---@param name string
----@param may_be_nil? string[] fields that may be absent
+---@param may_be_nil string[] fields that may be absent
 ---@return table
 function configuration.class(name, may_be_nil)
   local made = class.strict(class.new(name), may_be_nil)
   made.__tostring = text_of
-  made._is_configuration = true
   return made
 end
 
-local function new(name, may_be_nil)
-  configuration[name] = configuration.class(name, may_be_nil)
-  return configuration[name]
+--- Make a class of objects that are made of checked options; one without a default may be absent.
+---@param name string
+---@param parameters (string|table)[] as of a signature
+---@param complete? fun(object: table) checks the options against each other, and sets those that follow from others
+---@return table
+function configuration.define(name, parameters, complete)
+  local set, may_be_nil = arguments.setter(name, parameters), {}
+  for _, parameter in ipairs(parameters) do
+    local option = type(parameter) == "table" and parameter[2] == nil and parameter[1]:match "^[%w_]+"
+    may_be_nil[#may_be_nil + 1] = option or nil
+  end
+  local made = configuration.class(name, may_be_nil)
+  function made:init(...)
+    set(self, ...)
+    if complete then complete(self) end
+  end
+  return made
 end
 
----@class GradientAccumulationPlugin
-local GradientAccumulationPlugin = new "GradientAccumulationPlugin"
-
-local set_accumulation = setter("GradientAccumulationPlugin", {
-  "num_steps: count", {"adjust_scheduler: flag", true}, {"sync_with_dataloader: flag", true},
-  {"sync_each_batch: flag", false},
-})
+local function new(name, ...) configuration[name] = configuration.define(name, ...) end
 
 --- Options of gradient accumulation, in place of gradient_accumulation_steps.
 --
@@ -45,15 +52,10 @@ local set_accumulation = setter("GradientAccumulationPlugin", {
 --- rate: with scheduler_steps = "per_process" those with a total stop after that many
 ---@param sync_with_dataloader? boolean end a window at a loader's last batch
 ---@param sync_each_batch? boolean average after every micro-step
-function GradientAccumulationPlugin:init(...) set_accumulation(self, ...) end
-
----@class DataLoaderConfiguration
-local DataLoaderConfiguration = new("DataLoaderConfiguration", {"dispatch_batches", "data_seed"})
-
-local set_loader = setter("DataLoaderConfiguration", {
-  {"split_batches: flag", false}, {"dispatch_batches: flag"}, {"even_batches: flag", true},
-  {"use_seedable_sampler: flag", false}, {"data_seed: size"}, {"non_blocking: flag", true},
-  {"use_stateful_dataloader: flag", false},
+---@class GradientAccumulationPlugin
+new("GradientAccumulationPlugin", {
+  "num_steps: count", {"adjust_scheduler: flag", true}, {"sync_with_dataloader: flag", true},
+  {"sync_each_batch: flag", false},
 })
 
 --- Options of prepared loaders: the distribution of batches over processes, seeds and copies.
@@ -68,12 +70,16 @@ local set_loader = setter("DataLoaderConfiguration", {
 ---@param non_blocking? boolean batches are copied to a device while its kernels compute (default); false: when they
 --- have completed. The values are the same; Accelerate's default is false
 ---@param use_stateful_dataloader? boolean no difference here: every loader has state_dict and load_state_dict
-function DataLoaderConfiguration:init(...)
-  set_loader(self, ...)
+---@class DataLoaderConfiguration
+new("DataLoaderConfiguration", {
+  {"split_batches: flag", false}, {"dispatch_batches: flag"}, {"even_batches: flag", true},
+  {"use_seedable_sampler: flag", false}, {"data_seed: size"}, {"non_blocking: flag", true},
+  {"use_stateful_dataloader: flag", false},
+}, function(self)
   if self.data_seed and not self.use_seedable_sampler then
     fail("DataLoaderConfiguration: data_seed needs use_seedable_sampler = true")
   end
-end
+end)
 
 -- Return a path below the trial's folder, in a trial of a sweep.
 local function placed(path)
@@ -81,14 +87,6 @@ local function placed(path)
   if not path or not folder or folder == "" or path:sub(1, 1) == "/" then return path end
   return path == "." and folder or folder .. "/" .. path
 end
-
----@class ProjectConfiguration
-local ProjectConfiguration = new("ProjectConfiguration", {"project_dir", "logging_dir", "total_limit"})
-
-local set_project = setter("ProjectConfiguration", {
-  {"project_dir: string"}, {"logging_dir: string"}, {"automatic_checkpoint_naming: flag", false},
-  {"total_limit: count"}, {"iteration: size", 0}, {"save_on_each_node: flag", false},
-})
 
 --- Options of a run's files: its folder and its checkpoints.
 --
@@ -98,11 +96,14 @@ local set_project = setter("ProjectConfiguration", {
 ---@param total_limit? integer largest number of states that are kept
 ---@param iteration? integer the number of the next one
 ---@param save_on_each_node? boolean save on every host, not on the first one only
-function ProjectConfiguration:init(...)
-  set_project(self, ...)
+---@class ProjectConfiguration
+new("ProjectConfiguration", {
+  {"project_dir: string"}, {"logging_dir: string"}, {"automatic_checkpoint_naming: flag", false},
+  {"total_limit: count"}, {"iteration: size", 0}, {"save_on_each_node: flag", false},
+}, function(self)
   self.project_dir, self.logging_dir = placed(self.project_dir), placed(self.logging_dir)
   self.logging_dir = self.logging_dir or self.project_dir
-end
+end)
 
 --- Keep the files in another folder.
 --
@@ -110,20 +111,10 @@ end
 --   config:set_directories "run"
 --   config.logging_dir  --> run
 ---@param project_dir string
-function ProjectConfiguration:set_directories(project_dir)
+function configuration.ProjectConfiguration:set_directories(project_dir)
   self.project_dir = placed(arguments.check("set_directories", "project_dir", "string", project_dir))
   self.logging_dir = self.logging_dir or self.project_dir
 end
-
----@class DistributedDataParallelKwargs
-local DistributedDataParallelKwargs = new("DistributedDataParallelKwargs", {"bucket_cap_mb", "comm_state_option"})
-
-local set_parallel = setter("DistributedDataParallelKwargs", {
-  {"broadcast_buffers: flag", true}, {"bucket_cap_mb: positive"}, {"find_unused_parameters: flag", false},
-  {"gradient_as_bucket_view: flag", true}, {"static_graph: flag", false},
-  {"comm_hook: 'no'|'fp16'|'bf16'|'power_sgd'|'batched_power_sgd'", "no"}, {"comm_wrapper: 'no'|'fp16'|'bf16'", "no"},
-  {"comm_state_option: table"},
-})
 
 --- Options of averaging the gradients of prepared models, for kwargs_handlers.
 --
@@ -138,8 +129,13 @@ local set_parallel = setter("DistributedDataParallelKwargs", {
 --- and "batched_power_sgd" send thin matrices (accelhost.distributed.PowerSGDState); default "no"
 ---@param comm_wrapper? string "fp16" or "bf16": halve the bytes that the hook sends too; default "no"
 ---@param comm_state_option? table options of PowerSGDState, such as {matrix_approximation_rank = 2}
-function DistributedDataParallelKwargs:init(...)
-  set_parallel(self, ...)
+---@class DistributedDataParallelKwargs
+new("DistributedDataParallelKwargs", {
+  {"broadcast_buffers: flag", true}, {"bucket_cap_mb: positive"}, {"find_unused_parameters: flag", false},
+  {"gradient_as_bucket_view: flag", true}, {"static_graph: flag", false},
+  {"comm_hook: 'no'|'fp16'|'bf16'|'power_sgd'|'batched_power_sgd'", "no"}, {"comm_wrapper: 'no'|'fp16'|'bf16'", "no"},
+  {"comm_state_option: table"},
+}, function(self)
   if self.comm_hook == "no" and (self.comm_wrapper ~= "no" or self.comm_state_option) then
     fail("DistributedDataParallelKwargs: comm_wrapper and comm_state_option need a comm_hook")
   end
@@ -147,7 +143,7 @@ function DistributedDataParallelKwargs:init(...)
     fail("DistributedDataParallelKwargs: comm_state_option is for comm_hook = 'power_sgd' and 'batched_power_sgd', "
       .. "got '%s'", self.comm_hook)
   end
-end
+end)
 
 --- Return the configuration object of an argument: itself, or one made of a plain table of options.
 ---@param what string the function and argument, for messages

@@ -4,11 +4,11 @@ local configuration = require "accelhost.accelerator.options.configuration"
 
 local fail = arguments.fail
 
+local names = {"sharding_strategy", "reshard_after_forward", "auto_wrap_policy", "transformer_cls_names_to_wrap",
+  "min_num_params", "state_dict_type"}
+
 ---@class FullyShardedDataParallelPlugin
-local Plugin = configuration.class("FullyShardedDataParallelPlugin", {
-  "sharding_strategy", "reshard_after_forward", "auto_wrap_policy", "transformer_cls_names_to_wrap", "min_num_params",
-  "state_dict_type",
-})
+local Plugin = configuration.class("FullyShardedDataParallelPlugin", names)
 
 local strategies = {
   FULL_SHARD = "full", SHARD_GRAD_OP = "gradients", NO_SHARD = "none",
@@ -29,9 +29,6 @@ local others = {
   param_init_fn = {reason = "rank 0's values are the model's"},
   mixed_precision_policy = {reason = "set by mixed_precision"},
 }
-
-local names = {"sharding_strategy", "reshard_after_forward", "auto_wrap_policy", "transformer_cls_names_to_wrap",
-  "min_num_params", "state_dict_type"}
 
 local function strategy_of(given)
   local value, reshard = given.sharding_strategy, given.reshard_after_forward

@@ -1,19 +1,9 @@
 --- The handlers of kwargs_handlers except DistributedDataParallelKwargs, with Accelerate's names and defaults.
-local arguments = require "accelhost.util.arguments"
 local configuration = require "accelhost.accelerator.options.configuration"
 
-local setter = arguments.setter
 local handlers = {}
 
-local function new(name, may_be_nil)
-  handlers[name] = configuration.class(name, may_be_nil)
-  return handlers[name]
-end
-
----@class InitProcessGroupKwargs
-local InitProcessGroupKwargs = new("InitProcessGroupKwargs", {"backend", "timeout"})
-
-local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: positive"}})
+local function new(name, parameters) handlers[name] = configuration.define(name, parameters) end
 
 --- Options of communication between the processes, for kwargs_handlers.
 --
@@ -22,42 +12,25 @@ local set_group = setter("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'ncc
 ---@param backend? string "gloo" and "shm" both name the shared memory of one host, through which tensors of GPUs are
 --- copied as well; "nccl": GPUs exchange them by NCCL, or it is an error; default: NCCL where possible
 ---@param timeout? number seconds after which a collective fails, default: the launcher's --timeout
-function InitProcessGroupKwargs:init(...) set_group(self, ...) end
-
----@class AutocastKwargs
-local AutocastKwargs = new "AutocastKwargs"
-
-local set_autocast = setter("AutocastKwargs", {{"enabled: flag", true}, {"cache_enabled: flag", true}})
+---@class InitProcessGroupKwargs
+new("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: positive"}})
 
 --- Options of accelerator:autocast, for it or kwargs_handlers.
 --
 --   local kwargs = accelhost.AutocastKwargs{enabled = false}
 ---@param enabled? boolean false: in full precision
 ---@param cache_enabled? boolean keep the converted weights of a block
-function AutocastKwargs:init(...) set_autocast(self, ...) end
-
----@class GradScalerKwargs
-local GradScalerKwargs = new "GradScalerKwargs"
-
-local set_scaler = setter("GradScalerKwargs", {
-  {"init_scale: positive", 65536}, {"growth_factor: positive", 2}, {"backoff_factor: positive", 0.5},
-  {"growth_interval: count", 2000}, {"enabled: flag", true},
-})
+---@class AutocastKwargs
+new("AutocastKwargs", {{"enabled: flag", true}, {"cache_enabled: flag", true}})
 
 --- Options of loss scaling in float16, for kwargs_handlers.
 --
 --   local kwargs = accelhost.GradScalerKwargs{init_scale = 1024}
 ---@param growth_interval? integer steps without overflow until the scale grows
-function GradScalerKwargs:init(...) set_scaler(self, ...) end
-
----@class ProfileKwargs
-local ProfileKwargs = new("ProfileKwargs", {"activities", "schedule_option", "on_trace_ready", "output_trace_dir",
-  "max_events"})
-
-local set_profile = setter("ProfileKwargs", {
-  {"activities: list"}, {"schedule_option: table"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
-  {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: false", false},
-  {"with_modules: flag", false}, {"output_trace_dir: string"}, {"max_events: count"},
+---@class GradScalerKwargs
+new("GradScalerKwargs", {
+  {"init_scale: positive", 65536}, {"growth_factor: positive", 2}, {"backoff_factor: positive", 0.5},
+  {"growth_interval: count", 2000}, {"enabled: flag", true},
 })
 
 --- Options of accelerator:profile, for it or kwargs_handlers.
@@ -70,6 +43,11 @@ local set_profile = setter("ProfileKwargs", {
 ---@param with_flops? boolean false: operations are not counted
 ---@param output_trace_dir? string folder of each process's trace
 ---@param max_events? integer events that are kept
-function ProfileKwargs:init(...) set_profile(self, ...) end
+---@class ProfileKwargs
+new("ProfileKwargs", {
+  {"activities: list"}, {"schedule_option: table"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
+  {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: false", false},
+  {"with_modules: flag", false}, {"output_trace_dir: string"}, {"max_events: count"},
+})
 
 return handlers

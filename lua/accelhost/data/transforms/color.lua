@@ -25,7 +25,7 @@ function Grayscale:init(...)
 end
 
 function Grayscale:__call(image) return colors.rgb_to_grayscale(image, self.num_output_channels) end
-function Grayscale:__tostring() return ("Grayscale(num_output_channels=%d)"):format(self.num_output_channels) end
+sizes.print_fields(Grayscale, "num_output_channels")
 
 -- A transform that happens with probability p, which may follow an argument of its function.
 local function maybe(name, parameters, p, apply)
@@ -40,7 +40,7 @@ local function maybe(name, parameters, p, apply)
     return rng_streams.chance(self.p) and apply(image, self) or image
   end
 
-  function Maybe:__tostring() return ("%s(p=%s)"):format(name, self.p) end
+  sizes.print_fields(Maybe, "p")
   return Maybe
 end
 
@@ -133,11 +133,7 @@ function ColorJitter:__call(image)
   return image
 end
 
-function ColorJitter:__tostring()
-  local parts = {}
-  for i, name in ipairs(PARTS) do parts[i] = name .. "=" .. sizes.text(self[name]) end
-  return ("ColorJitter(%s)"):format(table.concat(parts, ", "))
-end
+sizes.print_fields(ColorJitter, unpack(PARTS))
 
 ---@class GaussianBlur
 local GaussianBlur = class.new "GaussianBlur"
@@ -165,9 +161,7 @@ function GaussianBlur:__call(image)
   return colors.gaussian_blur(image, self.kernel_size, sigma)
 end
 
-function GaussianBlur:__tostring()
-  return ("GaussianBlur(kernel_size=%s, sigma=%s)"):format(sizes.text(self.kernel_size), sizes.text(self.sigma))
-end
+sizes.print_fields(GaussianBlur, "kernel_size", "sigma")
 
 ---@class RandomErasing
 local RandomErasing = class.new "RandomErasing"
@@ -243,9 +237,6 @@ function RandomErasing:__call(image)
   return image
 end
 
-function RandomErasing:__tostring()
-  return ("RandomErasing(p=%s, scale=%s, ratio=%s, value=%s, inplace=%s)"):format(self.p, sizes.text(self.scale),
-    sizes.text(self.ratio), sizes.text(self.value), self.inplace)
-end
+sizes.print_fields(RandomErasing, "p", "scale", "ratio", "value", "inplace")
 
 return color

@@ -35,10 +35,7 @@ function Resize:__call(image)
   })
 end
 
-function Resize:__tostring()
-  return ("Resize(size=%s, interpolation=%s, max_size=%s, antialias=%s)"):format(sizes.text(self.size),
-    self.interpolation, tostring(self.max_size), self.antialias)
-end
+sizes.print_fields(Resize, "size", "interpolation", "max_size", "antialias")
 
 -- The natural logarithms of two numbers, to float32.
 local function logarithms(low, high) return unpack(C.tensor({low, high}, {dtype = "float32"}):log():tolist()) end
@@ -96,10 +93,7 @@ function RandomResizedCrop:__call(image)
   return scales.resized_crop(image, top, left, height, width, self.size, self.interpolation, self.antialias)
 end
 
-function RandomResizedCrop:__tostring()
-  return ("RandomResizedCrop(size=%s, scale=%s, ratio=%s, interpolation=%s, antialias=%s)"):format(
-    sizes.text(self.size), sizes.text(self.scale), sizes.text(self.ratio), self.interpolation, self.antialias)
-end
+sizes.print_fields(RandomResizedCrop, "size", "scale", "ratio", "interpolation", "antialias")
 
 ---@class RandomRotation
 local RandomRotation = class.new "RandomRotation"
@@ -128,10 +122,7 @@ function RandomRotation:__call(image)
   return scales.rotate(image, angle, self.interpolation, self.expand, self.center, self.fill)
 end
 
-function RandomRotation:__tostring()
-  return ("RandomRotation(degrees=%s, interpolation=%s, expand=%s, fill=%s)"):format(sizes.text(self.degrees),
-    self.interpolation, self.expand, sizes.text(self.fill))
-end
+sizes.print_fields(RandomRotation, "degrees", "interpolation", "expand", "fill")
 
 ---@class RandomAffine
 local RandomAffine = class.new "RandomAffine"
@@ -187,9 +178,6 @@ function RandomAffine:__call(image)
   return scales.affine(image, angle, shift, scale, shear, self.interpolation, self.fill, self.center)
 end
 
-function RandomAffine:__tostring()
-  return ("RandomAffine(degrees=%s, translate=%s, scale=%s, shear=%s)"):format(sizes.text(self.degrees),
-    sizes.text(self.translate), sizes.text(self.scale), sizes.text(self.shear))
-end
+sizes.print_fields(RandomAffine, "degrees", "translate", "scale", "shear")
 
 return geometry

@@ -11,8 +11,6 @@ local sizes = require "accelhost.data.transforms.sizes"
 local fail, signature = arguments.fail, arguments.signature
 local grid = {}
 
-local function fill_text(fill) return sizes.text(fill) end
-
 local MODES = "'constant'|'edge'|'reflect'|'symmetric'"
 
 ---@class Pad
@@ -35,10 +33,7 @@ end
 
 function Pad:__call(image) return moves.pad(image, self.padding, self.fill, self.padding_mode) end
 
-function Pad:__tostring()
-  return ("Pad(padding=%s, fill=%s, padding_mode=%s)"):format(sizes.text(self.padding), fill_text(self.fill),
-    self.padding_mode)
-end
+sizes.print_fields(Pad, "padding", "fill", "padding_mode")
 
 local function pad_step(left, top, right, bottom, fill, mode)
   return {kind = "pad", left = left, top = top, right = right, bottom = bottom, fill = fill, mode = mode}
@@ -72,7 +67,7 @@ function CenterCrop:init(...)
 end
 
 function CenterCrop:__call(image) return moves.center_crop(image, self.size) end
-function CenterCrop:__tostring() return ("CenterCrop(size=%s)"):format(sizes.text(self.size)) end
+sizes.print_fields(CenterCrop, "size")
 
 function CenterCrop:steps(rows, columns)
   local height, width = self.size[1], self.size[2]
@@ -151,10 +146,7 @@ function RandomCrop:steps(rows, columns)
   }, height, width
 end
 
-function RandomCrop:__tostring()
-  return ("RandomCrop(size=%s, padding=%s, pad_if_needed=%s, fill=%s, padding_mode=%s)"):format(sizes.text(self.size),
-    sizes.text(self.padding), self.pad_if_needed, fill_text(self.fill), self.padding_mode)
-end
+sizes.print_fields(RandomCrop, "size", "padding", "pad_if_needed", "fill", "padding_mode")
 
 -- A flip along one axis (0: of the rows), by this function.
 local function flip(name, axis, flip_image)
@@ -171,7 +163,7 @@ local function flip(name, axis, flip_image)
   --- One step; the size stays.
   function Flip:steps(rows, columns) return {{kind = "flip", axis = axis, p = self.p}}, rows, columns end
 
-  function Flip:__tostring() return ("%s(p=%s)"):format(name, self.p) end
+  sizes.print_fields(Flip, "p")
   return Flip
 end
 

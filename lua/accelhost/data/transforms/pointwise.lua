@@ -6,6 +6,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local functional = require "accelhost.data.transforms.values"
+local sizes = require "accelhost.data.transforms.sizes"
 
 local fail, describe = arguments.fail, arguments.describe
 local transforms = {}
@@ -31,8 +32,6 @@ function ToTensor:__call(image)
   if image.dtype == "uint8" then result = result:div(255) end
   return count == 2 and result:unsqueeze(0) or result
 end
-
-function ToTensor:__tostring() return "ToTensor()" end -- luacheck: ignore self
 transforms.ToTensor = ToTensor
 
 ---@class Normalize
@@ -64,9 +63,7 @@ end
 ---@return userdata
 function Normalize:__call(image) return functional.normalize(image, self.mean, self.std) end
 
-function Normalize:__tostring()
-  return ("Normalize(mean={%s}, std={%s})"):format(table.concat(self.mean, ", "), table.concat(self.std, ", "))
-end
+sizes.print_fields(Normalize, "mean", "std")
 transforms.Normalize = Normalize
 
 ---@class Compose
@@ -109,7 +106,6 @@ function Lambda:init(...)
 end
 
 function Lambda:__call(image) return self.lambda(image) end
-function Lambda:__tostring() return "Lambda()" end -- luacheck: ignore self
 transforms.Lambda = Lambda
 
 ---@class ConvertImageDtype
@@ -129,7 +125,7 @@ function ConvertImageDtype:init(...)
 end
 
 function ConvertImageDtype:__call(image) return functional.to_dtype(image, self.dtype, true) end
-function ConvertImageDtype:__tostring() return ("ConvertImageDtype(dtype=%s)"):format(self.dtype) end
+sizes.print_fields(ConvertImageDtype, "dtype")
 
 ---@class ToDtype
 local ToDtype = class.new "ToDtype"
@@ -147,7 +143,7 @@ function ToDtype:init(...)
 end
 
 function ToDtype:__call(image) return functional.to_dtype(image, self.dtype, self.scale) end
-function ToDtype:__tostring() return ("ToDtype(dtype=%s, scale=%s)"):format(self.dtype, self.scale) end
+sizes.print_fields(ToDtype, "dtype", "scale")
 
 ---@class ToImage
 local ToImage = class.new "ToImage"
@@ -166,6 +162,5 @@ function ToImage:__call(image) -- luacheck: ignore self
 end
 
 function ToImage:steps(rows, columns) return {}, rows, columns end -- luacheck: ignore self
-function ToImage:__tostring() return "ToImage()" end -- luacheck: ignore self
 
 return transforms

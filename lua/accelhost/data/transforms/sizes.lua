@@ -94,4 +94,16 @@ function sizes.text(value)
   return "{" .. table.concat(items, ", ") .. "}"
 end
 
+--- Print the objects of a class with these fields: "Resize(size={28, 28}, max_size=nil)".
+---@param cls table
+---@param ... string
+function sizes.print_fields(cls, ...)
+  local names = {...}
+  function cls:extra_repr()
+    local parts = {}
+    for i, name in ipairs(names) do parts[i] = name .. "=" .. sizes.text(self[name]) end
+    return table.concat(parts, ", ")
+  end
+end
+
 return sizes

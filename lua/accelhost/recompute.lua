@@ -112,7 +112,6 @@ for name in pairs(fixed) do names[#names + 1] = name end
 table.sort(names)
 
 --- Raise unless these are options of a checkpoint.
----@param what string the function, for messages
 ---@param options table
 ---@return table options
 function recompute.check(what, options)

@@ -202,7 +202,6 @@ function contents.check_counts(folder, facts, objects)
 end
 
 --- The files that rank 0 writes.
----@param what string the function, for messages
 ---@param objects table {models, weights, optimizers, optimizer_states, optimizer_parts, schedulers, scalers,
 --- registered, loaders, accelerator}
 ---@param copied boolean
@@ -216,7 +215,6 @@ function contents.shared_files(what, objects, copied)
 end
 
 --- The files that a rank writes for itself.
----@param what string
 ---@param objects table
 ---@param rank integer
 ---@param copied boolean

@@ -126,7 +126,6 @@ local function files_of(what, path)
 end
 
 --- The files that hold a model's weights: of a file, an index, or a folder that has either.
----@param what string the function, for messages
 ---@param path string
 ---@return string[]
 function shards.files(what, path)

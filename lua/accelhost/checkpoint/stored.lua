@@ -23,7 +23,6 @@ local function file_of(name, names, tensors, notes, copied)
 end
 
 --- A value (tensors, numbers, texts, booleans and tables of them) as a file for C.saver.
----@param what string the function, for messages
 ---@param name string of the file, without its ending
 ---@param value any
 ---@param copied boolean? copy the tensors: they may change before they are written
@@ -60,7 +59,6 @@ function stored.unique(ordered)
 end
 
 --- A state dict as a file; a tensor that has several names (tied weights) is written once.
----@param what string
 ---@param name string
 ---@param state table as state_dict{keep_vars = true} returns it
 ---@param ordered fun(): string, any its names and values in order

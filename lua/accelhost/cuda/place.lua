@@ -6,7 +6,6 @@ local fail = arguments.fail
 local place = {}
 
 --- Its number; an error where there is none.
----@param what string the function, for messages
 ---@param device integer|string|nil
 ---@return integer
 function place.index(what, device)
@@ -29,7 +28,6 @@ function place.index(what, device)
 end
 
 --- Return its name, for functions that expect one.
----@param what string
 ---@param device integer|string|nil
 ---@return string
 function place.name(what, device) return "cuda:" .. place.index(what, device) end

@@ -81,7 +81,6 @@ function groups.of_job()
 end
 
 --- The group that `group` names: the world for nil; nil when this process is not in it.
----@param what string for messages
 ---@param group? table
 ---@return ProcessGroup?
 function groups.resolve(what, group)
@@ -95,7 +94,6 @@ function groups.resolve(what, group)
 end
 
 --- The rank in a group of the process that is `rank` in the job.
----@param what string
 ---@param group ProcessGroup
 ---@param rank integer
 ---@param name string of the argument
@@ -114,7 +112,6 @@ local choice_of = {gloo = "none", shm = "none", ["cpu:gloo"] = "any", ["cpu:shm"
 for _, name in ipairs {"nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cpu:shm,cuda:nccl"} do choice_of[name] = "only" end
 
 --- Raise for a backend that is not here.
----@param what string
 ---@param backend? string
 function groups.check_backend(what, backend)
   local usable, reason = backend == nil or choice_of[backend], nil
@@ -143,7 +140,6 @@ local read_init = arguments.signature("distributed.init_process_group", {
 })
 
 --- Raise for an invalid device. A valid one has no effect: a group uses the device of its tensors.
----@param what string
 ---@param device_id? string
 function groups.check_device_id(what, device_id)
   if device_id ~= nil then arguments.check(what, "device_id", "device", device_id) end

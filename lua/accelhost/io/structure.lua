@@ -57,7 +57,6 @@ local Parts = {}
 Parts.__index = Parts
 
 --- Raise an error about a value that a file cannot hold.
----@param what string the function, for messages
 ---@param path string the path that leads to the value, "" for the value itself
 ---@param value any
 function structure.refuse(what, path, value)
@@ -112,7 +111,6 @@ function Parts:value(value, path)
 end
 
 --- Split a value into tensors and structure.
----@param what string the function, for messages
 ---@param value any
 ---@return string[] names, table[] tensors, string|nil text the JSON; nil for a plain table of tensors by name
 function structure.split(what, value)

@@ -18,7 +18,6 @@ local by_name = {
 }
 
 --- The function of a name.
----@param what string for messages
 ---@param name any
 ---@return fun(x: Tensor): Tensor
 function activations.find(what, name)

@@ -229,7 +229,6 @@ local by_type = {
 }
 
 --- The class of configurations of a model type; an unknown one is an error that names those known.
----@param what string the function, for messages
 ---@param model_type any
 ---@return PretrainedConfig
 function config.class_of(what, model_type)
@@ -242,7 +241,6 @@ function config.class_of(what, model_type)
 end
 
 --- A JSON object in a folder's file; nil when the file is not there.
----@param what string the function, for messages
 ---@param path string
 ---@return table?
 function config.read_object(what, path)
@@ -258,7 +256,6 @@ function config.read_object(what, path)
 end
 
 --- The configuration in a checkpoint folder, with some fields changed.
----@param what string the function, for messages
 ---@param folder string
 ---@param changes? table
 ---@return PretrainedConfig

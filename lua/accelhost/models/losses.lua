@@ -20,7 +20,6 @@ function losses.of_tokens(what, logits, labels)
 end
 
 --- Mean cross entropy of each next token.
----@param what string
 ---@param logits Tensor [batch, tokens, classes]
 ---@param labels Tensor [batch, tokens]: the input ids themselves
 ---@return Tensor
@@ -46,7 +45,6 @@ function losses.of_spans(begins, ends, first, last)
 end
 
 --- Mean binary cross entropy of tokens that are no padding.
----@param what string
 ---@param logits Tensor [batch, tokens]
 ---@param labels Tensor [batch, tokens]
 ---@param mask Tensor? [batch, tokens]

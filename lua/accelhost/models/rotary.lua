@@ -157,7 +157,6 @@ end
 ---@field frequencies fun(length: integer): number[], number
 
 --- Make a rotation from parameters in the form of `rotary.parameters`.
----@param what string for messages
 ---@param p table
 ---@param head_dim integer
 ---@param most integer max_position_embeddings

@@ -15,7 +15,6 @@ local needless = {
 
 --- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They are
 --- views of the mapped files.
----@param what string the function, for messages
 ---@param folder string
 ---@return table<string, Tensor>
 function weights.read(what, folder)

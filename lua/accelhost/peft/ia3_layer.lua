@@ -75,7 +75,6 @@ function IA3Layer:unmerge_one(name)
 end
 
 --- Return the layer with adapters for a target module.
----@param what string the function, for messages
 ---@param name string the module's
 ---@param module Module
 ---@param config IA3Config

@@ -228,7 +228,6 @@ function LoraEmbedding:add_to(result, x, name)
 end
 
 --- Return the layer with adapters for a target module.
----@param what string the function, for messages
 ---@param name string the module's
 ---@param module Module
 ---@return LoraLayer

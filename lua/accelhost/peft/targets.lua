@@ -52,7 +52,6 @@ end
 targets.is_listed = is_listed
 
 --- Return a flag for each name: does a field select it, a list of ends or a regular expression of the whole name?
----@param what string the function, for messages
 ---@param names string[]
 ---@param pattern string[]|string?
 ---@return boolean[]
@@ -111,7 +110,6 @@ function targets.value_of(pattern, name, default)
 end
 
 --- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
----@param what string the function, for messages
 ---@param model Module
 ---@param config PeftConfig
 function targets.complete(what, model, config)
@@ -147,7 +145,6 @@ local function fail_unmatched(what, config, linear)
 end
 
 --- Return the full names of the target modules, in order.
----@param what string
 ---@param model Module
 ---@param config PeftConfig
 ---@return string[]

@@ -36,7 +36,6 @@ end
 
 --- Copy the gradients, which the script may have changed, to their pieces. Raise where one is no mean over the
 --- processes: its pieces would be used as the whole of it.
----@param what string the function, for the message
 function Shard:check_means(what)
   local i = self.reducer:find_sum()
   if not i then return self.reducer:settle() end

@@ -102,7 +102,6 @@ end
 --- The modules of the units, from 1 on.
 ---@param model table
 ---@param how any as of units.of
----@param what string
 ---@return table[]
 function units.modules(model, how, what) return choose(model, how, what) end
 

@@ -210,7 +210,6 @@ local formats = {[0] = "csv", "json", "yaml", "lua"}
 
 --- The command: `what` is "run", "status", "retry", "best", "report" or "export"; options are the command
 --- line's, as texts; "" for none.
----@param what string
 ---@param path string
 ---@return integer # the exit code
 function command.main(what, path, study, quiet, output, reports, launcher, trials, parallel, processes, seed, timeout,

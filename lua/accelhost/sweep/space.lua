@@ -189,7 +189,6 @@ local function by_dotted_names(self, result, prefix, values)
 end
 
 --- Check values from a user, nested or with dotted names; return a trial's parameters made of them.
----@param what string for messages
 ---@param values table<string, any>
 ---@return table<string, any> params parameters only; those that were left out are left out
 function Space:accept(what, values)

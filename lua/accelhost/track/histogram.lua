@@ -80,7 +80,6 @@ local function trim(counts, edges)
 end
 
 --- The histogram of a tensor's values.
----@param what string the function, for messages
 ---@param values userdata of any dtype and shape
 ---@param bins string|integer|number[] "tensorflow", a number of bins of one width, or edges
 ---@param max_bins? integer

@@ -36,7 +36,6 @@ function LogFile:close()
 end
 
 --- Make a folder with all that leads to it.
----@param what string
 ---@param path string
 ---@return string path
 function LogFile.folder(what, path)
@@ -46,7 +45,6 @@ function LogFile.folder(what, path)
 end
 
 --- A file's content; nil when there is none.
----@param what string
 ---@param path string
 ---@return string?
 function LogFile.content(what, path)

@@ -50,7 +50,6 @@ end
 
 --- A uint8 image [channels, rows, columns] of 3 or 4 channels. Floats from 0 to 1 become 0 to 255, others are cut off;
 --- gray becomes RGB; several images become a grid of 8 columns.
----@param what string the function, for messages
 ---@param image userdata
 ---@param layout string "CHW", "HW", "NHWC", ...
 ---@return userdata

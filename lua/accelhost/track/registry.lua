@@ -40,7 +40,6 @@ end
 function registry.names() return {unpack(order)} end
 
 --- The class of a name.
----@param what string for messages
 ---@param name string
 ---@return table
 function registry.class_of(what, name)

@@ -58,7 +58,6 @@ function GeneralTracker:finish() end -- luacheck: ignore self
 local methods = {"start", "store_init_configuration", "log", "log_images", "purge", "finish"}
 
 --- Raise unless an object can be called as a tracker.
----@param what string
 ---@param tracker table
 ---@return table tracker
 function GeneralTracker.check(what, tracker)

@@ -15,7 +15,6 @@ local function plain(what, key, value)
 end
 
 --- Raise unless a text is UTF-8: readers would refuse the whole file.
----@param what string
 ---@param text string
 ---@return string text
 function values.text(what, text)
@@ -40,7 +39,6 @@ function values.number(what, key, value)
 end
 
 --- A number, boolean or text.
----@param what string
 ---@param key string
 ---@param value any
 ---@return number|string|boolean
@@ -55,7 +53,6 @@ function values.simple(what, key, value)
 end
 
 --- The names of a table of values, in order.
----@param what string
 ---@param given any
 ---@return string[]
 function values.names(what, given)
@@ -73,7 +70,6 @@ function values.names(what, given)
 end
 
 --- Values by name, where a table of values becomes as many names: {loss = {train = 1}} is "loss/train".
----@param what string
 ---@param given table
 ---@return string[] names in order
 ---@return table<string, number|string|boolean> values

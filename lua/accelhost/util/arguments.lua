@@ -90,7 +90,6 @@ local function is_among(name, known)
 end
 
 --- Raise unless every key of `options` is in `known` (an array of names).
----@param what string the function, for the message
 ---@param options table
 ---@param known string[]
 function arguments.check_names(what, options, known)
@@ -150,7 +149,6 @@ local function wrong(what, name, kind, value)
 end
 
 --- Raise unless `value` is of a kind ("size", "number|tensor", "'mean'|'sum'").
----@param what string the function, for the message
 ---@param name string the argument
 ---@param kind string
 ---@param value any
@@ -216,7 +214,6 @@ local function is_named(value, rows, given)
 end
 
 --- Make a reader for one signature. It returns the values in the order of the signature.
----@param what string the function, for messages
 ---@param parameters (string|table)[] "name: kind" (required) or {"name: kind", default}; not to be
 --- changed afterwards
 ---@return fun(...): any
@@ -257,7 +254,6 @@ function arguments.signature(what, parameters)
 end
 
 --- Make a reader for one signature that stores the values as fields: set(object, ...).
----@param what string the function, for messages
 ---@param parameters (string|table)[] as of a signature
 ---@return fun(object: table, ...)
 function arguments.setter(what, parameters)

@@ -4,7 +4,6 @@ local arguments = require "accelhost.util.arguments"
 local dims = {}
 
 --- The dim counted from 0. A 0-dim tensor has, as in PyTorch, the dims 0 and -1.
----@param what string the function, for messages
 ---@param dim integer
 ---@param count integer number of dims
 ---@return integer
@@ -17,7 +16,6 @@ function dims.wrap(what, dim, count)
 end
 
 --- The dims counted from 0, each of them once.
----@param what string
 ---@param list integer|integer[]
 ---@param count integer
 ---@return integer[]

@@ -36,7 +36,6 @@ local function refuse(what, name, refusal, reason)
 end
 
 --- Raise, naming the place, if a value cannot be serialized.
----@param what string the function, for the message
 ---@param name string how the value is called there
 ---@param value any
 function serialize.check(what, name, value)
@@ -47,7 +46,6 @@ end
 
 --- A value as bytes; a tensor is serialised without its history, from a device to the receiver's current one of that
 --- type; a table that is referenced twice becomes two. Raises as `check` does.
----@param what string the function, for the message
 ---@param name string how the value is called there
 ---@param value any
 ---@return userdata # uint8 [n]

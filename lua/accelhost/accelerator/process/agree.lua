@@ -32,7 +32,6 @@ local function bare(what, text)
 end
 
 --- Run fn on every process; when it raises on one, all raise, and name that one. A collective.
----@param what string
 ---@param fn fun(...): any
 ---@param ... any its arguments
 ---@return any # the results of fn, at most three
@@ -43,7 +42,6 @@ function agree.run(what, fn, ...)
 end
 
 --- Run fn on rank 0 alone; all return its result, or raise its error. A collective.
----@param what string
 ---@param fn fun(...): any
 ---@param ... any
 ---@return any # one value that can be serialized

@@ -16,7 +16,6 @@ local function apply(what, fn, value)
 end
 
 --- Apply fn to every tensor in the arguments, tables included.
----@param what string the function, for messages
 ---@param fn fun(tensor: userdata): userdata
 ---@param ... userdata|table
 ---@return any ...

@@ -8,7 +8,6 @@ local comm = C.comm
 local objects = {}
 
 --- Every process's value, in the order of the ranks. A collective.
----@param what string the function, for messages
 ---@param value any
 ---@return any[]
 ---@return integer count
@@ -19,7 +18,6 @@ function objects.all_gather(what, value)
 end
 
 --- The items of every process's list in one list. A collective.
----@param what string
 ---@param list any[]
 ---@return any[]
 function objects.concatenated(what, list)
@@ -31,7 +29,6 @@ function objects.concatenated(what, list)
 end
 
 --- Return rank `from`'s value on every process; on one that replaces it, the value it had sent. A collective.
----@param what string
 ---@param value any
 ---@param from integer
 ---@return any
@@ -44,7 +41,6 @@ function objects.broadcast(what, value, from)
 end
 
 --- Each rank's item of rank 0's list. A collective.
----@param what string
 ---@param list any[]? on rank 0: one item for each rank
 ---@return any
 function objects.scatter(what, list)

@@ -30,7 +30,6 @@ function place.choose(cpu)
 end
 
 --- Return the same for an object that is made without an accelerator.
----@param what string
 ---@param cpu boolean? the script's setting
 ---@return string
 function place.of(what, cpu)

@@ -257,7 +257,6 @@ local function bell(size, sigma)
 end
 
 --- Kernel sizes as {width, height}; raises unless they are odd.
----@param what string
 ---@param value integer|integer[]
 ---@return integer[]
 function colors.kernel_sizes(what, value)

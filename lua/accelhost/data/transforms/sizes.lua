@@ -6,7 +6,6 @@ local fail, describe = arguments.fail, arguments.describe
 local sizes = {}
 
 --- Raise unless `image` is a tensor of at least `least` dimensions (2: rows and columns, 3: channels before them).
----@param what string
 ---@param image any
 ---@param least? integer default 2
 function sizes.check(what, image, least)
@@ -18,7 +17,6 @@ function sizes.check(what, image, least)
 end
 
 --- A size as {height, width}: of an integer, a table of it, or a table of both.
----@param what string
 ---@param name string
 ---@param value integer|integer[]
 ---@return integer[]
@@ -30,7 +28,6 @@ function sizes.pair(what, name, value)
 end
 
 --- Two numbers, low and high: of a table of two.
----@param what string
 ---@param name string
 ---@param value number[]
 ---@return number low
@@ -43,7 +40,6 @@ function sizes.range(what, name, value)
 end
 
 --- Angles: -value to value of a number, the numbers themselves of a table of 2 or 4.
----@param what string
 ---@param name string
 ---@param value number|number[]
 ---@param four? boolean may there be four?
@@ -60,7 +56,6 @@ function sizes.angles(what, name, value, four)
 end
 
 --- An edge as left, top, right, bottom: of one integer, two (left and right, top and bottom) or four.
----@param what string
 ---@param value integer|integer[]
 ---@return integer left
 ---@return integer top

@@ -108,7 +108,6 @@ config.by_name, config.names = {}, {}
 for i, row in ipairs(config.rows) do config.by_name[row[1]], config.names[i] = row, row[1] end
 
 --- Raise unless an option has a value of its kind.
----@param what string for messages
 ---@param name string
 ---@param value any
 function config.check(what, name, value)
@@ -117,7 +116,6 @@ function config.check(what, name, value)
 end
 
 --- Raise for an entry that is not implemented and changes the tokens.
----@param what string for messages
 ---@param name string
 ---@param value any
 function config.refuse(what, name, value)
@@ -185,7 +183,6 @@ function GenerationConfig:save_pretrained(folder)
 end
 
 --- Return the options of a folder's generation_config.json, nil without one. They are checked when they are used.
----@param what string for messages
 ---@param folder string
 ---@return GenerationConfig?
 function config.read_file(what, folder)

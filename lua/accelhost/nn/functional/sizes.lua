@@ -4,7 +4,6 @@ local fail = require("accelhost.util.arguments").fail
 local sizes = {}
 
 --- As a table of `count` numbers.
----@param what string the function, for the message
 ---@param name string the option
 ---@param value number|number[]
 ---@param count integer

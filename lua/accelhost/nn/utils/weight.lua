@@ -77,7 +77,6 @@ function weight.output_dim(module)
 end
 
 --- A dim of a module's tensor, counted from 0 (false: -1, no dim); raises when there is no such tensor or dim.
----@param what string the function, for messages
 ---@param module Module
 ---@param name string
 ---@param dim integer|false

@@ -72,7 +72,6 @@ view.thinned = thinned
 --- A note on omitted items; "" when none are omitted.
 ---@param drawn integer
 ---@param all integer
----@param what string
 ---@return string
 function view.left_out(drawn, all, what)
   return drawn < all and (" Drawn are %d of %d %s: the best, and evenly many of the others."):format(drawn, all, what)

@@ -43,7 +43,6 @@ end
 --   accelhost.isinstance(net.fc1, {nn.Conv2d, nn.ReLU})     --> false
 ---@param value any
 ---@param classinfo table a class, or an array of classes
----@return boolean
 local function isinstance(value, classinfo)
   local several = type(classinfo) == "table" and getmetatable(classinfo) == nil
   if several then return is_one_of(value, classinfo, "item %d of classinfo") end

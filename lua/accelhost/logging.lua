@@ -93,7 +93,6 @@ end
 --
 --   accelhost.logging.get_logger("a", "error"):is_enabled_for "info"  --> false
 ---@param level string|number
----@return boolean
 function Logger:is_enabled_for(level)
   return level_of("is_enabled_for", level) >= (self._level or verbosity_now())
 end

@@ -68,7 +68,6 @@ end
 --
 --   accelhost.amp.is_autocast_available "cpu"  --> true
 ---@param device_type string
----@return boolean
 function autocast.is_autocast_available(device_type)
   arguments.check("is_autocast_available", "device_type", "string", device_type)
   return known[device_type] == true
@@ -82,7 +81,6 @@ end
 --
 --   accelhost.is_autocast_enabled()  --> false
 ---@param device_type? string "cpu" or "cuda"
----@return boolean
 function autocast.is_autocast_enabled(device_type)
   check_optional("is_autocast_enabled", device_type)
   return C.autocast.is_enabled(device_type)
@@ -101,7 +99,6 @@ end
 --- Are the casts of weights kept within a block?
 --
 --   accelhost.is_autocast_cache_enabled()  --> true
----@return boolean
 function autocast.is_autocast_cache_enabled()
   return (select(3, C.autocast.state "cpu"))
 end

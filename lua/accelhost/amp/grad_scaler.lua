@@ -351,7 +351,6 @@ function GradScaler:set_growth_interval(interval)
 end
 
 --- Is it enabled?
----@return boolean
 function GradScaler:is_enabled() return self._enabled end
 
 --- The scale, the factors and the count of updates, with PyTorch's keys; empty when the scaler is not enabled. Call it

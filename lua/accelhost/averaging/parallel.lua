@@ -98,7 +98,6 @@ function Parallel:take_over(root)
 end
 
 --- Will the next backward average?
----@return boolean
 function Parallel:synchronises()
   local owner = self.accelerator
   return self.triggered or self.suppressed == 0 and (owner.sync_gradients or owner._sync_each_batch == true)
@@ -106,13 +105,11 @@ end
 
 --- Is it this model's?
 ---@param model table
----@return boolean
 function Parallel:belongs_to(model)
   return self.held.model == model
 end
 
 --- Have all its parameters been dropped by the script, or claimed by a later prepare?
----@return boolean
 function Parallel:abandoned()
   return self.reducer:abandoned()
 end
@@ -167,7 +164,6 @@ local function changed_parameter(self)
 end
 
 --- Were parameters added, removed, cast or resized since prepare?
----@return boolean
 function Parallel:is_stale()
   return changed_parameter(self) ~= nil or self.reducer:changed() ~= nil
 end
@@ -270,7 +266,6 @@ function Parallel:begin_backward(weight, micro_step)
 end
 
 --- After the engine ran: did the loss depend on the model, on this process?
----@return boolean
 function Parallel:was_reached()
   return self.reducer:touched()
 end

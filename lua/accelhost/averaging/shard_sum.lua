@@ -41,7 +41,6 @@ function ShardSum:clear()
 end
 
 --- Is there anything of a window?
----@return boolean
 function ShardSum:is_empty() return next(self.weights) == nil end
 
 local function leaf(self, shard) return tree.node(shard, tree.leaf_stride(self.shards)) end

@@ -44,7 +44,6 @@ end
 
 --- Can it be registered?
 ---@param object any
----@return boolean
 function contents.has_state(object)
   if C.random.is_generator(object) then return true end
   local kind = type(object)

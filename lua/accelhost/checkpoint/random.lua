@@ -45,7 +45,6 @@ end
 --- Are the generators of two processes in the same state?
 ---@param a table<string, userdata>
 ---@param b table<string, userdata>
----@return boolean
 function random.same(a, b)
   for device, state in pairs(a) do
     if not b[device] or not state:equal(b[device]) then return false end

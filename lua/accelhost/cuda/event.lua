@@ -48,7 +48,6 @@ end
 --- Has the device completed all work before it? True of one that was never recorded.
 --
 --   accelhost.cuda.Event():query()  --> true
----@return boolean
 function Event:query() return not self._event or self._event:reached() end
 
 --- Wait until it has.

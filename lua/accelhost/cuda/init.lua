@@ -15,7 +15,6 @@ local cuda = {}
 --- Is there a CUDA device that can be used?
 --
 --   accelhost.cuda.is_available() == (accelhost.cuda.device_count() > 0)  --> true
----@return boolean
 function cuda.is_available() return C.device.device_count "cuda" > 0 end
 
 --- Return the number of CUDA devices, among those that CUDA_VISIBLE_DEVICES names.
@@ -85,7 +84,6 @@ end
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.is_bf16_supported()) end
 ---@param including_emulation? boolean default true
----@return boolean
 function cuda.is_bf16_supported(including_emulation)
   if not cuda.is_available() then return false end
   return including_emulation ~= false or cuda.get_device_capability() >= 8

@@ -71,7 +71,6 @@ iterable.ChainDataset = ChainDataset
 
 --- Does the set know its number of samples?
 ---@param set table
----@return boolean
 function iterable.knows_length(set)
   if type(set.len) ~= "function" or set.len == IterableDataset.len then return false end
   for _, link in ipairs(set.len == ChainDataset.len and set.datasets or {}) do
@@ -82,7 +81,6 @@ end
 
 --- Does the set return shards of itself, by shard(num_shards, index)?
 ---@param set table
----@return boolean
 function iterable.can_be_sharded(set)
   if type(set.shard) ~= "function" then return false end
   for _, link in ipairs(set.shard == ChainDataset.shard and set.datasets or {}) do

@@ -18,19 +18,16 @@ end
 
 --- Can its iteration begin at any given position?
 ---@param sampler table
----@return boolean
 function iteration.accepts_position(sampler) return accepts_position[sampler.iter] == true end
 
 --- Is its iteration, and that of the sampler below, a function of the draw?
 ---@param sampler table
----@return boolean
 function iteration.repeats(sampler)
   return repeatable[sampler.iter] == true and (not sampler.sampler or iteration.repeats(sampler.sampler))
 end
 
 --- Are positions of a batch sampler counted in samples?
 ---@param batches table
----@return boolean
 function iteration.counts_samples(batches)
   return accepts_position[batches.iter] == true and batches.batch_size ~= nil
 end

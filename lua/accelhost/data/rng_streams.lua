@@ -57,7 +57,6 @@ function rng_streams.uniform(low, high) return native.uniform(source(), low, hig
 
 --- Draw an event of probability p: does it happen?
 ---@param p number
----@return boolean
 function rng_streams.chance(p) return native.chance(source(), p) end
 
 --- A whole number from 0 to n - 1.

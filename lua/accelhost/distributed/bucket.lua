@@ -47,7 +47,6 @@ function GradBucket:index() return self._index end
 --- Is it the last one of this backward?
 --
 --   ddp:register_comm_hook(nil, function(_, bucket) print(bucket:is_last()) return bucket:buffer() end)
----@return boolean
 function GradBucket:is_last() return self._index == self._reducer:bucket_count() - 1 end
 
 local function members(self)

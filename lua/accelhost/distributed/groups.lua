@@ -232,13 +232,11 @@ end
 --- Has init_process_group been called?
 --
 --   dist.is_initialized()  --> true
----@return boolean
 function groups.is_initialized() return world ~= nil end
 
 --- Are there collectives? Always.
 --
 --   dist.is_available()  --> true
----@return boolean
 function groups.is_available() return true end
 
 --- Report whether a backend is available: "gloo" and "shm", the shared memory of this host, and "nccl" where there are
@@ -256,19 +254,16 @@ end
 --- Did torchrun start this process?
 --
 --   dist.is_torchelastic_launched()  --> false
----@return boolean
 function groups.is_torchelastic_launched() return os.getenv "TORCHELASTIC_RUN_ID" ~= nil end
 
 --- Is there a backend that replaces gloo? Always.
 --
 --   dist.is_gloo_available()  --> true
----@return boolean
 function groups.is_gloo_available() return true end
 
 --- Are there GPUs of NVIDIA here, and the library that moves tensors between them?
 --
 --   dist.is_nccl_available()  --> false
----@return boolean
 function groups.is_nccl_available() return comm.device_backend "cuda" ~= nil end
 
 --- Never, as yet.

@@ -224,7 +224,6 @@ function DistributedDataParallel:_before_round(joining)
 end
 
 --- Does the next backward average? Of Join.
----@return boolean
 function DistributedDataParallel:_will_average()
   return own_handle(self):synchronises() and C.autograd.is_grad_enabled() and self.training
 end

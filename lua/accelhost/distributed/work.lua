@@ -35,7 +35,6 @@ end
 --- Is it done? Does not wait.
 --
 --   dist.all_reduce(x, {async_op = true}):is_completed()  --> true
----@return boolean
 function Work:is_completed()
   return not self._native or self._native:is_completed()
 end
@@ -102,7 +101,6 @@ function Future:value() return self:wait() end
 --- Is the value there without waiting?
 --
 --   dist.Future(function() return x end):done()  --> false
----@return boolean
 function Future:done()
   return not self._wait or self._done ~= nil and self._done()
 end

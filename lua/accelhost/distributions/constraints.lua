@@ -57,7 +57,6 @@ end
 --- Do all items fit?
 ---@param constraint table
 ---@param value Tensor
----@return boolean
 function constraints.holds(constraint, value)
   return C.autograd.no_grad(function() return constraint.check(value):all():item() end)
 end

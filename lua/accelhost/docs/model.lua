@@ -80,20 +80,22 @@ local op_files = {
   "^lua/accelhost/functions/", "^lua/accelhost/linalg/", "^lua/accelhost/nn/functional/",
   "^lua/accelhost/special%.lua$",
 }
-local a_tensor = {{type = "Tensor", text = ""}}
+local a_tensor, a_boolean = {{type = "Tensor", text = ""}}, {{type = "boolean", text = ""}}
 
-local function returns_of(block)
-  if not block or #block.returns > 0 then return block and block.returns or {} end
+-- The results of a function: those of its comment; true or false where that begins with a question.
+local function returns_of(block, kind)
+  if not block or #block.returns > 0 or kind == "value" then return block and block.returns or {} end
   for _, pattern in ipairs(op_files) do
     if block.path:find(pattern) then return a_tensor end
   end
-  return {}
+  local first = block.path:find "^lua/" and block.parts[1] and block.parts[1].text
+  return first and first:find "^[^.?]*%?" and a_boolean or {}
 end
 
 local function new_entry(self, name, kind, value, block)
   local entry = {
     name = name, kind = kind, value = value, parameters = {}, parts = block and block.parts or {},
-    returns = returns_of(block), fields = {}, methods = {}, aliases = {},
+    returns = returns_of(block, kind), fields = {}, methods = {}, aliases = {},
     section = block and block.section or self.index.file[comments.path_of(value) or ""],
     path = block and block.path or comments.path_of(value), line = block and block.line,
   }
@@ -482,7 +484,6 @@ end
 
 --- Has an entry a description?
 ---@param entry table
----@return boolean
 function model.is_documented(entry)
   for _, part in ipairs(entry.parts) do
     if part.text then return true end

@@ -203,7 +203,6 @@ end
 
 --- Has a comment words, besides tags?
 ---@param block table?
----@return boolean
 function reader.has_text(block)
   return block ~= nil and #block.parts > 0
 end

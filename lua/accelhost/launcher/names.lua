@@ -8,7 +8,6 @@ local names = {}
 
 --- Is this a function of the library itself?
 ---@param fn function
----@return boolean
 function names.is_library_function(fn) return debug.getinfo(fn, "S").source:find "^=accelhost/" ~= nil end
 
 local DEEPEST = 3
@@ -179,7 +178,6 @@ end
 
 --- Is this a class that the library itself has made?
 ---@param value any
----@return boolean
 function names.is_library_class(value)
   if not is_class(value) then return false end
   for key, item in next, value do

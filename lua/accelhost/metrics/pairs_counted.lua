@@ -26,7 +26,6 @@ function PairCounts:add(reference, prediction, weight)
 end
 
 --- Was nothing counted?
----@return boolean
 function PairCounts:is_empty() return next(self._rows) == nil end
 
 local function sorted(set)

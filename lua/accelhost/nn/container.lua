@@ -203,7 +203,6 @@ end
 
 --- Is there an item of this name?
 ---@param key string
----@return boolean
 function Dict:contains(key)
   return self._kind[key] ~= nil
 end

@@ -9,7 +9,6 @@ local fused = {}
 --- Does the module use its class's forward, without hooks?
 ---@param module any
 ---@param class table
----@return boolean
 function fused.is_plain(module, class)
   return type(module) == "table" and module.forward == class.forward and not hooks.watch(module)
 end

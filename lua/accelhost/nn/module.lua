@@ -32,7 +32,6 @@ Module._is_module = true
 --
 --   nn.is_module(net)  --> true
 ---@param value any
----@return boolean
 local function is_module(value)
   if type(value) ~= "table" then return false end
   local meta = getmetatable(value)

@@ -5,7 +5,6 @@ local protect = require "accelhost.util.protect"
 local skip, depth = {}, 0
 
 --- Is a module being made whose parameters stay as they are?
----@return boolean
 function skip.is_on()
   return depth > 0
 end

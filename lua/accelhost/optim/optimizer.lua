@@ -40,7 +40,6 @@ end
 --
 --   optim.is_optimizer(optimizer)  --> true
 ---@param value any
----@return boolean
 function Optimizer.is_optimizer(value)
   if type(value) ~= "table" then return false end
   local meta = getmetatable(value)

@@ -38,7 +38,6 @@ local heads = {"classifier", "score"}
 --- Does a module's name end with this name, at a dot?
 ---@param name string
 ---@param tail string
----@return boolean
 function targets.ends_with(name, tail)
   return name == tail or name:sub(-#tail - 1) == "." .. tail
 end

@@ -101,7 +101,6 @@ end
 
 --- Can the text be run as it is?
 ---@param text string
----@return boolean
 function Cluster:is_complete(text)
   if text:find "^%s*%%ranks?%s" then
     local rest = text:match "^%s*%%ranks?%s+[%d,%-%s]*(.*)$"

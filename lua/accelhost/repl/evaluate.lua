@@ -128,7 +128,6 @@ end
 
 --- Can the text be run, or refused, as it is? False when it is incomplete: a block, a bracket or a text is not closed.
 ---@param text string
----@return boolean
 function Evaluate:is_complete(text)
   local timed = text:match "^%s*%%time%s(.*)$"
   if timed then return self:is_complete(timed) end

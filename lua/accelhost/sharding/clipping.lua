@@ -25,7 +25,6 @@ end
 --- Are any of the parameters' gradients shared out?
 ---@param parameters userdata|userdata[]
 ---@param shard_of fun(parameter: userdata): Shard?
----@return boolean
 function clipping.concerns(parameters, shard_of)
   if type(parameters) ~= "table" and not C.is_tensor(parameters) then return false end
   for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do

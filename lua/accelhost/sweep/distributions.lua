@@ -23,7 +23,6 @@ local Distribution = class.new "Distribution"
 
 --- Is a value a distribution?
 ---@param value any
----@return boolean
 function distributions.is(value) return class.is(value, Distribution) end
 
 local names = {"step", "when"}

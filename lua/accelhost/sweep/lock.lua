@@ -17,7 +17,6 @@ end
 
 --- Does a process run the study?
 ---@param directory string
----@return boolean
 function lock.is_taken(directory)
   if not C.data.look(directory .. "/lock") then return false end
   local acquired = lock.acquire(directory)

@@ -6,7 +6,6 @@ local ended = {complete = true, pruned = true, failed = true}
 
 --- Will a trial run no more?
 ---@param trial table
----@return boolean
 function ranking.has_ended(trial) return ended[trial.state] == true end
 
 --- Return the mean and spread of the complete trials of a configuration.
@@ -31,7 +30,6 @@ end
 --- Is one configuration better than another? Of equal ones the earlier is.
 ---@param one table of ranking.of_group
 ---@param other table?
----@return boolean
 function ranking.is_better(one, other)
   if not other or one.bound ~= other.bound then return not other or one.bound < other.bound end
   return one.leader.number < other.leader.number

@@ -136,7 +136,6 @@ end
 --- Is a parameter there, given the values of others?
 ---@param row table of space.parameters
 ---@param params table<string, any>
----@return boolean
 function Space:is_active(row, params)
   return not row.when or place_of(row.when.values, params[row.when.name]) ~= nil
 end

@@ -390,7 +390,6 @@ function Study:refuse(reason)
 end
 
 --- Is there nothing left to start, and nothing that runs?
----@return boolean
 function Study:is_over()
   for _, trial in ipairs(self.trials) do
     if trial.state == "running" or trial.state == "waiting" then return false end

@@ -53,7 +53,6 @@ end
 
 --- Is a value a tracker: an object of a subclass of GeneralTracker, or a plain table with a name?
 ---@param value any
----@return boolean
 function registry.is_tracker(value)
   if type(value) ~= "table" then return false end
   return class.is(value, GeneralTracker) or getmetatable(value) == nil and value.name ~= nil

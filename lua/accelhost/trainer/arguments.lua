@@ -180,7 +180,6 @@ end
 --- Does the schedule follow the evaluations rather than the updates?
 --
 --   accelhost.TrainingArguments{}:follows_metric()  --> false
----@return boolean
 function TrainingArguments:follows_metric()
   return self.lr_scheduler_type == "reduce_lr_on_plateau" or self.lr_scheduler_type == "greedy"
 end

@@ -76,7 +76,6 @@ function Losses:settle()
 end
 
 --- Is there anything to log?
----@return boolean
 function Losses:pending() return #self._sums > 0 or self.state.logged_loss_steps > 0 end
 
 --- Return the mean over the updates since the last call, nil without any. A collective.

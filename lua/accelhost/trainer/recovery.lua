@@ -49,7 +49,6 @@ end
 
 --- Does this process replace a killed one, within the training? Then nothing is read from a disk.
 ---@param trainer Trainer
----@return boolean
 function recovery.replaces(trainer)
   if not C.recovery.is_on() then return false end
   trainer.accelerator._recovery:hold()

@@ -162,7 +162,6 @@ end
 
 --- Is a value a class, not an object?
 ---@param value any
----@return boolean
 function class.is_class(value) return type(value) == "table" and rawget(value, "_class") == value end
 
 --- The class of an instance, nil for anything else.
@@ -176,7 +175,6 @@ end
 --- Is `value` an instance of `cls` or of a subclass?
 ---@param value any
 ---@param cls table
----@return boolean
 function class.is(value, cls)
   local at = class.of(value)
   while at do

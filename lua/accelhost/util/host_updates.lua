@@ -11,7 +11,6 @@ local is_skipped -- returns whether the device skipped the updates that are bein
 local unsettled  -- the updates of the last replay, until the device's decisions have been read
 
 --- Is a step being captured, so that updates on the host have to be added?
----@return boolean
 function host_updates.is_recording()
   return updates ~= nil
 end

@@ -61,7 +61,6 @@ end
 
 --- Is it a stream of samples (an object with iter() and without get)?
 ---@param value any
----@return boolean
 function kinds.is_stream(value) return is_object(value, "iter") and type(value.get) ~= "function" end
 
 -- name -> {the expected value in messages, test, a remark for some values}
@@ -186,22 +185,18 @@ end
 --- Is `value` a whole number of at least `least`?
 ---@param value any
 ---@param least number
----@return boolean
 kinds.is_count = is_count
 
 --- Is it a function or something else that can be called?
 ---@param value any
----@return boolean
 kinds.is_callable = is_callable
 
 --- Is it a number other than NaN and the infinities?
 ---@param value any
----@return boolean
 function kinds.is_finite(value) return type(value) == "number" and value - value == 0 end
 
 --- Is it a table without a metatable?
 ---@param value any
----@return boolean
 function kinds.is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
 
 return kinds

@@ -45,7 +45,6 @@ local sent, received, waiting
 
 --- Is there a sweep to talk to?
 ---@param facts table of the trial
----@return boolean
 function link.is_open(facts) return facts.mailbox ~= nil or C.channel.is_open() end
 
 --- Send the sweep a message.

@@ -126,7 +126,6 @@ end
 
 --- Is the line open?
 ---@param line table
----@return boolean
 function screen.has(line)
   return place_of(line) ~= nil
 end

@@ -177,7 +177,6 @@ end
 
 --- Does the plan still describe the accelerator's objects?
 ---@param accelerator Accelerator
----@return boolean
 function Plan:is_current(accelerator)
   if self.changes ~= module.changes() or self.places ~= accelerator._prepared.places
     or self.prepared ~= accelerator._prepared.count or self.registered ~= #run_state.registered(accelerator) then

@@ -76,7 +76,6 @@ end
 --- Is it so on any process, or on every one?
 ---@param flag boolean
 ---@param every boolean
----@return boolean
 function collectives.agree(flag, every)
   local all = C.tensor({flag and 1 or 0}, {dtype = "int64", device = "cpu"})
   comm.all_reduce(all, every and "min" or "max")

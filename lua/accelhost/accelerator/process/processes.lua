@@ -69,7 +69,6 @@ end
 --
 --   accelerator:set_trigger()
 --   accelerator:check_trigger()  --> true
----@return boolean
 function Processes:check_trigger()
   local flag = C.full({1}, self.trigger and 1 or 0, {device = "cpu"})
   self.trigger = false

@@ -168,7 +168,6 @@ function VirtualShards:current()
 end
 
 --- Is the current batch the last one of its round on this process, or none?
----@return boolean
 function VirtualShards:round_ends()
   local pass = passes.top()
   if pass and passes.matters() then pass = passes.innermost() end
@@ -176,14 +175,12 @@ function VirtualShards:round_ends()
 end
 
 --- Is the current batch the first one of its round?
----@return boolean
 function VirtualShards:round_begins()
   local pass = passes.innermost()
   return not pass or pass.loader.virtual_shards ~= self or pass.micro_batch == 0
 end
 
 --- Is no shard of a window waiting for others?
----@return boolean
 function VirtualShards:is_between()
   local accelerator = self.accelerator[1]
   for _, handle in ipairs(accelerator and averaging.of(accelerator) or {}) do

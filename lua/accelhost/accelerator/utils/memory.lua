@@ -10,7 +10,6 @@ local memory = {}
 --
 --   accelhost.utils.should_reduce_batch_size("empty: out of memory")  --> true
 ---@param exception any the value of an error
----@return boolean
 function memory.should_reduce_batch_size(exception)
   local text = tostring(exception)
   return text:find("out of memory", 1, true) ~= nil or text:find("not enough memory", 1, true) ~= nil

@@ -181,7 +181,6 @@ end
 --- Has a pass that is not at its end been left, its `for` or the iterator of loader:batches()?
 ---@param pass table
 ---@param loop_begins boolean does a loop begin around it?
----@return boolean
 function passes.is_left(pass, loop_begins)
   pass.left = pass.left or not is_iterated(pass) or pass.holder == nil and is_dropped(pass, loop_begins)
   return pass.left
@@ -200,7 +199,6 @@ end
 
 --- Does the present code run inside another loader's `for`?
 ---@param loader table
----@return boolean
 function passes.is_within_another(loader)
   for i = 1, depth do
     local pass = running[i].pass
@@ -212,7 +210,6 @@ end
 --- Does no other loader's pass run around those of this one? All processes return the same, whenever their collectors
 --- find passes that were left.
 ---@param loader table
----@return boolean
 function passes.is_outermost(loader)
   local first = depth == 1 and running[1].pass
   if first and first.loader == loader then return true end
@@ -235,7 +232,6 @@ end
 
 --- Would dropping passes that were left by break change anything? Not where only one is known and every row of its
 --- batch counts.
----@return boolean
 function passes.matters()
   local pass = top()
   return pass ~= nil and (depth > 1 or pass.last or pass.valid ~= pass.length)

@@ -11,7 +11,6 @@ local prefetch = {}
 
 --- Does a device receive batches by prefetch?
 ---@param device string?
----@return boolean
 function prefetch.suits(device) return device ~= nil and device ~= "cpu" and copy.is_there(device) end
 
 local function set_out(value, device)

@@ -220,7 +220,6 @@ function Workers:receive()
 end
 
 --- Is the next batch here, so that it is received without waiting? For sets whose batches are requested by indices.
----@return boolean
 function Workers:is_ready()
   local wanted = self.given + 1
   while wanted <= self.asked and not self.answers[wanted] do
@@ -232,7 +231,6 @@ function Workers:is_ready()
 end
 
 --- Was everything given that there is? For sets whose batches are asked for by indices.
----@return boolean
 function Workers:is_through() return self.given == self.asked end
 
 --- Wait for the requests under way, so that another pass can begin.

@@ -81,13 +81,11 @@ function Partition:iter(draw, from) -- luacheck: ignore draw from
 end
 
 --- Are the ranks' batches of the current round of unequal lengths?
----@return boolean
 function Partition:is_uneven() return self.uneven end
 
 --- Do the ranks continue, of which this one has a batch or none? May be a collective.
 ---@param has boolean
 ---@param agreed boolean? have the ranks agreed already that they do?
----@return boolean
 function Partition:continues(has, agreed) return has end -- luacheck: ignore self agreed
 
 --- Set even_batches where it can be changed between passes; return its value before, nil where it cannot.

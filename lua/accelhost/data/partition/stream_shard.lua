@@ -20,7 +20,6 @@ local MOST_WORKERS = 256
 --- Does the loader's stream return shards, one for each of `size` ranks?
 ---@param loader DataLoader
 ---@param options {size: integer, split_batches?: boolean, dispatch?: function}
----@return boolean
 function StreamShard.suits(loader, options)
   local set = loader.dataset
   return not options.split_batches and not options.dispatch and iterable.can_be_sharded(set)
@@ -108,7 +107,6 @@ end
 --- continues while it has batches.
 ---@param has boolean
 ---@param agreed boolean?
----@return boolean
 function StreamShard:continues(has, agreed)
   if agreed then return true end
   if not self.even_batches then return has end

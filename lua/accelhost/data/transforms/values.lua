@@ -11,7 +11,6 @@ local LARGEST = {uint8 = 2 ^ 8 - 1, int32 = 2 ^ 31 - 1, int64 = 2 ^ 63 - 1}
 
 --- Is it a dtype of real numbers?
 ---@param dtype string
----@return boolean
 function values.is_float(dtype) return FLOATS[dtype] == true end
 
 --- The value of full brightness: 1 of floats, the largest of integers.

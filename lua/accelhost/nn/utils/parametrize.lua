@@ -189,7 +189,6 @@ local read_is = arguments.signature("is_parametrized", {"module: module", {"tens
 --- Has the module a parametrization, or one of the tensor of this name?
 --
 --   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
----@return boolean
 function parametrize.is_parametrized(...)
   local module, name = read_is(...)
   if name then return list_of(module, name) ~= nil end

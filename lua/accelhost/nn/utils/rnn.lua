@@ -39,7 +39,6 @@ end
 --
 --   nn.utils.rnn.is_packed(a)  --> false
 ---@param value any
----@return boolean
 function rnn.is_packed(value)
   return type(value) == "table" and getmetatable(value) == PackedSequence
 end

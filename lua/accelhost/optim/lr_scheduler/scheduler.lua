@@ -94,7 +94,6 @@ end
 --
 --   optim.lr_scheduler.is_scheduler(scheduler)  --> true
 ---@param value any
----@return boolean
 function LRScheduler.is_scheduler(value)
   if type(value) ~= "table" then return false end
   local meta = getmetatable(value)

@@ -43,7 +43,6 @@ end
 ---@param step number
 ---@param warmup integer
 ---@param interval integer
----@return boolean
 function Course.is_due(trial, step, warmup, interval)
   if step < warmup then return false end
   return trial.before < math.floor((step - warmup) / interval) * interval + warmup

@@ -162,7 +162,6 @@ end
 --- Does the study's command have nothing left to run? False for one without a number of trials, such as a grid.
 ---@param study table
 ---@param found table the result of `count`
----@return boolean
 function summary.is_over(study, found)
   return found.counts.running + found.counts.waiting == 0 and study.total ~= nil
     and summary.configurations(study) >= study.total

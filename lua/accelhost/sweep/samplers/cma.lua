@@ -208,7 +208,6 @@ end
 
 --- Is there nothing more to be learnt from here: losses that no longer differ, a distribution that has become a point,
 --- flew apart or is flat as a needle?
----@return boolean
 function Cma:has_converged()
   local lengths = axes(self)
   local least, most, small = math.huge, 0, true

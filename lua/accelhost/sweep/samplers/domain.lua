@@ -92,7 +92,6 @@ end
 --- Is a parameter there when its parents have these values?
 ---@param parameter table
 ---@param params table<string, any>
----@return boolean
 function domain.is_active(parameter, params)
   local when = parameter.when
   if not when then return true end

@@ -66,7 +66,6 @@ end
 
 --- Is the value true in a condition?
 ---@param value any
----@return boolean
 function values.truth(value)
   local kind = values.kind(value)
   if kind == "list" then return #value.items > 0 end
@@ -151,7 +150,6 @@ end
 --- Are two values equal?
 ---@param a any
 ---@param b any
----@return boolean
 function values.equal(a, b)
   local kind = values.kind(a)
   if kind ~= values.kind(b) then return false end
@@ -198,7 +196,6 @@ end
 ---@param value any
 ---@param container any
 ---@param line integer
----@return boolean
 function values.contains(value, container, line)
   local kind = values.kind(container)
   if kind == "string" then

@@ -112,7 +112,6 @@ end
 
 --- Is the value an object: with methods, called with a colon?
 ---@param value any
----@return boolean
 function place.is_object(value)
   if C.is_tensor(value) then return true end
   local meta = (type(value) == "table" or type(value) == "userdata") and getmetatable(value)

@@ -78,7 +78,8 @@ end
 -- Functions of these files are ops written in Lua: as ops they return a tensor where the comment states nothing else.
 local op_files = {
   "^lua/accelhost/functions/", "^lua/accelhost/linalg/", "^lua/accelhost/nn/functional/",
-  "^lua/accelhost/special%.lua$",
+  "^lua/accelhost/special%.lua$", "^lua/accelhost/data/transforms/colors%.lua$",
+  "^lua/accelhost/data/transforms/moves%.lua$", "^lua/accelhost/data/transforms/scales%.lua$",
 }
 local a_tensor, a_boolean = {{type = "Tensor", text = ""}}, {{type = "boolean", text = ""}}
 

@@ -51,7 +51,6 @@ local read_gray = arguments.signature("transforms.rgb_to_grayscale",
 --     y = data.transforms.functional.rgb_to_grayscale(image)
 ---@param image userdata [..., 3 or 1, rows, columns]
 ---@param num_output_channels? integer|table 1 (default) or 3
----@return userdata
 function colors.rgb_to_grayscale(...)
   local image, count = read_gray(...)
   if count ~= 1 and count ~= 3 then
@@ -70,7 +69,6 @@ end
 --   transforms.functional.adjust_brightness(image, 0.5):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param brightness_factor number 0: black, 1: as it is
----@return userdata
 function colors.adjust_brightness(image, brightness_factor)
   channels_of("transforms.adjust_brightness", image)
   return as(image, image:mul(factor_of("transforms.adjust_brightness", brightness_factor)))
@@ -81,7 +79,6 @@ end
 --   transforms.functional.adjust_contrast(image, 0.5):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param contrast_factor number 0: gray, 1: as it is
----@return userdata
 function colors.adjust_contrast(image, contrast_factor)
   channels_of("transforms.adjust_contrast", image)
   factor_of("transforms.adjust_contrast", contrast_factor)
@@ -93,7 +90,6 @@ end
 --   transforms.functional.adjust_saturation(accelhost.zeros(3, 4, 4), 2):size(-1)  --> 4
 ---@param image userdata [..., channels, rows, columns]
 ---@param saturation_factor number 0: gray, 1: as it is
----@return userdata
 function colors.adjust_saturation(image, saturation_factor)
   local channels = channels_of("transforms.adjust_saturation", image)
   factor_of("transforms.adjust_saturation", saturation_factor)
@@ -143,7 +139,6 @@ end
 --   transforms.functional.adjust_hue(accelhost.zeros(3, 4, 4), 0.1):size(-1)  --> 4
 ---@param image userdata [..., channels, rows, columns]
 ---@param hue_factor number -0.5 to 0.5, in circles
----@return userdata
 function colors.adjust_hue(image, hue_factor)
   if type(hue_factor) ~= "number" or hue_factor < -0.5 or hue_factor > 0.5 then
     fail("transforms.adjust_hue: hue_factor: expected a number from -0.5 to 0.5, got %s",
@@ -173,7 +168,6 @@ local function floats_of(image) return values.is_float(image.dtype) and image or
 --   transforms.functional.adjust_sharpness(image, 2):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
 ---@param sharpness_factor number 0: smoothed, 1: as it is, 2: sharper
----@return userdata
 function colors.adjust_sharpness(image, sharpness_factor)
   channels_of("transforms.adjust_sharpness", image)
   factor_of("transforms.adjust_sharpness", sharpness_factor)
@@ -191,7 +185,6 @@ end
 --
 --   transforms.functional.invert(image):size(-1)  --> 28
 ---@param image userdata
----@return userdata
 function colors.invert(image)
   sizes.check("transforms.invert", image)
   return image:neg():add(values.largest(image.dtype)):to(image.dtype)
@@ -202,7 +195,6 @@ end
 --   transforms.functional.solarize(image, 128):size(-1)  --> 28
 ---@param image userdata
 ---@param threshold number
----@return userdata
 function colors.solarize(image, threshold)
   sizes.check("transforms.solarize", image)
   if type(threshold) ~= "number" or threshold > values.largest(image.dtype) then
@@ -217,7 +209,6 @@ end
 --   transforms.functional.posterize(image, 4):size(-1)  --> 28
 ---@param image userdata uint8, or float from 0 to 1
 ---@param bits integer 0 to 8
----@return userdata
 function colors.posterize(image, bits)
   sizes.check("transforms.posterize", image)
   if type(bits) ~= "number" or bits % 1 ~= 0 or bits < 0 or bits > 8 then
@@ -233,7 +224,6 @@ end
 --
 --   transforms.functional.autocontrast(image):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
----@return userdata
 function colors.autocontrast(image)
   channels_of("transforms.autocontrast", image)
   if image:numel() == 0 then return image end
@@ -276,7 +266,6 @@ local read_blur = arguments.signature("transforms.gaussian_blur",
 ---@param image userdata [..., rows, columns]
 ---@param kernel_size integer|integer[] odd; {width, height}
 ---@param sigma? number|number[]|table its deviation in pixels; {x, y}; default kernel_size * 0.15 + 0.35
----@return userdata
 function colors.gaussian_blur(...)
   local image, kernel, sigma = read_blur(...)
   sizes.check("transforms.gaussian_blur", image)

@@ -10,7 +10,6 @@ local moves = {}
 --
 --     y = data.transforms.functional.hflip(image)
 ---@param image userdata [..., rows, columns]
----@return userdata
 function moves.hflip(image)
   sizes.check("transforms.hflip", image)
   return image:flip(-1)
@@ -20,7 +19,6 @@ end
 --
 --   transforms.functional.vflip(image):size(-1)  --> 28
 ---@param image userdata [..., rows, columns]
----@return userdata
 function moves.vflip(image)
   sizes.check("transforms.vflip", image)
   return image:flip(-2)
@@ -84,7 +82,6 @@ local read_pad = signature("transforms.pad", {
 --     y = data.transforms.functional.pad(image, 4, {padding_mode = "reflect"})
 ---@param image userdata [..., rows, columns]
 ---@param padding integer|integer[] all, {left and right, top and bottom} or {left, top, right, bottom}
----@return userdata
 function moves.pad(...)
   local image, padding, fill, mode = read_pad(...)
   sizes.check("transforms.pad", image)
@@ -114,7 +111,6 @@ local read_crop = signature("transforms.crop",
 --
 --     y = data.transforms.functional.crop(image, 0, 0, 24, 24)
 ---@param image userdata [..., rows, columns]
----@return userdata
 function moves.crop(...)
   local image, top, left, height, width = read_crop(...)
   sizes.check("transforms.crop", image)
@@ -143,7 +139,6 @@ local read_center = signature("transforms.center_crop", {"image: tensor", "outpu
 --   transforms.functional.center_crop(image, 20):size(-1)  --> 20
 ---@param image userdata [..., rows, columns]
 ---@param output_size integer|integer[] {height, width}
----@return userdata
 function moves.center_crop(...)
   local image, size = read_center(...)
   sizes.check("transforms.center_crop", image)

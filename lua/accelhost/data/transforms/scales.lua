@@ -63,7 +63,6 @@ local read_resize = signature("transforms.resize", {
 --- "hamming"; the last three with antialias alone
 ---@param max_size? integer of the longer side
 ---@param antialias? boolean sum over all pixels that fall together where the image shrinks; default true
----@return userdata
 function scales.resize(...)
   local image, size, mode, most, antialias = read_resize(...)
   sizes.check("transforms.resize", image)
@@ -88,7 +87,6 @@ end
 ---@param size integer|integer[]
 ---@param interpolation? string default "bilinear"
 ---@param antialias? boolean default true
----@return userdata
 function scales.resized_crop(image, top, left, height, width, size, interpolation, antialias)
   return scales.resize(moves.crop(image, top, left, height, width), {
     size = size, interpolation = interpolation, antialias = antialias,
@@ -165,7 +163,6 @@ local read_rotate = signature("transforms.rotate", {
 ---@param center? number[] {x, y} in pixels; default: the middle
 ---@param fill? number|number[] the value outside, one or one for each channel; without one 0, and pixels at the
 --- border are not blended with it
----@return userdata
 function scales.rotate(...)
   local image, angle, mode, expand, center, fill = read_rotate(...)
   sizes.check("transforms.rotate", image, 3)
@@ -198,7 +195,6 @@ local read_affine = signature("transforms.affine", {
 ---@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param fill? number|number[] the value outside, as for rotate
 ---@param center? number[] {x, y} in pixels
----@return userdata
 function scales.affine(...)
   local image, angle, translate, scale, shear, mode, fill, center = read_affine(...)
   sizes.check("transforms.affine", image, 3)

@@ -10,10 +10,9 @@ enum { MIB = 1 << 20 };
 
 AH_TEST(a_block_is_made_of_freed_neighbours)
 {
-    bool fresh;
     char *block[4];
     for (int i = 0; i < 4; i++) {
-        block[i] = ah_region_alloc(3 * MIB, &fresh);
+        block[i] = ah_region_grow(3 * MIB);
         REQUIRE(block[i] && (uintptr_t)block[i] % AH_REGION_UNIT == 0);
         memset(block[i], i, 3 * MIB);
     }
@@ -23,8 +22,9 @@ AH_TEST(a_block_is_made_of_freed_neighbours)
     CHECK(block[3][0] == 3 && block[1][3 * MIB - 1] == 1);
     ah_region_free(block[1], 3 * MIB);
     CHECK(ah_region_cached() == before + 9 * MIB);
-    char *large = ah_region_alloc(9 * MIB, &fresh);
-    CHECK(!fresh);
+    CHECK(!ah_region_reuse(before + 9 * MIB + AH_REGION_UNIT));
+    char *large = ah_region_reuse(9 * MIB);
+    REQUIRE(large);
     CHECK(ah_region_cached() == before);
     memset(large, 9, 9 * MIB);
     CHECK(block[3][3 * MIB - 1] == 3);
@@ -34,16 +34,16 @@ AH_TEST(a_block_is_made_of_freed_neighbours)
 
 AH_TEST(returned_memory_is_zeros_when_it_serves_again)
 {
-    bool fresh;
-    char *low = ah_region_alloc(4 * MIB, &fresh), *high = ah_region_alloc(2 * MIB, &fresh);
+    char *low = ah_region_grow(4 * MIB), *high = ah_region_grow(2 * MIB);
     REQUIRE(low && high);
     memset(low, 1, 4 * MIB);
     ah_region_free(low, 4 * MIB);
     ah_region_trim();
     CHECK(ah_region_cached() == 0);
-    low = ah_region_alloc(4 * MIB, &fresh);
+    CHECK(!ah_region_reuse(4 * MIB));
+    low = ah_region_grow(4 * MIB);
     REQUIRE(low);
-    CHECK(fresh && low[0] == 0 && low[4 * MIB - 1] == 0);
+    CHECK(low[0] == 0 && low[4 * MIB - 1] == 0);
     ah_region_free(low, 4 * MIB);
     ah_region_free(high, 2 * MIB);
     ah_region_trim();
@@ -52,6 +52,5 @@ AH_TEST(returned_memory_is_zeros_when_it_serves_again)
 
 AH_TEST(a_block_that_the_system_refuses_is_NULL)
 {
-    bool fresh;
-    CHECK(!ah_region_alloc((size_t)1 << 46, &fresh));
+    CHECK(!ah_region_grow((size_t)1 << 46));
 }

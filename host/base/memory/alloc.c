@@ -22,8 +22,7 @@ static pthread_mutex_t alloc_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct free_block *alloc_cache[LARGE];
 static struct ah_memory_stats alloc_stats;
 static void (*alloc_watch)(const void *block, int64_t bytes, size_t cached);
-static bool (*pressure_collect)(void *);
-static void *pressure_context;
+static bool (*pressure_collect)(size_t growth);
 
 static int class_of(size_t bytes, size_t *rounded)
 {
@@ -69,34 +68,40 @@ static void trim_locked(void)
     ah_region_trim();
 }
 
-/* A block that was freed before, or else one from the system; NULL when that refuses. */
-static void *alloc_take(int class, size_t bytes, size_t rounded)
+/* A block that was freed before, or NULL. */
+static void *alloc_reuse(int class, size_t rounded)
 {
-    bool fresh = true;
-    void *block;
-    if (AH_KEEPS_FREED && class == LARGE) {
-        block = ah_region_alloc(rounded, &fresh);
-    } else if (AH_KEEPS_FREED && alloc_cache[class]) {
-        block = alloc_cache[class];
-        alloc_cache[class] = alloc_cache[class]->next;
+    if (!AH_KEEPS_FREED)
+        return NULL;
+    if (class == LARGE)
+        return ah_region_reuse(rounded);
+    struct free_block *block = alloc_cache[class];
+    if (block) {
+        alloc_cache[class] = block->next;
         alloc_stats.cached -= rounded;
-        fresh = false;
-    } else {
-        block = system_alloc(bytes, rounded);
     }
-    alloc_stats.system_calls += fresh;
     return block;
 }
 
-static void *alloc_block(int class, size_t bytes, size_t rounded)
+/* A block from the system; NULL when that refuses. */
+static void *alloc_grow(int class, size_t bytes, size_t rounded)
+{
+    void *block = AH_KEEPS_FREED && class == LARGE ? ah_region_grow(rounded) : system_alloc(bytes, rounded);
+    alloc_stats.system_calls++;
+    if (block)
+        return block;
+    alloc_stats.retries++;
+    trim_locked();
+    return AH_KEEPS_FREED && class == LARGE ? ah_region_grow(rounded) : system_alloc(bytes, rounded);
+}
+
+/* Without `grow`: NULL when no block that was freed before serves. */
+static void *alloc_block(int class, size_t bytes, size_t rounded, bool grow)
 {
     pthread_mutex_lock(&alloc_lock);
-    void *block = alloc_take(class, bytes, rounded);
-    if (!block) {
-        alloc_stats.retries++;
-        trim_locked();
-        block = alloc_take(class, bytes, rounded);
-    }
+    void *block = alloc_reuse(class, rounded);
+    if (!block && grow)
+        block = alloc_grow(class, bytes, rounded);
     if (block) {
         alloc_stats.allocations++;
         alloc_stats.live += rounded;
@@ -122,9 +127,13 @@ int ah_block_alloc(size_t bytes, void **out)
         return ah_fail(AH_ENOMEM, "out of memory: a block of %zu bytes was asked for", bytes);
     size_t rounded;
     int class = class_of(bytes, &rounded);
-    *out = alloc_block(class, bytes, rounded);
+    *out = alloc_block(class, bytes, rounded, false);
+    if (!*out && pressure_collect)
+        pressure_collect(rounded);
+    if (!*out)
+        *out = alloc_block(class, bytes, rounded, true);
     if (!*out && ah_block_relieve())
-        *out = alloc_block(class, bytes, rounded);
+        *out = alloc_block(class, bytes, rounded, true);
     if (!*out)
         count_failure();
     if (!*out) {
@@ -181,13 +190,12 @@ void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cache
     pthread_mutex_unlock(&alloc_lock);
 }
 
-void ah_block_on_pressure(bool (*collect)(void *context), void *context)
+void ah_block_on_pressure(bool (*collect)(size_t growth))
 {
     pressure_collect = collect;
-    pressure_context = context;
 }
 
 bool ah_block_relieve(void)
 {
-    return pressure_collect && pressure_collect(pressure_context);
+    return pressure_collect && pressure_collect(0);
 }

@@ -53,9 +53,10 @@ struct ah_memory_stats ah_memory_stats(void);
  * the bytes in freed blocks that are kept then; NULL: stop. */
 void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cached));
 
-/* Set the function that is called before AH_ENOMEM is reported, to free blocks that the garbage collector still holds;
- * the binding sets it. It returns false when it cannot collect, as on a thread without Lua. */
-void ah_block_on_pressure(bool (*collect)(void *context), void *context);
+/* Set the function that frees blocks that the garbage collector still holds; the binding sets it. It is called with 0
+ * before AH_ENOMEM is reported, and, where no freed block serves a request, with the bytes that the system would add:
+ * then it collects where much may be freed. It returns false when it did not collect, as on a thread without Lua. */
+void ah_block_on_pressure(bool (*collect)(size_t growth));
 
 /* Call it now, for an allocator of other memory that has run out; false when none is set or nothing was collected. */
 bool ah_block_relieve(void);

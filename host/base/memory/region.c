@@ -65,16 +65,24 @@ static void gap_remove(struct gap **at)
     free(gap);
 }
 
-/* The smallest gap that holds `bytes`: those with memory before those without. */
-static struct gap **gap_find(size_t bytes)
+/* Take a block from the smallest gap that holds it, with memory or without; NULL without such a gap. */
+static void *gap_take(size_t bytes, bool returned)
 {
     struct gap **best = NULL;
     for (struct region *region = regions; region; region = region->next)
         for (struct gap **at = &region->gaps; *at; at = &(*at)->next)
-            if ((*at)->bytes >= bytes && (!best || (*at)->returned < (*best)->returned ||
-                                          ((*at)->returned == (*best)->returned && (*at)->bytes < (*best)->bytes)))
+            if ((*at)->bytes >= bytes && (*at)->returned == returned && (!best || (*at)->bytes < (*best)->bytes))
                 best = at;
-    return best;
+    if (!best)
+        return NULL;
+    struct gap *gap = *best;
+    char *block = gap->at;
+    region_cached -= returned ? 0 : bytes;
+    gap->at += bytes;
+    gap->bytes -= bytes;
+    if (gap->bytes == 0)
+        gap_remove(best);
+    return block;
 }
 
 /* Take a block from the top of a region, and from the gap below it; NULL without room. */
@@ -92,25 +100,18 @@ static char *region_extend(struct region *region, size_t bytes)
     return start;
 }
 
-void *ah_region_alloc(size_t bytes, bool *fresh)
+void *ah_region_reuse(size_t bytes)
 {
-    struct gap **at = gap_find(bytes);
-    *fresh = !at || (*at)->returned;
-    if (at) {
-        struct gap *gap = *at;
-        char *block = gap->at;
-        region_cached -= gap->returned ? 0 : bytes;
-        gap->at += bytes;
-        gap->bytes -= bytes;
-        if (gap->bytes == 0)
-            gap_remove(at);
+    return gap_take(bytes, false);
+}
+
+void *ah_region_grow(size_t bytes)
+{
+    void *block = gap_take(bytes, true);
+    for (struct region *region = regions; region && !block; region = region->next)
+        block = region_extend(region, bytes);
+    if (block)
         return block;
-    }
-    for (struct region *region = regions; region; region = region->next) {
-        char *block = region_extend(region, bytes);
-        if (block)
-            return block;
-    }
     struct region *added = region_add(bytes);
     return added ? region_extend(added, bytes) : NULL;
 }

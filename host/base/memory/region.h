@@ -8,11 +8,14 @@
 
 enum { AH_REGION_UNIT = 64 << 10 }; /* sizes are multiples of it */
 
-/* Return a block, aligned to AH_REGION_UNIT; NULL when the system refuses the memory. *fresh: some of it was never
- * written, or was returned to the system. */
-void *ah_region_alloc(size_t bytes, bool *fresh);
+/* Return a block, aligned to AH_REGION_UNIT, of memory that was freed before; NULL when no gap of it holds `bytes`. */
+void *ah_region_reuse(size_t bytes);
 
-/* Free a block of ah_region_alloc; `bytes` as then. */
+/* Return a block of memory of which some was never written, or was returned to the system; NULL when the system refuses
+ * it. */
+void *ah_region_grow(size_t bytes);
+
+/* Free a block; `bytes` as then. */
 void ah_region_free(void *block, size_t bytes);
 
 /* Return the memory of free blocks to the system. */

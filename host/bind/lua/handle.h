@@ -11,6 +11,7 @@
 struct ah_handle {
     struct ah_tensor *tensor; /* NULL after free() */
     size_t counted;           /* bytes of this handle in the account */
+    uint32_t interval;        /* between collects at boundaries of steps, in which it was made */
     bool on_device;           /* in a device's account */
 };
 
@@ -32,7 +33,11 @@ void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_valu
 
 /* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the threshold
  * inside ops: max(64 MiB, half of the live bytes), or, for a device that reports its free memory, max(64 MiB, a tenth
- * of the free memory), at most half of it. Only from a C function called by Lua. */
+ * of the free memory), at most half of it. Another threshold means a boundary of a step, where tensors of the step may
+ * be dead that lived through a collection inside it. Only from a C function called by Lua.
+ *
+ * An allocation for which no freed block serves collects too, before the process grows, when 8 MiB of handles, and 1/32
+ * of the live bytes, have been made since the last collection. */
 void ah_collect_if_due(lua_State *L, size_t threshold);
 enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
 

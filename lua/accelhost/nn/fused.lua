@@ -24,8 +24,10 @@ end
 function fused.gelu_between(x, w1, b1, w2, b2)
   local y, before = C.linear_gelu(x, w1, b1)
   if not w2 then return y end
-  if not before then return C.linear(y, w2, b2) end
-  return C.linear_of_gelu(y, before, w2, b2)
+  local out = before and C.linear_of_gelu(y, before, w2, b2) or C.linear(y, w2, b2)
+  y:free() -- the largest tensors of a transformer's layer; the graph holds what it needs of them
+  if before then before:free() end
+  return out
 end
 
 --- Apply modules i, i + 1, ... of a list that are computed as one op to x. Return the result and their number, or nil

@@ -3,6 +3,7 @@
  *
  * Our row-major matrix is the transpose in the libraries' column-major order. So A x = B is read as x' A' = B', a solve
  * from the right: B and the triangles need no transposing, LU alone does, since its pivots are rows. */
+#include "base/status/status.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/linear/linalg_routines.h"

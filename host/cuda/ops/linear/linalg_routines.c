@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/reals.h"
 

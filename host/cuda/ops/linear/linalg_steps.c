@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/status/status.h"
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/reals.h"

@@ -95,20 +95,45 @@ struct bags {
     int64_t count, width, padding;
 };
 
+/* `n` columns of the sum of a bag, at most 8 vectors, which stay in registers. */
 #define BAGS(suffix, real)                                                                                  \
-    static void sum_bags_##suffix(const struct bags *bags, const real *w, real *out)                        \
+    static inline void sum_columns_##suffix(const struct bags *bags, int64_t b, const real *w, int64_t n,   \
+                                            real *out)                                                      \
     {                                                                                                       \
         const real *scale = bags->scale;                                                                    \
+        real sum[512 / sizeof(real)] = {0};                                                                 \
+        for (int64_t i = bags->starts[b]; i < bags->starts[b + 1]; i++) {                                   \
+            if (bags->at[i] == bags->padding)                                                               \
+                continue;                                                                                   \
+            const real *from = w + bags->at[i] * bags->width, factor = scale ? scale[i] : 1;                \
+            for (int64_t j = 0; j < n; j++)                                                                 \
+                sum[j] += factor * from[j];                                                                 \
+        }                                                                                                   \
+        memcpy(out, sum, (size_t)n * sizeof *out);                                                          \
+    }                                                                                                       \
+    static void sum_bags_##suffix(const struct bags *bags, const real *w, real *out)                        \
+    {                                                                                                       \
+        enum { VECTOR = 64 / sizeof(real) };                                                                \
         int64_t width = bags->width, total = bags->starts[bags->count] - bags->starts[0];                   \
         _Pragma("omp parallel for schedule(static) if (ah_worth_threads(total * width, AH_SHARE_LIGHT))")   \
         for (int64_t b = 0; b < bags->count; b++) {                                                         \
-            real *restrict to = out + b * width;                                                            \
-            memset(to, 0, (size_t)width * sizeof *to);                                                      \
-            for (int64_t i = bags->starts[b]; i < bags->starts[b + 1]; i++) {                               \
-                const real *restrict from = w + bags->at[i] * width, factor = scale ? scale[i] : 1;         \
-                for (int64_t j = 0; bags->at[i] != bags->padding && j < width; j++)                         \
-                    to[j] += factor * from[j];                                                              \
+            real *to = out + b * width;                                                                     \
+            int64_t j = 0;                                                                                  \
+            for (int64_t n; j < width && width >= 8 * VECTOR; j += n) {                                     \
+                int64_t rest = (width - j + VECTOR - 1) / VECTOR;                                           \
+                n = (rest >= 8 ? 8 : rest > 2 ? 4 : rest) * VECTOR;                                         \
+                j = j + n <= width ? j : width - n; /* the last columns overlap those before */             \
+                if (n == 8 * VECTOR)                                                                        \
+                    sum_columns_##suffix(bags, b, w + j, 8 * VECTOR, to + j);                               \
+                else if (n == 4 * VECTOR)                                                                   \
+                    sum_columns_##suffix(bags, b, w + j, 4 * VECTOR, to + j);                               \
+                else if (n == 2 * VECTOR)                                                                   \
+                    sum_columns_##suffix(bags, b, w + j, 2 * VECTOR, to + j);                               \
+                else                                                                                        \
+                    sum_columns_##suffix(bags, b, w + j, VECTOR, to + j);                                   \
             }                                                                                               \
+            for (; j < width; j += VECTOR) /* of a narrow table */                                          \
+                sum_columns_##suffix(bags, b, w + j, width - j < VECTOR ? width - j : VECTOR, to + j);      \
         }                                                                                                   \
     }                                                                                                       \
     static void spread_bags_##suffix(const struct bags *bags, const real *g, real *gw, int64_t rows)        \

@@ -93,6 +93,24 @@ describe("sorting", function()
   end)
 end)
 
+describe("an entry of a rank", function()
+  it("is that of a sort, of equals the first one", function()
+    for _, n in ipairs {1, 2, 3, 16, 141, 512, 513, 1300} do
+      for _, values in ipairs {draw(n, 5), draw(n, 10 * n), order_of(draw(n, n))} do
+        local x = tensor(values)
+        local sorted, order = x:sort(0, false, true)
+        for _, k in ipairs {1, 2, math.ceil(n / 2), n - 1, n} do
+          if k >= 1 and k <= n then
+            local value, place = x:kthvalue(k, 0)
+            assert.equal(sorted[k - 1]:item(), value:item())
+            assert.equal(order[k - 1]:item(), place:item(), n .. " " .. k)
+          end
+        end
+      end
+    end
+  end)
+end)
+
 describe("counting", function()
   it("finds distinct values, where each went and how many there are", function()
     local values = draw(3000, 17)

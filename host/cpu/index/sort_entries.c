@@ -1,6 +1,7 @@
 /* Entries by an unsigned key that has the order of the values: a stable radix sort, and selection without sorting. To
- * select a rank, a histogram of the highest 11 bits in which keys differ yields its bucket, and only that bucket is
- * searched further. Invariants: nan is the largest, -0 equals 0, equals keep their order. */
+ * select a rank of a long line, a histogram of the highest 11 bits in which keys differ yields its bucket, and only
+ * that bucket is searched further; short ones are searched by quickselect. Invariants: nan is the largest, -0 equals 0,
+ * equals keep their order. */
 #include "cpu/index/sort.h"
 
 #include <string.h>
@@ -104,29 +105,49 @@ void ah_sort_entries(struct ah_sort_entry *entry, struct ah_sort_entry *scratch,
 }
 
 /* The k smallest of n, sorted, into entry[0..k): a sorted window of the best so far; most values fail against its last.
- * Only for small k. Stops after about `budget` moves in the window; returns the number of entries seen, of which those
- * outside the window are not among the smallest. */
-static int64_t smallest_few(struct ah_sort_entry *entry, int64_t n, int64_t k, int64_t budget)
+ * Only for small k. */
+static void smallest_few(struct ah_sort_entry *entry, int64_t n, int64_t k)
 {
     insertion_sort(entry, k);
     for (int64_t i = k; i < n; i++) {
         if (entry[i].key >= entry[k - 1].key)
             continue;
-        if (budget < 0)
-            return i;
         struct ah_sort_entry moved = entry[i];
         int64_t j = k - 1;
         for (; j > 0 && entry[j - 1].key > moved.key; j--)
             entry[j] = entry[j - 1];
         entry[j] = moved;
-        budget -= k - j;
     }
-    return n;
 }
 
-/* The digit of a selection; lines that are sorted at once; numbers of smallest that are kept sorted during the search
- * in any case, and as long as they seldom change where the line is MANY times as long. */
-enum { BITS = 11, BUCKETS = 1 << BITS, FEW = 64, WINDOW = 32, MANY = 256 };
+/* The same for larger k: those below the k-th smallest so far are collected behind the k, and sorted with them when
+ * they are as many. Stops after n entries have been sorted so; returns the number of entries that may be among the
+ * smallest, at entry[0], or k. */
+static int64_t smallest_many(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n, int64_t k)
+{
+    ah_sort_entries(entry, scratch, 2 * k);
+    int64_t count = k, budget = n;
+    for (int64_t i = 2 * k; i < n; i++) {
+        if (entry[i].key >= entry[k - 1].key)
+            continue;
+        entry[count++] = entry[i];
+        if (count < 2 * k)
+            continue;
+        ah_sort_entries(entry, scratch, count);
+        count = k;
+        budget -= 2 * k;
+        if (budget < 0) {
+            memmove(entry + k, entry + i + 1, (size_t)(n - i - 1) * sizeof *entry);
+            return k + n - i - 1;
+        }
+    }
+    ah_sort_entries(entry, scratch, count);
+    return k;
+}
+
+/* The digit of a selection; lines without a histogram; numbers of smallest that are kept sorted during the search in
+ * any case, and in a buffer where the line is MANY times as long. */
+enum { BITS = 11, BUCKETS = 1 << BITS, SHORT = 512, WINDOW = 32, MANY = 64 };
 
 /* The bits in which keys differ. */
 static uint64_t sort_difference(const struct ah_sort_entry *entry, int64_t n)
@@ -152,11 +173,45 @@ static int64_t take_bucket(const struct ah_sort_entry *from, struct ah_sort_entr
     return count;
 }
 
+static bool is_before(struct ah_sort_entry a, struct ah_sort_entry b)
+{
+    return (a.key < b.key) | ((a.key == b.key) & (a.at < b.at));
+}
+
+static struct ah_sort_entry median_of_3(struct ah_sort_entry a, struct ah_sort_entry b, struct ah_sort_entry c)
+{
+    struct ah_sort_entry low = is_before(a, b) ? a : b, high = is_before(a, b) ? b : a;
+    return is_before(c, low) ? low : is_before(high, c) ? high : c;
+}
+
+/* The entry at `rank` of n <= SHORT by quickselect: those before a pivot are copied to the start of a buffer, the
+ * others to its end, without branches. */
+static struct ah_sort_entry select_short(const struct ah_sort_entry *entry, int64_t n, int64_t rank)
+{
+    struct ah_sort_entry buffer[2][SHORT];
+    for (int turn = 0; n > 2; turn ^= 1) {
+        struct ah_sort_entry pivot = median_of_3(entry[0], entry[n / 2], entry[n - 1]), *to = buffer[turn];
+        int64_t low = 0, high = n - 1;
+        for (int64_t i = 0; i < n; i++) {
+            bool before = is_before(entry[i], pivot);
+            to[low] = to[high] = entry[i];
+            low += before;
+            high -= !before;
+        }
+        if (rank == low)
+            return pivot;
+        entry = rank < low ? to : to + low;
+        n = rank < low ? low : n - low;
+        rank -= rank < low ? 0 : low;
+    }
+    return n == 2 && is_before(entry[1], entry[0]) == (rank == 0) ? entry[1] : entry[0];
+}
+
 struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n,
                                     int64_t rank)
 {
     uint64_t differing;
-    while (n > FEW && (differing = sort_difference(entry, n))) {
+    while (n > SHORT && (differing = sort_difference(entry, n))) {
         int top = 63 - __builtin_clzll(differing), shift = top < BITS ? 0 : top - BITS + 1, which = 0;
         int64_t count[BUCKETS] = {0};
         for (int64_t i = 0; i < n; i++)
@@ -166,24 +221,17 @@ struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah
         n = take_bucket(entry, scratch, n, shift, (uint64_t)which);
         entry = scratch;
     }
-    if (n > FEW)
-        return entry[rank];
-    struct ah_sort_entry few[2 * FEW];
-    memcpy(few, entry, (size_t)n * sizeof *few);
-    ah_sort_entries(few, few + FEW, n);
-    return few[rank];
+    return n > SHORT ? entry[rank] : select_short(entry, n, rank);
 }
 
 void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n, int64_t keep)
 {
     if (keep <= WINDOW) {
-        smallest_few(entry, n, keep, INT64_MAX);
+        smallest_few(entry, n, keep);
         return;
     }
     if (keep <= n / MANY) {
-        int64_t seen = smallest_few(entry, n, keep, n / 4);
-        memmove(entry + keep, entry + seen, (size_t)(n - seen) * sizeof *entry);
-        n -= seen - keep;
+        n = smallest_many(entry, scratch, n, keep);
         if (n == keep)
             return;
     }
@@ -192,7 +240,7 @@ void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch
     for (int64_t i = 0; i < n; i++) {
         struct ah_sort_entry moved = entry[i];
         entry[count] = moved;
-        count += (moved.key < last.key) | ((moved.key == last.key) & (moved.at <= last.at));
+        count += !is_before(last, moved);
     }
     ah_sort_entries(entry, scratch, keep);
 }

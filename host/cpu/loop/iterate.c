@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
 #include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "cpu/loop/shape_copy.h"
@@ -418,6 +422,41 @@ struct transpose {
 
 enum { TILE = 16 };
 
+/* Transpose a whole tile. */
+#define TURN_TILE(type)                                                                                       \
+    static inline void turn_tile_##type(type *out, int64_t out_stride, const type *input, int64_t input_stride) \
+    {                                                                                                         \
+        type tile[TILE][TILE];                                                                                \
+        for (int j = 0; j < TILE; j++)                                                                        \
+            memcpy(tile[j], input + j * input_stride, sizeof tile[j]);                                        \
+        for (int i = 0; i < TILE; i++)                                                                        \
+            for (int j = 0; j < TILE; j++)                                                                    \
+                out[i * out_stride + j] = tile[j][i];                                                         \
+    }
+TURN_TILE(uint8_t)
+TURN_TILE(uint16_t)
+TURN_TILE(uint32_t)
+#ifdef __AVX__
+static inline void turn_tile_uint64_t(uint64_t *out, int64_t out_stride, const uint64_t *input, int64_t input_stride)
+{
+    for (int i = 0; i < TILE; i += 4)
+        for (int j = 0; j < TILE; j += 4) {
+            const double *from = (const double *)(const void *)(input + j * input_stride + i);
+            double *to = (double *)(void *)(out + i * out_stride + j);
+            __m256d a = _mm256_loadu_pd(from), b = _mm256_loadu_pd(from + input_stride);
+            __m256d c = _mm256_loadu_pd(from + 2 * input_stride), d = _mm256_loadu_pd(from + 3 * input_stride);
+            __m256d even = _mm256_unpacklo_pd(a, b), odd = _mm256_unpackhi_pd(a, b);
+            __m256d even_2 = _mm256_unpacklo_pd(c, d), odd_2 = _mm256_unpackhi_pd(c, d);
+            _mm256_storeu_pd(to, _mm256_permute2f128_pd(even, even_2, 0x20));
+            _mm256_storeu_pd(to + out_stride, _mm256_permute2f128_pd(odd, odd_2, 0x20));
+            _mm256_storeu_pd(to + 2 * out_stride, _mm256_permute2f128_pd(even, even_2, 0x31));
+            _mm256_storeu_pd(to + 3 * out_stride, _mm256_permute2f128_pd(odd, odd_2, 0x31));
+        }
+}
+#else
+TURN_TILE(uint64_t)
+#endif
+
 #define TRANSPOSE(type)                                                                                       \
     static void transpose_##type(const struct transpose *t, int64_t r0, int64_t r1)                            \
     {                                                                                                         \
@@ -427,13 +466,9 @@ enum { TILE = 16 };
             int64_t height = r1 - r < TILE ? r1 - r : TILE;                                                   \
             for (int64_t c = 0; c < t->columns; c += TILE) {                                                  \
                 int64_t width = t->columns - c < TILE ? t->columns - c : TILE;                                \
-                type tile[TILE][TILE];                                                                        \
                 if (height == TILE && width == TILE) {                                                        \
-                    for (int j = 0; j < TILE; j++)                                                            \
-                        memcpy(tile[j], input + (c + j) * t->input_stride + r, sizeof tile[j]);               \
-                    for (int i = 0; i < TILE; i++)                                                            \
-                        for (int j = 0; j < TILE; j++)                                                        \
-                            out[(r + i) * t->out_stride + c + j] = tile[j][i];                                \
+                    turn_tile_##type(out + r * t->out_stride + c, t->out_stride,                              \
+                                     input + c * t->input_stride + r, t->input_stride);                       \
                 } else {                                                                                      \
                     for (int64_t i = 0; i < height; i++)                                                      \
                         for (int64_t j = 0; j < width; j++)                                                   \

@@ -35,28 +35,25 @@
             }                                                                                    \
     }
 
-/* Four streams hide the latency of the additions; which element goes where depends on n alone. */
+/* 32 accumulators hide the latency of the additions; which element goes where depends on n alone. */
 #define ADD_ROW(name, in_t, acc_t, expr)                                                         \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
-        const in_t *x0 = input, *x1 = x0 + n / 4, *x2 = x1 + n / 4, *x3 = x2 + n / 4;            \
-        acc_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                    \
-        _Pragma("omp simd reduction(+ : s0, s1, s2, s3)") for (int64_t i = 0; i < n / 4; i++)    \
-        {                                                                                        \
-            acc_t x = x0[i];                                                                     \
-            s0 += (expr);                                                                        \
-            x = x1[i];                                                                           \
-            s1 += (expr);                                                                        \
-            x = x2[i];                                                                           \
-            s2 += (expr);                                                                        \
-            x = x3[i];                                                                           \
-            s3 += (expr);                                                                        \
+        const in_t *from = input;                                                                \
+        acc_t lane[32] = {0};                                                                    \
+        for (; n >= 32; n -= 32, from += 32)                                                     \
+            for (int k = 0; k < 32; k++) {                                                       \
+                acc_t x = from[k];                                                               \
+                lane[k] += (expr);                                                               \
+            }                                                                                    \
+        for (int64_t k = 0; k < n; k++) {                                                        \
+            acc_t x = from[k];                                                                   \
+            lane[k] += (expr);                                                                   \
         }                                                                                        \
-        for (int64_t i = n / 4 * 4; i < n; i++) {                                                \
-            acc_t x = x0[i];                                                                     \
-            s3 += (expr);                                                                        \
-        }                                                                                        \
-        *(acc_t *)acc += (s0 + s1) + (s2 + s3);                                                  \
+        for (int half = 16; half > 0; half /= 2)                                                 \
+            for (int k = 0; k < half; k++)                                                       \
+                lane[k] += lane[k + half];                                                       \
+        *(acc_t *)acc += lane[0];                                                                \
     }
 
 #define ADD_LOOPS(name, in_t, acc_t, expr)                                                       \

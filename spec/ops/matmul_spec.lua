@@ -53,6 +53,20 @@ describe("matmul", function()
       F.linear(accelhost.zeros(2, 0), accelhost.zeros(2, 0), accelhost.tensor {1, 2}):tolist())
   end)
 
+  it("multiplies integers of any shape as float64 does", function()
+    accelhost.manual_seed(3)
+    for _, size in ipairs {{1, 1, 1}, {1, 70, 1}, {3, 5, 1}, {4, 9, 32}, {5, 7, 33}, {9, 40, 70}, {1, 3, 64}} do
+      local a, b = accelhost.randint(-9, 9, {2, size[1], size[2]}), accelhost.randint(-9, 9, {size[2], size[3]})
+      local wanted = a:double():matmul(b:double())
+      for _, dtype in ipairs {"int64", "int32"} do
+        check.near(check.flat(wanted), a:to(dtype):matmul(b:to(dtype)), 0)
+        check.near(check.flat(wanted), a:to(dtype):matmul(b:t():contiguous():t():to(dtype)), 0)
+      end
+      local bytes = a:abs():to("uint8"):matmul(b:abs():to "uint8")
+      check.near(check.flat(a:abs():matmul(b:abs()):remainder(256)), bytes, 0)
+    end
+  end)
+
   it("multiplies integers exactly", function()
     local a = accelhost.tensor({{2 ^ 40, 1}}, {dtype = "int64"})
     assert.same({{2 ^ 42 + 3}}, accelhost.matmul(a, accelhost.tensor({{4}, {3}}, {dtype = "int64"})):tolist())

@@ -175,20 +175,41 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, voi
     return p.outcome >= 0 ? p.outcome : ah_fail(p.outcome, "matmul: a product of the batch failed");
 }
 
-/* Integers: exact and rare, so plain loops. */
+/* Integers: exact, and rare. Sums of a tile stay in registers; those of a product with a vector are of rows. */
+enum { INT_ROWS = 4, INT_COLUMNS = 32 };
+
 #define INT_PRODUCT(name, type)                                                                              \
+    static inline void name##_tile(const type *a, const type *b, type *out, int64_t n, int64_t k,            \
+                                   int64_t rows, int64_t columns)                                            \
+    {                                                                                                        \
+        type sum[INT_ROWS][INT_COLUMNS] = {{0}};                                                             \
+        for (int64_t p = 0; p < k; p++)                                                                      \
+            for (int64_t i = 0; i < rows; i++)                                                               \
+                for (int64_t j = 0; j < columns; j++)                                                        \
+                    sum[i][j] = (type)(sum[i][j] + a[i * k + p] * b[p * n + j]);                             \
+        for (int64_t i = 0; i < rows; i++)                                                                   \
+            memcpy(out + i * n, sum[i], (size_t)columns * sizeof *out);                                      \
+    }                                                                                                        \
     static void name(const type *a, const type *b, type *out, int64_t m, int64_t n, int64_t k)               \
     {                                                                                                        \
-        memset(out, 0, (size_t)(m * n) * sizeof *out);                                                       \
-        for (int64_t i = 0; i < m; i++)                                                                      \
+        for (int64_t i = 0; n == 1 && i < m; i++) {                                                          \
+            type sum = 0;                                                                                    \
             for (int64_t p = 0; p < k; p++)                                                                  \
-                for (int64_t j = 0; j < n; j++)                                                              \
-                    out[i * n + j] = (type)((uint64_t)out[i * n + j] +                                       \
-                                            (uint64_t)a[i * k + p] * (uint64_t)b[p * n + j]);                \
+                sum = (type)(sum + a[i * k + p] * b[p]);                                                     \
+            out[i] = sum;                                                                                    \
+        }                                                                                                    \
+        for (int64_t j = 0; n > 1 && j < n; j += INT_COLUMNS)                                                \
+            for (int64_t i = 0; i < m; i += INT_ROWS) {                                                      \
+                if (i + INT_ROWS <= m && j + INT_COLUMNS <= n)                                               \
+                    name##_tile(a + i * k, b + j, out + i * n + j, n, k, INT_ROWS, INT_COLUMNS);             \
+                else                                                                                         \
+                    name##_tile(a + i * k, b + j, out + i * n + j, n, k, m - i < INT_ROWS ? m - i : INT_ROWS, \
+                                n - j < INT_COLUMNS ? n - j : INT_COLUMNS);                                  \
+            }                                                                                                \
     }
 INT_PRODUCT(product_u8, uint8_t)
-INT_PRODUCT(product_i32, int32_t)
-INT_PRODUCT(product_i64, int64_t)
+INT_PRODUCT(product_u32, uint32_t)
+INT_PRODUCT(product_u64, uint64_t)
 
 static int multiply_ints(struct ah_call *c)
 {
@@ -220,11 +241,11 @@ static int multiply_ints(struct ah_call *c)
             product_u8((const uint8_t *)a.data + at_a, (const uint8_t *)b.data + at_b,
                        (uint8_t *)ah_tensor_data(out) + at, m, n, k);
         else if (out->dtype == AH_I32)
-            product_i32((const int32_t *)a.data + at_a, (const int32_t *)b.data + at_b,
-                        (int32_t *)ah_tensor_data(out) + at, m, n, k);
+            product_u32((const uint32_t *)a.data + at_a, (const uint32_t *)b.data + at_b,
+                        (uint32_t *)ah_tensor_data(out) + at, m, n, k);
         else
-            product_i64((const int64_t *)a.data + at_a, (const int64_t *)b.data + at_b,
-                        (int64_t *)ah_tensor_data(out) + at, m, n, k);
+            product_u64((const uint64_t *)a.data + at_a, (const uint64_t *)b.data + at_b,
+                        (uint64_t *)ah_tensor_data(out) + at, m, n, k);
     }
 out:
     ah_dense_close(&a);

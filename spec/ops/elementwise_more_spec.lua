@@ -6,6 +6,20 @@ local tensors = require "spec.support.tensors"
 local D = tensors.double
 local function leaf(values) return D(values):requires_grad_() end
 
+describe("tests of whole numbers", function()
+  it("find all finite, and their signs", function()
+    for _, dtype in ipairs {"bool", "uint8", "int32", "int64"} do
+      local x = accelhost.arange(-2, 3):to(dtype):expand(3, 5)
+      for name, wanted in pairs {isfinite = 15, isinf = 0, isnan = 0, isposinf = 0, isneginf = 0} do
+        local found = accelhost[name](x)
+        assert.same({3, 5}, found:shape())
+        assert.equal(wanted, found:sum():item(), name)
+      end
+      assert.equal(dtype:find "^int" and 6 or 0, x:signbit():sum():item())
+    end
+  end)
+end)
+
 describe("special functions", function()
   it("have known values", function()
     check.near(-0.57721566490153287, D {1}:digamma(), 1e-15)

@@ -70,8 +70,14 @@ int ah_elementwise_of_floats(struct ah_call *c, const ah_loop *loops)
 
 int ah_elementwise_test(struct ah_call *c, const ah_loop *loops)
 {
+    static const double none[2], zero[1] = {0};
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
-    return ah_elementwise(c, 1, ah_dtype_is_float(dtype) ? dtype : AH_F64, AH_BOOL, loops, NULL);
+    if (ah_dtype_is_float(dtype) || loops[AH_I64])
+        return ah_elementwise(c, 1, ah_dtype_is_float(dtype) || loops[dtype] ? dtype : AH_I64, AH_BOOL, loops, NULL);
+    uint8_t answer; /* that of 0 is the one of all */
+    loops[AH_F64](1, (void *[]){&answer, (void *)(uintptr_t)zero}, (int64_t[]){1, 1}, none);
+    memset(ah_tensor_data(c->out[0]), answer, (size_t)c->out[0]->numel);
+    return 0;
 }
 
 int ah_elementwise_compare(struct ah_call *c, const ah_loop *loops, bool exchanged)

@@ -25,8 +25,8 @@ int ah_elementwise_divide(struct ah_call *c, const ah_loop *loops);
 /* In the dtype of the result if it is a float; whole numbers are copied, since a result never is its input. */
 int ah_elementwise_of_floats(struct ah_call *c, const ah_loop *loops);
 
-/* Tests: the result is boolean. Of one input; whole numbers are seen as float64: all finite, with their sign. Of two
- * inputs that promote, in their order or `exchanged`. */
+/* Tests: the result is boolean. Of one input; whole numbers, unless there is a loop of int64, pass as 0 does: all are
+ * finite. Of two inputs that promote, in their order or `exchanged`. */
 int ah_elementwise_test(struct ah_call *c, const ah_loop *loops);
 int ah_elementwise_compare(struct ah_call *c, const ah_loop *loops, bool exchanged);
 

@@ -55,9 +55,11 @@ int ah_cpu_clamp(struct ah_call *c)
 {
     const struct ah_args_clamp *arg = ah_args(c, clamp);
     enum ah_dtype dtype = ah_call_promote(c, 3);
-    if (ah_dtype_is_float(dtype) && arg->min.tensor->wrapped && arg->max.tensor->wrapped) {
+    if (arg->min.tensor->wrapped && arg->max.tensor->wrapped) {
         double bounds[2] = {ah_tensor_get(arg->min.tensor, 0), ah_tensor_get(arg->max.tensor, 0)};
-        return ah_elementwise(c, 1, dtype, dtype, clamp_numbers_loops, bounds);
+        bool exact = fabs(bounds[0]) < 0x1p53 && fabs(bounds[1]) < 0x1p53; /* as double */
+        if (ah_dtype_is_float(dtype) || exact)
+            return ah_elementwise(c, 1, dtype, dtype, clamp_numbers_loops, bounds);
     }
     return ah_elementwise(c, 3, dtype, dtype, clamp_loops, NULL);
 }

@@ -40,4 +40,15 @@ LONG_UNARY(i1, ah_i1f(a), ah_bessel_i(1, a))
     }
 TEST(isposinf, a == __builtin_inf())
 TEST(isneginf, a == -__builtin_inf())
-TEST(signbit, signbit(a) != 0)
+
+LOOP1(signbit_f32, float, uint8_t, ah_float_bits(a) >> 31)
+LOOP1(signbit_f64, double, uint8_t, ah_double_bits(a) >> 63)
+LOOP1(signbit_i32, int32_t, uint8_t, a < 0)
+LOOP1(signbit_i64, int64_t, uint8_t, a < 0)
+
+int ah_cpu_signbit(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {
+        [AH_I32] = signbit_i32, [AH_I64] = signbit_i64, [AH_F32] = signbit_f32, [AH_F64] = signbit_f64};
+    return ah_elementwise_test(c, loops);
+}

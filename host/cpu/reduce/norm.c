@@ -1,7 +1,7 @@
 /* Batch norm and layer norm: tensors as the arrays of norm.h, in the order in which they are stored. */
 #include <math.h>
-#include <string.h>
 
+#include "base/process/threads.h"
 #include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
@@ -156,67 +156,73 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     return ah_arrays_close(&a);
 }
 
-static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor *weight, struct ah_tensor *shift,
-                      double eps)
+static struct ah_items items_in(struct ah_arrays *a, struct ah_tensor *t)
 {
-    struct ah_tensor *mean = c->extra[0], *inverse = c->extra[1];
+    return (struct ah_items){(void *)(uintptr_t)ah_array_as_is(a, t), t ? t->dtype : AH_F32};
+}
+
+static struct ah_items items_out(struct ah_tensor *t)
+{
+    return (struct ah_items){t ? ah_tensor_data(t) : NULL, t ? t->dtype : AH_F32};
+}
+
+/* Set the sizes and the room for rows that are converted. */
+static void layer_open(struct ah_layer *l, struct ah_arrays *a, const struct ah_tensor *x, const struct ah_tensor *mean)
+{
+    l->rows = mean->numel;
+    l->width = l->rows ? x->numel / l->rows : 0;
+    size_t row = (size_t)l->width * ah_dtype_size(mean->dtype);
+    l->room = ah_array_scratch(a, (size_t)ah_num_threads() * AH_LAYER_ROOM * row);
+}
+
+static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor *other, struct ah_tensor *weight,
+                      struct ah_tensor *shift, double eps)
+{
     struct ah_arrays a = {0};
-    int64_t rows = mean->numel, width = rows ? xt->numel / rows : 0;
-    const void *x = ah_array_in(&a, xt), *w = ah_array_in(&a, weight), *bias = ah_array_in(&a, shift);
-    void *y = ah_array_out(&a, c->out[0]);
+    struct ah_layer l = {.eps = eps, .mean = ah_tensor_data(c->extra[0]), .inverse = ah_tensor_data(c->extra[1])};
+    layer_open(&l, &a, xt, c->extra[0]);
+    l.x = items_in(&a, xt);
+    l.other = items_in(&a, other);
+    l.sum = items_out(other ? c->out[1] : NULL);
+    l.out = items_out(c->out[0]);
+    l.w = ah_array_in(&a, weight);
+    l.bias = ah_array_in(&a, shift);
     if (a.status == 0)
-        AH_BY_REAL(xt->dtype, ah_layer_rows, rows, width, x, w, bias, eps, y, ah_tensor_data(mean),
-                   ah_tensor_data(inverse));
+        AH_BY_REAL(c->extra[0]->dtype, ah_layer_forward, &l);
     return ah_arrays_close(&a);
 }
 
 int ah_cpu_layer_norm(struct ah_call *c)
 {
     const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
-    return layer_norm(c, arg->input.tensor, ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number);
-}
-
-/* Of one shape, halves widened. */
-static int add_into(struct ah_tensor *sum, struct ah_tensor *one, struct ah_tensor *other)
-{
-    struct ah_arrays a = {0};
-    const void *x = ah_array_in(&a, one), *y = ah_array_in(&a, other);
-    void *out = ah_array_out(&a, sum);
-    if (a.status == 0)
-        AH_BY_REAL(sum->dtype, ah_add_all, sum->numel, x, y, out);
-    return ah_arrays_close(&a);
+    return layer_norm(c, arg->input.tensor, NULL, ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number);
 }
 
 int ah_cpu_add_layer_norm(struct ah_call *c)
 {
     const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
-    AH_TRY(add_into(c->out[1], arg->input.tensor, arg->other.tensor));
-    return layer_norm(c, c->out[1], ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number);
+    return layer_norm(c, arg->input.tensor, arg->other.tensor, ah_given(&arg->weight), ah_given(&arg->bias),
+                      arg->eps.number);
 }
 
 int ah_cpu_layer_norm_backward(struct ah_call *c)
 {
     const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
-    struct ah_tensor *xt = arg->input.tensor, *mt = arg->mean.tensor;
-    struct ah_arrays a = {0};
-    int64_t rows = mt->numel, width = rows ? xt->numel / rows : 0;
+    struct ah_tensor *xt = arg->input.tensor;
     bool affine = arg->with_weight.flag;
-    const void *g = ah_array_in(&a, arg->grad.tensor), *x = ah_array_in(&a, xt);
-    const void *w = ah_array_in(&a, arg->weight.tensor), *more = ah_array_in(&a, ah_given(&arg->more));
-    const void *mean = ah_tensor_data(mt), *inverse = ah_tensor_data(arg->inverse.tensor);
-    void *gx = ah_array_out(&a, c->out[0]), *gw = affine ? ah_array_out(&a, c->out[1]) : NULL;
-    void *gb = affine ? ah_array_out(&a, c->out[2]) : NULL;
-    if (affine && rows == 0) {
-        memset(ah_tensor_data(c->out[1]), 0, c->out[1]->storage->nbytes);
-        memset(ah_tensor_data(c->out[2]), 0, c->out[2]->storage->nbytes);
-    } else if (a.status == 0) {
-        AH_BY_REAL(xt->dtype, ah_layer_rows_backward, rows, width, g, x, w, mean, inverse, gx);
-        if (more)
-            AH_BY_REAL(xt->dtype, ah_add_all, xt->numel, gx, more, gx);
-        if (affine)
-            a.status = AH_BY_REAL(xt->dtype, ah_layer_affine_backward, rows, width, g, x, mean, inverse, gw, gb);
-        if (c->out[3] && ah_compute_dtype(xt->dtype) == AH_F32)
-            ah_cast(xt->numel, ah_tensor_data(c->out[3]), c->out[3]->dtype, 1, gx, AH_F32, 1);
-    }
+    struct ah_arrays a = {0};
+    struct ah_layer l = {.mean = ah_tensor_data(arg->mean.tensor), .inverse = ah_tensor_data(arg->inverse.tensor)};
+    layer_open(&l, &a, xt, arg->mean.tensor);
+    l.grad = items_in(&a, arg->grad.tensor);
+    l.x = items_in(&a, xt);
+    l.more = items_in(&a, ah_given(&arg->more));
+    l.out = items_out(c->out[0]);
+    l.also = items_out(c->out[3]);
+    l.w = ah_array_in(&a, arg->weight.tensor);
+    if (affine && l.rows == 0) /* gradients of zeros */
+        l.width = c->out[1]->numel;
+    void *gw = affine ? ah_array_out(&a, c->out[1]) : NULL, *gb = affine ? ah_array_out(&a, c->out[2]) : NULL;
+    if (a.status == 0)
+        a.status = AH_BY_REAL(xt->dtype, ah_layer_backward, &l, gw, gb);
     return ah_arrays_close(&a);
 }

@@ -6,9 +6,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/numeric/dtype.h"
+
 /* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
 struct ah_batch {
     int64_t n, c, pixels;
+};
+
+/* Items of any float dtype, in row-major order; `data` is NULL for none. */
+struct ah_items {
+    void *data;
+    enum ah_dtype dtype;
+};
+
+/* A layer norm of rows. Forward: `out` from `x`, or from the sum of `x` and `other`, which is written to `sum`; `mean`
+ * and `inverse` of each row. Backward: `out` and, in another dtype, `also` from `grad` and `x`, with `more` added.
+ * Arrays without a dtype are of the dtype that is computed in; `room` has AH_LAYER_ROOM rows for each thread. */
+enum { AH_LAYER_ROOM = 4 };
+struct ah_layer {
+    int64_t rows, width;
+    double eps;
+    const void *w, *bias;
+    void *mean, *inverse, *room;
+    struct ah_items x, other, sum, grad, more, out, also;
 };
 
 #define AH_NORM_LOOPS(suffix, real)                                                                                  \
@@ -24,13 +44,8 @@ struct ah_batch {
     void ah_norm_backward_factors_##suffix(const struct ah_batch *b, const real *inverse, const real *w,             \
                                            const real *sum_g, const real *sum_gx, bool training, real *gw, real *gb, \
                                            real *ca, real *cb, real *cc);                                            \
-    void ah_add_all_##suffix(int64_t n, const real *a, const real *b, real *out);                                    \
-    void ah_layer_rows_##suffix(int64_t rows, int64_t width, const real *x, const real *w, const real *bias,         \
-                                double eps, real *y, real *mean, real *inverse);                                     \
-    void ah_layer_rows_backward_##suffix(int64_t rows, int64_t width, const real *g, const real *x, const real *w,   \
-                                         const real *mean, const real *inverse, real *gx);                           \
-    int ah_layer_affine_backward_##suffix(int64_t rows, int64_t width, const real *g, const real *x,                 \
-                                          const real *mean, const real *inverse, real *gw, real *gb);
+    void ah_layer_forward_##suffix(const struct ah_layer *l);                                                        \
+    int ah_layer_backward_##suffix(const struct ah_layer *l, real *gw, real *gb); /* NULL: of the input alone */
 AH_NORM_LOOPS(f32, float)
 AH_NORM_LOOPS(f64, double)
 

@@ -7,8 +7,10 @@
 
 #include "base/numeric/half.h"
 #include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
+#include "cpu/loop/iterate.h"
 
 enum { CHUNK_ROWS = 64, BLOCK = 32, LONG_ROW = 4096 };
 

@@ -108,12 +108,29 @@ void SUFFIX(ah_norm_backward_factors)(const struct ah_batch *b, const REAL *inve
 
 /* Layer norm: rows x width. */
 
-/* `out` may be `a`. */
-void SUFFIX(ah_add_all)(int64_t n, const REAL *a, const REAL *b, REAL *out)
-                        {
-                        #pragma omp parallel for simd schedule(static) if (ah_worth_threads(n, AH_SHARE_LIGHT))
-    for (int64_t i = 0; i < n; i++)
-        out[i] = a[i] + b[i];
+static const enum ah_dtype SUFFIX(own_dtype) = sizeof(REAL) == sizeof(float) ? AH_F32 : AH_F64;
+
+/* A row of items from `at` on, converted into `room` unless they are of this type. */
+static const REAL *SUFFIX(row_in)(const struct ah_items *items, int64_t at, int64_t n, REAL *room)
+{
+    const char *data = items->data;
+    if (items->dtype == SUFFIX(own_dtype))
+        return (const REAL *)items->data + at;
+    ah_cast(n, room, SUFFIX(own_dtype), 1, data + (size_t)at * ah_dtype_size(items->dtype), items->dtype, 1);
+    return room;
+}
+
+/* Where to write a row of results: `room`, which row_out then converts, unless they are of this type. */
+static REAL *SUFFIX(row_room)(const struct ah_items *items, int64_t at, REAL *room)
+{
+    return items->dtype == SUFFIX(own_dtype) ? (REAL *)items->data + at : room;
+}
+
+static void SUFFIX(row_out)(const struct ah_items *items, int64_t at, int64_t n, const REAL *row)
+{
+    char *data = items->data;
+    if ((const char *)row != data + (size_t)at * ah_dtype_size(items->dtype))
+        ah_cast(n, data + (size_t)at * ah_dtype_size(items->dtype), items->dtype, 1, row, SUFFIX(own_dtype), 1);
 }
 
 /* The sum over a row of an expression of x; long rows in four streams, which hide the latency of the additions. */
@@ -146,97 +163,121 @@ ROW_SUM(row_sum, x - m)
 ROW_SUM(row_squares, (x - m) * (x - m))
 #undef ROW_SUM
 
-void SUFFIX(ah_layer_rows)(int64_t rows, int64_t width, const REAL *x, const REAL *w, const REAL *bias, double eps,
-                           REAL *y, REAL *mean, REAL *inverse)
+static void SUFFIX(layer_row)(const struct ah_layer *l, const REAL *restrict from, REAL *restrict to, REAL *mean,
+                              REAL *inverse)
 {
-#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < rows; i++) {
-        const REAL *restrict from = x + i * width;
-        REAL *restrict to = y + i * width;
-        REAL m = SUFFIX(row_sum)(width, from, 0) / (REAL)width, squares = SUFFIX(row_squares)(width, from, m);
-        REAL inv = 1 / SQRT(squares / (REAL)width + (REAL)eps);
-        mean[i] = m;
-        inverse[i] = inv;
-        if (w && bias)
+    const REAL *w = l->w, *bias = l->bias;
+    int64_t width = l->width;
+    REAL m = SUFFIX(row_sum)(width, from, 0) / (REAL)width, squares = SUFFIX(row_squares)(width, from, m);
+    REAL inv = 1 / SQRT(squares / (REAL)width + (REAL)l->eps);
+    *mean = m;
+    *inverse = inv;
+    if (w && bias)
+        for (int64_t j = 0; j < width; j++)
+            to[j] = (from[j] - m) * inv * w[j] + bias[j];
+    else if (!w && !bias)
+        for (int64_t j = 0; j < width; j++)
+            to[j] = (from[j] - m) * inv + 0;
+    else
+        for (int64_t j = 0; j < width; j++)
+            to[j] = (from[j] - m) * inv * (w ? w[j] : 1) + (bias ? bias[j] : 0);
+}
+
+void SUFFIX(ah_layer_forward)(const struct ah_layer *l)
+{
+    int64_t width = l->width;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(l->rows * l->width, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < l->rows; i++) {
+        REAL *room = (REAL *)l->room + ah_thread_index() * AH_LAYER_ROOM * width;
+        const REAL *x = SUFFIX(row_in)(&l->x, i * width, width, room);
+        if (l->other.data) {
+            const REAL *y = SUFFIX(row_in)(&l->other, i * width, width, room + width);
+            REAL *sum = SUFFIX(row_room)(&l->sum, i * width, room);
             for (int64_t j = 0; j < width; j++)
-                to[j] = (from[j] - m) * inv * w[j] + bias[j];
-        else if (!w && !bias)
-            for (int64_t j = 0; j < width; j++)
-                to[j] = (from[j] - m) * inv + 0;
-        else
-            for (int64_t j = 0; j < width; j++)
-                to[j] = (from[j] - m) * inv * (w ? w[j] : 1) + (bias ? bias[j] : 0);
+                sum[j] = x[j] + y[j];
+            SUFFIX(row_out)(&l->sum, i * width, width, sum);
+            x = SUFFIX(row_in)(&l->sum, i * width, width, room); /* rounded */
+        }
+        REAL *to = SUFFIX(row_room)(&l->out, i * width, room + width);
+        SUFFIX(layer_row)(l, x, to, (REAL *)l->mean + i, (REAL *)l->inverse + i);
+        SUFFIX(row_out)(&l->out, i * width, width, to);
     }
 }
 
 /* gx = inverse (gn - mean(gn) - n mean(gn n)) with n the normalised row and gn = g w. */
-void SUFFIX(ah_layer_rows_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *w,
-                                    const REAL *mean, const REAL *inverse, REAL *gx)
+static void SUFFIX(layer_row_backward)(int64_t width, const REAL *restrict gi, const REAL *restrict xi,
+                                       const REAL *restrict w, REAL m, REAL inv, REAL *restrict to)
 {
-#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < rows; i++) {
-        const REAL *restrict gi = g + i * width;
-        const REAL *restrict xi = x + i * width;
-        REAL *restrict to = gx + i * width;
-        REAL m = mean[i], inv = inverse[i], sum = 0, along = 0;
-        if (w) {
+    REAL sum = 0, along = 0;
+    if (w) {
 #pragma omp simd reduction(+ : sum, along)
-            for (int64_t j = 0; j < width; j++) {
-                REAL gn = gi[j] * w[j];
-                sum += gn;
-                along += gn * ((xi[j] - m) * inv);
-            }
-            sum /= (REAL)width;
-            along /= (REAL)width;
-            for (int64_t j = 0; j < width; j++)
-                to[j] = inv * (gi[j] * w[j] - sum - (xi[j] - m) * inv * along);
-        } else {
-#pragma omp simd reduction(+ : sum, along)
-            for (int64_t j = 0; j < width; j++) {
-                sum += gi[j];
-                along += gi[j] * ((xi[j] - m) * inv);
-            }
-            sum /= (REAL)width;
-            along /= (REAL)width;
-            for (int64_t j = 0; j < width; j++)
-                to[j] = inv * (gi[j] - sum - (xi[j] - m) * inv * along);
-        }
-    }
-}
-
-/* One chunk of rows of the gradients of weight and bias. */
-static void SUFFIX(layer_chunk)(int64_t rows, int64_t width, const REAL *restrict g, const REAL *restrict x,
-                                const REAL *mean, const REAL *inverse, REAL *restrict gw, REAL *restrict gb)
-{
-    for (int64_t j = 0; j < width; j++)
-        gw[j] = gb[j] = 0;
-    for (int64_t i = 0; i < rows; i++) {
-        REAL m = mean[i], inv = inverse[i];
         for (int64_t j = 0; j < width; j++) {
-            gw[j] += g[i * width + j] * ((x[i * width + j] - m) * inv);
-            gb[j] += g[i * width + j];
+            REAL gn = gi[j] * w[j];
+            sum += gn;
+            along += gn * ((xi[j] - m) * inv);
+        }
+        sum /= (REAL)width;
+        along /= (REAL)width;
+        for (int64_t j = 0; j < width; j++)
+            to[j] = inv * (gi[j] * w[j] - sum - (xi[j] - m) * inv * along);
+    } else {
+#pragma omp simd reduction(+ : sum, along)
+        for (int64_t j = 0; j < width; j++) {
+            sum += gi[j];
+            along += gi[j] * ((xi[j] - m) * inv);
+        }
+        sum /= (REAL)width;
+        along /= (REAL)width;
+        for (int64_t j = 0; j < width; j++)
+            to[j] = inv * (gi[j] - sum - (xi[j] - m) * inv * along);
+    }
+}
+
+/* Rows from `from` on; their sums for the gradients of weight and bias, unless these are NULL. */
+static void SUFFIX(layer_chunk)(const struct ah_layer *l, int64_t from, int64_t rows, REAL *restrict gw,
+                                REAL *restrict gb)
+{
+    int64_t width = l->width;
+    REAL *room = (REAL *)l->room + ah_thread_index() * AH_LAYER_ROOM * width;
+    for (int64_t j = 0; gw && j < width; j++)
+        gw[j] = gb[j] = 0;
+    for (int64_t i = from; i < from + rows; i++) {
+        REAL m = ((const REAL *)l->mean)[i], inv = ((const REAL *)l->inverse)[i];
+        const REAL *restrict g = SUFFIX(row_in)(&l->grad, i * width, width, room);
+        const REAL *restrict x = SUFFIX(row_in)(&l->x, i * width, width, room + width);
+        REAL *gx = SUFFIX(row_room)(&l->out, i * width, room + 2 * width);
+        SUFFIX(layer_row_backward)(width, g, x, l->w, m, inv, gx);
+        if (l->more.data) {
+            const REAL *more = SUFFIX(row_in)(&l->more, i * width, width, room + 3 * width);
+            for (int64_t j = 0; j < width; j++)
+                gx[j] += more[j];
+        }
+        SUFFIX(row_out)(&l->out, i * width, width, gx);
+        if (l->also.data)
+            SUFFIX(row_out)(&l->also, i * width, width, gx);
+        for (int64_t j = 0; gw && j < width; j++) {
+            gw[j] += g[j] * ((x[j] - m) * inv);
+            gb[j] += g[j];
         }
     }
 }
 
-int SUFFIX(ah_layer_affine_backward)(int64_t rows, int64_t width, const REAL *g, const REAL *x, const REAL *mean,
-                                     const REAL *inverse, REAL *gw, REAL *gb)
+int SUFFIX(ah_layer_backward)(const struct ah_layer *l, REAL *gw, REAL *gb)
 {
-    int64_t chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    int64_t chunks = (l->rows + CHUNK_ROWS - 1) / CHUNK_ROWS, width = l->width;
     struct ah_dense partial = {0};
-    int status = ah_dense_scratch(&partial, (size_t)(2 * chunks * width) * sizeof(REAL));
+    int status = gw ? ah_dense_scratch(&partial, (size_t)(2 * chunks * width) * sizeof(REAL)) : 0;
     if (status < 0)
         return status;
-    REAL *pw = partial.block, *pb = pw + chunks * width;
-#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * width, AH_SHARE_MIDDLE))
+    REAL *pw = partial.block, *pb = pw ? pw + chunks * width : NULL;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(l->rows * l->width, AH_SHARE_MIDDLE))
     for (int64_t k = 0; k < chunks; k++) {
-        int64_t from = k * CHUNK_ROWS, count = rows - from < CHUNK_ROWS ? rows - from : CHUNK_ROWS;
-        SUFFIX(layer_chunk)(count, width, g + from * width, x + from * width, mean + from, inverse + from,
-                            pw + k * width, pb + k * width);
+        int64_t from = k * CHUNK_ROWS, count = l->rows - from < CHUNK_ROWS ? l->rows - from : CHUNK_ROWS;
+        SUFFIX(layer_chunk)(l, from, count, pw ? pw + k * width : NULL, pb ? pb + k * width : NULL);
     }
-    for (int64_t j = 0; j < width; j++)
+    for (int64_t j = 0; gw && j < width; j++)
         gw[j] = gb[j] = 0;
-    for (int64_t k = 0; k < chunks; k++) {
+    for (int64_t k = 0; gw && k < chunks; k++) {
         for (int64_t j = 0; j < width; j++) {
             gw[j] += pw[k * width + j];
             gb[j] += pb[k * width + j];

@@ -67,6 +67,27 @@ describe("softmax", function()
     end
   end)
 
+  it("of halves is that of float32, rounded once, as is its gradient", function()
+    accelhost.manual_seed(3)
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      for _, n in ipairs {5, 48, 100} do
+        for _, name in ipairs {"softmax", "log_softmax"} do
+          local x, g = accelhost.randn(4, 7, n):to(dtype), accelhost.randn(7, 4, n):to(dtype)
+          local half = x:clone():requires_grad_()
+          local y = half:transpose(0, 1)[name](half:transpose(0, 1), 2)
+          check.near(check.flat(x:float():transpose(0, 1)[name](x:float():transpose(0, 1), 2):to(dtype)), y, 0)
+          y:backward(g)
+          local p, gf = y:detach():float(), g:float()
+          local wanted = name == "softmax" and p * (gf - (gf * p):sum(2, true)) or gf - p:exp() * gf:sum(2, true)
+          wanted = wanted:transpose(0, 1)
+          local off = (half.grad:float() - wanted):abs() - wanted:abs() * (dtype == "float16" and 2 ^ -11 or 2 ^ -8)
+          assert.is_true(off:max():item() < 1e-6)
+          check.near(check.flat(y:detach():float()), F[name](x:transpose(0, 1), 2, {dtype = "float32"}):to(dtype), 0)
+        end
+      end
+    end
+  end)
+
   it("accepts 0-dim and empty tensors", function()
     assert.equal(1, accelhost.softmax(accelhost.tensor(3), 0):item())
     assert.same({0, 3}, accelhost.softmax(accelhost.zeros(0, 3), 1):shape())

@@ -99,6 +99,16 @@ const void *ah_array_as_is(struct ah_arrays *a, struct ah_tensor *tensor)
     return dense->data;
 }
 
+struct ah_items ah_items_in(struct ah_arrays *a, struct ah_tensor *tensor)
+{
+    return (struct ah_items){(void *)(uintptr_t)ah_array_as_is(a, tensor), tensor ? tensor->dtype : AH_F32};
+}
+
+struct ah_items ah_items_out(struct ah_tensor *out)
+{
+    return (struct ah_items){out ? ah_tensor_data(out) : NULL, out ? out->dtype : AH_F32};
+}
+
 void *ah_array_scratch(struct ah_arrays *a, size_t bytes)
 {
     struct ah_dense *dense = &a->in[a->ins++];

@@ -58,6 +58,15 @@ void *ah_array_out(struct ah_arrays *a, struct ah_tensor *out); /* as ah_dense_o
 void *ah_array_scratch(struct ah_arrays *a, size_t bytes);
 int ah_arrays_close(struct ah_arrays *a); /* returns `status` */
 
+/* Items of any float dtype in row-major order, for loops that convert them a row at a time (cpu/loop/row_items.h);
+ * `data` is NULL for an absent tensor. */
+struct ah_items {
+    void *data;
+    enum ah_dtype dtype;
+};
+struct ah_items ah_items_in(struct ah_arrays *a, struct ah_tensor *tensor); /* as ah_array_as_is */
+struct ah_items ah_items_out(struct ah_tensor *out); /* of a row-major contiguous one */
+
 /* Call NAME_f32 or NAME_f64, by the dtype in which one is computed. */
 #define AH_BY_REAL(dtype, name, ...) \
     (ah_compute_dtype(dtype) == AH_F32 ? name##_f32(__VA_ARGS__) : name##_f64(__VA_ARGS__))

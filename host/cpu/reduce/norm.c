@@ -156,16 +156,6 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     return ah_arrays_close(&a);
 }
 
-static struct ah_items items_in(struct ah_arrays *a, struct ah_tensor *t)
-{
-    return (struct ah_items){(void *)(uintptr_t)ah_array_as_is(a, t), t ? t->dtype : AH_F32};
-}
-
-static struct ah_items items_out(struct ah_tensor *t)
-{
-    return (struct ah_items){t ? ah_tensor_data(t) : NULL, t ? t->dtype : AH_F32};
-}
-
 /* Set the sizes and the room for rows that are converted. */
 static void layer_open(struct ah_layer *l, struct ah_arrays *a, const struct ah_tensor *x, const struct ah_tensor *mean)
 {
@@ -181,10 +171,10 @@ static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor 
     struct ah_arrays a = {0};
     struct ah_layer l = {.eps = eps, .mean = ah_tensor_data(c->extra[0]), .inverse = ah_tensor_data(c->extra[1])};
     layer_open(&l, &a, xt, c->extra[0]);
-    l.x = items_in(&a, xt);
-    l.other = items_in(&a, other);
-    l.sum = items_out(other ? c->out[1] : NULL);
-    l.out = items_out(c->out[0]);
+    l.x = ah_items_in(&a, xt);
+    l.other = ah_items_in(&a, other);
+    l.sum = ah_items_out(other ? c->out[1] : NULL);
+    l.out = ah_items_out(c->out[0]);
     l.w = ah_array_in(&a, weight);
     l.bias = ah_array_in(&a, shift);
     if (a.status == 0)
@@ -213,11 +203,11 @@ int ah_cpu_layer_norm_backward(struct ah_call *c)
     struct ah_arrays a = {0};
     struct ah_layer l = {.mean = ah_tensor_data(arg->mean.tensor), .inverse = ah_tensor_data(arg->inverse.tensor)};
     layer_open(&l, &a, xt, arg->mean.tensor);
-    l.grad = items_in(&a, arg->grad.tensor);
-    l.x = items_in(&a, xt);
-    l.more = items_in(&a, ah_given(&arg->more));
-    l.out = items_out(c->out[0]);
-    l.also = items_out(c->out[3]);
+    l.grad = ah_items_in(&a, arg->grad.tensor);
+    l.x = ah_items_in(&a, xt);
+    l.more = ah_items_in(&a, ah_given(&arg->more));
+    l.out = ah_items_out(c->out[0]);
+    l.also = ah_items_out(c->out[3]);
     l.w = ah_array_in(&a, arg->weight.tensor);
     if (affine && l.rows == 0) /* gradients of zeros */
         l.width = c->out[1]->numel;

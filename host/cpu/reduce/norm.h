@@ -6,17 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/numeric/dtype.h"
+#include "cpu/loop/dense.h"
 
 /* A batch as n x c x pixels; in channels-last order as (n pixels) rows of c. */
 struct ah_batch {
     int64_t n, c, pixels;
-};
-
-/* Items of any float dtype, in row-major order; `data` is NULL for none. */
-struct ah_items {
-    void *data;
-    enum ah_dtype dtype;
 };
 
 /* A layer norm of rows. Forward: `out` from `x`, or from the sum of `x` and `other`, which is written to `sum`; `mean`

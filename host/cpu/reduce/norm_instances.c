@@ -14,6 +14,8 @@
 
 enum { CHUNK_ROWS = 64, BLOCK = 32, LONG_ROW = 4096 };
 
+#define LOOPS "cpu/loop/row_items.h"
+#include "cpu/loop/for_reals.h"
 #define LOOPS "cpu/reduce/norm_loops.h"
 #include "cpu/loop/for_reals.h"
 

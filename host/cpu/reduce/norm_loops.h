@@ -108,31 +108,6 @@ void SUFFIX(ah_norm_backward_factors)(const struct ah_batch *b, const REAL *inve
 
 /* Layer norm: rows x width. */
 
-static const enum ah_dtype SUFFIX(own_dtype) = sizeof(REAL) == sizeof(float) ? AH_F32 : AH_F64;
-
-/* A row of items from `at` on, converted into `room` unless they are of this type. */
-static const REAL *SUFFIX(row_in)(const struct ah_items *items, int64_t at, int64_t n, REAL *room)
-{
-    const char *data = items->data;
-    if (items->dtype == SUFFIX(own_dtype))
-        return (const REAL *)items->data + at;
-    ah_cast(n, room, SUFFIX(own_dtype), 1, data + (size_t)at * ah_dtype_size(items->dtype), items->dtype, 1);
-    return room;
-}
-
-/* Where to write a row of results: `room`, which row_out then converts, unless they are of this type. */
-static REAL *SUFFIX(row_room)(const struct ah_items *items, int64_t at, REAL *room)
-{
-    return items->dtype == SUFFIX(own_dtype) ? (REAL *)items->data + at : room;
-}
-
-static void SUFFIX(row_out)(const struct ah_items *items, int64_t at, int64_t n, const REAL *row)
-{
-    char *data = items->data;
-    if ((const char *)row != data + (size_t)at * ah_dtype_size(items->dtype))
-        ah_cast(n, data + (size_t)at * ah_dtype_size(items->dtype), items->dtype, 1, row, SUFFIX(own_dtype), 1);
-}
-
 /* The sum over a row of an expression of x; long rows in four streams, which hide the latency of the additions. */
 #define ROW_SUM(name, expr)                                                                      \
     static inline REAL SUFFIX(name)(int64_t n, const REAL *row, REAL m)                          \
@@ -189,18 +164,18 @@ void SUFFIX(ah_layer_forward)(const struct ah_layer *l)
 #pragma omp parallel for schedule(static) if (ah_worth_threads(l->rows * l->width, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < l->rows; i++) {
         REAL *room = (REAL *)l->room + ah_thread_index() * AH_LAYER_ROOM * width;
-        const REAL *x = SUFFIX(row_in)(&l->x, i * width, width, room);
+        const REAL *x = SUFFIX(ah_row_in)(&l->x, i * width, width, room);
         if (l->other.data) {
-            const REAL *y = SUFFIX(row_in)(&l->other, i * width, width, room + width);
-            REAL *sum = SUFFIX(row_room)(&l->sum, i * width, room);
+            const REAL *y = SUFFIX(ah_row_in)(&l->other, i * width, width, room + width);
+            REAL *sum = SUFFIX(ah_row_room)(&l->sum, i * width, room);
             for (int64_t j = 0; j < width; j++)
                 sum[j] = x[j] + y[j];
-            SUFFIX(row_out)(&l->sum, i * width, width, sum);
-            x = SUFFIX(row_in)(&l->sum, i * width, width, room); /* rounded */
+            SUFFIX(ah_row_out)(&l->sum, i * width, width, sum);
+            x = SUFFIX(ah_row_in)(&l->sum, i * width, width, room); /* rounded */
         }
-        REAL *to = SUFFIX(row_room)(&l->out, i * width, room + width);
+        REAL *to = SUFFIX(ah_row_room)(&l->out, i * width, room + width);
         SUFFIX(layer_row)(l, x, to, (REAL *)l->mean + i, (REAL *)l->inverse + i);
-        SUFFIX(row_out)(&l->out, i * width, width, to);
+        SUFFIX(ah_row_out)(&l->out, i * width, width, to);
     }
 }
 
@@ -243,18 +218,18 @@ static void SUFFIX(layer_chunk)(const struct ah_layer *l, int64_t from, int64_t 
         gw[j] = gb[j] = 0;
     for (int64_t i = from; i < from + rows; i++) {
         REAL m = ((const REAL *)l->mean)[i], inv = ((const REAL *)l->inverse)[i];
-        const REAL *restrict g = SUFFIX(row_in)(&l->grad, i * width, width, room);
-        const REAL *restrict x = SUFFIX(row_in)(&l->x, i * width, width, room + width);
-        REAL *gx = SUFFIX(row_room)(&l->out, i * width, room + 2 * width);
+        const REAL *restrict g = SUFFIX(ah_row_in)(&l->grad, i * width, width, room);
+        const REAL *restrict x = SUFFIX(ah_row_in)(&l->x, i * width, width, room + width);
+        REAL *gx = SUFFIX(ah_row_room)(&l->out, i * width, room + 2 * width);
         SUFFIX(layer_row_backward)(width, g, x, l->w, m, inv, gx);
         if (l->more.data) {
-            const REAL *more = SUFFIX(row_in)(&l->more, i * width, width, room + 3 * width);
+            const REAL *more = SUFFIX(ah_row_in)(&l->more, i * width, width, room + 3 * width);
             for (int64_t j = 0; j < width; j++)
                 gx[j] += more[j];
         }
-        SUFFIX(row_out)(&l->out, i * width, width, gx);
+        SUFFIX(ah_row_out)(&l->out, i * width, width, gx);
         if (l->also.data)
-            SUFFIX(row_out)(&l->also, i * width, width, gx);
+            SUFFIX(ah_row_out)(&l->also, i * width, width, gx);
         for (int64_t j = 0; gw && j < width; j++) {
             gw[j] += g[j] * ((x[j] - m) * inv);
             gb[j] += g[j];

@@ -1,4 +1,5 @@
 /* Softmax, its logarithm, their adjoints, and softmax under a mask: tensors as the arrays of softmax.h. */
+#include "base/process/threads.h"
 #include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
@@ -50,6 +51,23 @@ static struct extent extent_at(const struct ah_tensor *t, int64_t dim)
     return e;
 }
 
+static bool is_half(const struct ah_tensor *t)
+{
+    return ah_compute_dtype(t->dtype) != t->dtype;
+}
+
+/* Open the arrays of rows that are converted, compute and close them. */
+static int softmax_rows(struct ah_tensor *x, struct ah_tensor *y, struct ah_tensor *out, const struct extent *e,
+                        bool log)
+{
+    struct ah_arrays a = {0};
+    struct ah_softmax_items of = {ah_items_in(&a, x), ah_items_in(&a, y), ah_items_out(out), NULL};
+    of.room = ah_array_scratch(&a, (size_t)(ah_num_threads() * AH_SOFTMAX_ROOM * e->length) * sizeof(float));
+    if (a.status == 0)
+        (y ? ah_softmax_rows_backward : ah_softmax_rows)(&of, e->outer, e->length, log);
+    return ah_arrays_close(&a);
+}
+
 static int softmax_run_forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
@@ -57,6 +75,9 @@ static int softmax_run_forward(struct ah_call *c, bool log)
     struct extent e = extent_at(out, arg->dim.integer);
     if (out->numel == 0)
         return 0;
+    bool exact = xt->dtype == out->dtype || out->dtype == AH_F32; /* converted to the result's dtype */
+    if (is_half(xt) && exact && ah_softmax_by_rows(e.length, e.inner))
+        return softmax_rows(xt, NULL, out, &e, log);
     if (xt->dtype != out->dtype) {
         AH_TRY(ah_op1(AH_OP_to, &cast, AH_T(xt), AH_D(out->dtype)));
         xt = cast;
@@ -88,6 +109,8 @@ static int softmax_run_backward(struct ah_call *c, bool log)
     struct extent e = extent_at(out, arg->dim.integer);
     if (out->numel == 0)
         return 0;
+    if (is_half(out) && ah_softmax_by_rows(e.length, e.inner))
+        return softmax_rows(arg->grad.tensor, arg->output.tensor, out, &e, log);
     struct ah_arrays a = {0};
     const void *g = ah_array_in(&a, arg->grad.tensor), *y = ah_array_in(&a, arg->output.tensor);
     void *gx = ah_array_out(&a, out);

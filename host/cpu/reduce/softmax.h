@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cpu/loop/dense.h"
+
 /* Rows of `length` scores under a mask: one of `ndim` dims of the scores' sizes, booleans or numbers to be added. */
 struct ah_masked {
     int64_t rows, length, queries;
@@ -20,5 +22,16 @@ struct ah_masked {
     void ah_masked_rows_##suffix(const struct ah_masked *m, const real *x, real *y, const void *mask);
 AH_SOFTMAX_LOOPS(f32, float)
 AH_SOFTMAX_LOOPS(f64, double)
+
+/* Rows that are computed in float32 and converted one at a time: `out` of `x` or, backward, of the gradient `x` and the
+ * result `y`. `room` has AH_SOFTMAX_ROOM rows for each thread. */
+enum { AH_SOFTMAX_ROOM = 3 };
+struct ah_softmax_items {
+    struct ah_items x, y, out;
+    float *room;
+};
+bool ah_softmax_by_rows(int64_t n, int64_t inner); /* can they be; short rows are computed several at a time */
+void ah_softmax_rows(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log);
+void ah_softmax_rows_backward(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log);
 
 #endif

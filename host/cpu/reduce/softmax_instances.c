@@ -7,16 +7,57 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/row_exp.h"
+#include "cpu/loop/iterate.h"
 #include "cpu/loop/row_max.h"
 
 /* VECTOR: the floats of the widest vector. SHORT, PACK: rows of up to SHORT items are computed as columns, PACK at a
  * time. */
 enum { LANES = 64, VECTOR = 16, SHORT = 48, PACK = 32 };
 
+#define LOOPS "cpu/loop/row_items.h"
+#include "cpu/loop/for_reals.h"
 #define LOOPS "cpu/reduce/softmax_loops.h"
 #include "cpu/loop/for_reals.h"
+
+/* Of rows that are converted. */
+
+bool ah_softmax_by_rows(int64_t n, int64_t inner)
+{
+    return inner == 1 && n >= SHORT;
+}
+
+void ah_softmax_rows(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * n, AH_SHARE_HEAVY))
+    for (int64_t i = 0; i < rows; i++) {
+        float *room = of->room + ah_thread_index() * AH_SOFTMAX_ROOM * n;
+        const float *x = ah_row_in_f32(&of->x, i * n, n, room);
+        float *y = ah_row_room_f32(&of->out, i * n, room + n);
+        if (take_log)
+            log_softmax_row_f32(x, y, n);
+        else
+            softmax_row_f32(x, y, n);
+        ah_row_out_f32(&of->out, i * n, n, y);
+    }
+}
+
+void ah_softmax_rows_backward(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log)
+{
+#pragma omp parallel for schedule(static) if (ah_worth_threads(rows * n, AH_SHARE_HEAVY))
+    for (int64_t i = 0; i < rows; i++) {
+        float *room = of->room + ah_thread_index() * AH_SOFTMAX_ROOM * n;
+        const float *g = ah_row_in_f32(&of->x, i * n, n, room), *y = ah_row_in_f32(&of->y, i * n, n, room + n);
+        float *gx = ah_row_room_f32(&of->out, i * n, room + 2 * n);
+        if (take_log)
+            log_softmax_row_backward_f32(g, y, gx, n);
+        else
+            softmax_row_backward_f32(g, y, gx, n);
+        ah_row_out_f32(&of->out, i * n, n, gx);
+    }
+}
 
 /* Under a mask. */
 

@@ -199,6 +199,19 @@ describe("conversion", function()
     end
   end)
 
+  it("converts runs of fp16 as single numbers", function()
+    local x = accelhost.cat {accelhost.randn(700) * 300, accelhost.tensor {nan, inf, -inf, 65504, 2 ^ -24, -0.0, 1e6}}
+    for _, dtype in ipairs {"float32", "float64", "bfloat16", "int64", "int32"} do
+      local from = (dtype:find "^int" and x:narrow(0, 0, 700) or x):to(dtype)
+      local single = accelhost.empty(from:size(0), 2, {dtype = "float16"}):select(1, 0) -- written one by one
+      single:copy_(from)
+      check.near(check.flat(single:float()), from:half(), 0)
+      local back = accelhost.empty(from:size(0), 2, {dtype = dtype}):select(1, 0)
+      back:copy_(from:half())
+      check.near(check.flat(back), from:half():to(dtype), 0)
+    end
+  end)
+
   it("rounds runs of numbers to bfloat16 as single ones, NaN among them too", function()
     local bits = accelhost.randint(-2 ^ 31, 2 ^ 31, {70, 33}, {device = "cpu"}):to "int32"
     bits:select(1, 0):copy_(accelhost.arange(70):mul(0x8000):to "int32") -- ties

@@ -184,11 +184,30 @@ MOVE(uint16_t)
 MOVE(uint32_t)
 MOVE(uint64_t)
 
+/* Between fp16 and another dtype than float32: as two casts, of a part at a time. */
+static void cast_by_float(int64_t n, char *out, enum ah_dtype out_dtype, const char *input, enum ah_dtype input_dtype)
+{
+    enum { PART = 512 };
+    float part[PART];
+    for (int64_t count; n > 0; n -= count) {
+        count = n < PART ? n : PART;
+        ah_cast(count, part, AH_F32, 1, input, input_dtype, 1);
+        ah_cast(count, out, out_dtype, 1, part, AH_F32, 1);
+        input += (size_t)count * ah_dtype_size(input_dtype);
+        out += (size_t)count * ah_dtype_size(out_dtype);
+    }
+}
+
 void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, const void *input,
              enum ah_dtype input_dtype, int64_t input_stride)
 {
     if (out_dtype != input_dtype) {
         int64_t done = 0;
+        bool by_float = (input_dtype == AH_F16 || out_dtype == AH_F16) && input_dtype != AH_F32 && out_dtype != AH_F32;
+        if (by_float && n >= 8 && out_stride == 1 && input_stride == 1) {
+            cast_by_float(n, out, out_dtype, input, input_dtype);
+            return;
+        }
 #ifdef __AVX512BW__
         if (input_dtype == AH_F32 && out_dtype == AH_BF16 && out_stride == 1 && input_stride == 1)
             done = cast_f32_bf16_lanes(n, out, input);
@@ -197,10 +216,21 @@ void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, 
         /* The compiler does not vectorise half conversions; the two hot pairs are written out. */
         if (out_stride == 1 && input_stride == 1) {
             if (input_dtype == AH_F16 && out_dtype == AH_F32) {
+#ifdef __AVX512F__
+                for (; done + 16 <= n; done += 16)
+                    _mm512_storeu_ps((float *)out + done, _mm512_cvtph_ps(_mm256_loadu_si256(
+                                                              (const void *)((const uint16_t *)input + done))));
+#endif
                 for (; done + 8 <= n; done += 8)
                     _mm256_storeu_ps((float *)out + done,
                                      _mm256_cvtph_ps(_mm_loadu_si128((const void *)((const uint16_t *)input + done))));
             } else if (input_dtype == AH_F32 && out_dtype == AH_F16) {
+#ifdef __AVX512F__
+                for (; done + 16 <= n; done += 16)
+                    _mm256_storeu_si256((void *)((uint16_t *)out + done),
+                                        _mm512_cvtps_ph(_mm512_loadu_ps((const float *)input + done),
+                                                        _MM_FROUND_TO_NEAREST_INT));
+#endif
                 for (; done + 8 <= n; done += 8)
                     _mm_storeu_si128((void *)((uint16_t *)out + done),
                                      _mm256_cvtps_ph(_mm256_loadu_ps((const float *)input + done),

@@ -614,6 +614,31 @@ describe("writing over values", function()
   end)
 end)
 
+describe("arithmetic of halves", function()
+  for _, dtype in ipairs {"float16", "bfloat16"} do
+    it("is that of float32, rounded to " .. dtype .. ", of any layout", function()
+      accelhost.manual_seed(4)
+      for _, n in ipairs {1, 15, 16, 17, 50, 600} do
+        local x, y = accelhost.randn(3, n):mul(100):to(dtype), accelhost.randn(3, n):to(dtype)
+        x[0][0], x[1][n - 1], x[2][0], y[1][0], y[2][n - 1], y[0][n - 1] = nan, inf, 0, nan, 0, 3e38
+        local one = y[0][n > 1 and 1 or 0]
+        for _, name in ipairs {"add", "sub", "mul", "div", "maximum", "minimum"} do
+          local function joined(a, b) return accelhost[name](a:float(), b:float()):to(dtype) end
+          for _, pair in ipairs {{x, y}, {x, one}, {one, x}, {x:t(), y:t()}, {x, y[1]}, {x:narrow(1, n - 1, 1), y}} do
+            local a, b = unpack(pair)
+            local wanted, got = joined(a, b), accelhost[name](a, b)
+            check.near(check.flat(wanted), got, 0)
+            check.near(check.flat(1 / wanted:float()), 1 / got:float(), 0)
+          end
+        end
+        local into = x:clone()
+        check.near(check.flat((x:float() + y:float()):to(dtype)), into:add_(y), 0)
+        check.near(check.flat((y:float() * into:float()):to(dtype)), into:mul_(y), 0)
+      end
+    end)
+  end
+end)
+
 describe("signs of halves", function()
   for _, dtype in ipairs {"float16", "bfloat16"} do
     it("are changed as those of float32 for every " .. dtype, function()

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/half_loops.h"
 #include "cpu/elementwise/pair_vector.h"
 #include "ops/dispatch/op.h"
 
@@ -16,14 +17,18 @@ LOOP2(add_f32, float, float, a + b)
 LOOP2(add_f64, double, double, a + b)
 LOOP2(sub_f32, float, float, a - b)
 LOOP2(sub_f64, double, double, a - b)
+AH_HALF_LOOPS2(add, a + b)
+AH_HALF_LOOPS2(sub, a - b)
 LOOP2(add_scaled_f32, float, float, fmaf(c0, b, a))
 LOOP2(add_scaled_f64, double, double, fma(c0, b, a))
 
 const ah_loop *ah_sum_loops(double alpha)
 {
 #define WHOLE_SUMS [AH_BOOL] = add_b8, [AH_U8] = add_u8, [AH_I32] = add_i32, [AH_I64] = add_i64
-    static const ah_loop of_1[AH_DTYPE_COUNT] = {WHOLE_SUMS, [AH_F32] = add_f32, [AH_F64] = add_f64};
-    static const ah_loop of_minus_1[AH_DTYPE_COUNT] = {WHOLE_SUMS, [AH_F32] = sub_f32, [AH_F64] = sub_f64};
+    static const ah_loop of_1[AH_DTYPE_COUNT] = {
+        WHOLE_SUMS, AH_HALF_ENTRIES(add) [AH_F32] = add_f32, [AH_F64] = add_f64};
+    static const ah_loop of_minus_1[AH_DTYPE_COUNT] = {
+        WHOLE_SUMS, AH_HALF_ENTRIES(sub) [AH_F32] = sub_f32, [AH_F64] = sub_f64};
     static const ah_loop scaled[AH_DTYPE_COUNT] = {WHOLE_SUMS, [AH_F32] = add_scaled_f32, [AH_F64] = add_scaled_f64};
 #undef WHOLE_SUMS
     return alpha == 1 ? of_1 : alpha == -1 ? of_minus_1 : scaled;
@@ -35,7 +40,10 @@ LOOP2(mul_i32, int32_t, int32_t, (uint32_t)a * (uint32_t)b)
 LOOP2(mul_i64, int64_t, int64_t, (uint64_t)a * (uint64_t)b)
 LOOP2(mul_f32, float, float, a * b)
 LOOP2(mul_f64, double, double, a * b)
-ALL_TABLE(mul);
+AH_HALF_LOOPS2(mul, a * b)
+static const ah_loop mul_loops[AH_DTYPE_COUNT] = {
+    AH_HALF_ENTRIES(mul) [AH_BOOL] = mul_b8, [AH_U8] = mul_u8, [AH_I32] = mul_i32, [AH_I64] = mul_i64,
+    [AH_F32] = mul_f32, [AH_F64] = mul_f64};
 
 int ah_cpu_mul(struct ah_call *c)
 {

@@ -1,6 +1,7 @@
 /* Elementwise kernels of two inputs that compare: extremes, order, equality, and the logic of bits. NaN wins in maxima
  * and minima and compares false otherwise. */
 #include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/half_loops.h"
 
 #define ALL_BINARY(name, expr)                       \
     LOOP2(name##_b8, uint8_t, uint8_t, expr)         \
@@ -9,10 +10,14 @@
     LOOP2(name##_i64, int64_t, int64_t, expr)        \
     LOOP2(name##_f32, float, float, expr)            \
     LOOP2(name##_f64, double, double, expr)          \
-    ALL_TABLE(name);
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = { \
+        AH_HALF_ENTRIES(name) [AH_BOOL] = name##_b8, [AH_U8] = name##_u8, [AH_I32] = name##_i32, \
+        [AH_I64] = name##_i64, [AH_F32] = name##_f32, [AH_F64] = name##_f64}
 
-ALL_BINARY(maximum, a > b || a != a ? a : b)
-ALL_BINARY(minimum, a < b || a != a ? a : b)
+AH_HALF_LOOPS2(maximum, ah_choose_f32((a > b) | (a != a), a, b))
+AH_HALF_LOOPS2(minimum, ah_choose_f32((a < b) | (a != a), a, b))
+ALL_BINARY(maximum, a > b || a != a ? a : b);
+ALL_BINARY(minimum, a < b || a != a ? a : b);
 
 int ah_cpu_maximum(struct ah_call *c)
 {

@@ -4,6 +4,7 @@
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/float64_vector.h"
+#include "cpu/elementwise/half_loops.h"
 #include "cpu/elementwise/pair_vector.h"
 
 static inline int64_t division_quotient(int64_t a, int64_t b)
@@ -117,7 +118,8 @@ INTEGERS(remainder, division_modulo(a, b))
 INTEGERS(fmod, rest_of(a, b))
 LOOP2(div_f32, float, float, a / b)
 LOOP2(div_f64, double, double, a / b)
-FLOAT_TABLE(div);
+AH_HALF_LOOPS2(div, a / b)
+static const ah_loop div_loops[AH_DTYPE_COUNT] = {AH_HALF_ENTRIES(div) [AH_F32] = div_f32, [AH_F64] = div_f64};
 
 int ah_cpu_div(struct ah_call *c)
 {

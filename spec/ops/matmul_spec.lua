@@ -67,6 +67,19 @@ describe("matmul", function()
     end
   end)
 
+  it("multiplies bfloat16 with vectors as float32 does, rounded", function()
+    accelhost.manual_seed(4)
+    for _, k in ipairs {1, 15, 16, 63, 64, 100, 4096, 9000} do
+      local a, b = accelhost.randn(3, k):to "bfloat16", accelhost.randn(k):to "bfloat16"
+      local wanted, scale = a:double():mv(b:double()), a:double():abs():mv(b:double():abs())
+      for _, got in ipairs {a:mv(b), a:t():contiguous():t():mv(b), a:mv(accelhost.stack({b, b}, 1):select(1, 0)),
+        a:matmul(b:view(k, 1)):view(3), accelhost.stack {a[0]:dot(b), a[1]:dot(b), a[2]:dot(b)}} do
+        local off = (got:double() - wanted):abs() - wanted:abs() * 2 ^ -8 - scale * 1e-6
+        assert.is_true(off:max():item() <= 0)
+      end
+    end
+  end)
+
   it("multiplies integers exactly", function()
     local a = accelhost.tensor({{2 ^ 40, 1}}, {dtype = "int64"})
     assert.same({{2 ^ 42 + 3}}, accelhost.matmul(a, accelhost.tensor({{4}, {3}}, {dtype = "int64"})):tolist())

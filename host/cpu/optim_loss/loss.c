@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/numeric/half.h"
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
@@ -79,10 +80,11 @@ int ah_cpu_class_nll(struct ah_call *c)
     struct ah_arrays a = {0};
     labels_open(&l, &a, "nll_loss", arg->target.tensor, xt->size, xt->ndim, arg->ignore_index.integer,
                 arg->reduction.string, arg->label_smoothing.number);
-    const void *x = ah_array_in(&a, xt), *w = ah_array_in(&a, arg->weight.tensor);
+    struct ah_items x = ah_items_in(&a, xt);
+    const void *w = ah_array_in(&a, arg->weight.tensor);
     void *out = ah_array_out(&a, c->out[0]);
     if (a.status == 0)
-        AH_BY_REAL(xt->dtype, class_nll, &l, x, w, out, ah_tensor_data(c->extra[1]));
+        AH_BY_REAL(xt->dtype, class_nll, &l, &x, w, out, ah_tensor_data(c->extra[1]));
     return ah_arrays_close(&a);
 }
 

@@ -1,19 +1,29 @@
 /* Losses of class labels for one element type: REAL, SUFFIX(name), EXP and LOG are set by cpu/loop/for_reals.h. Labels
  * are int64 and have been checked; totals are summed in order in double. */
 
-/* -log p of one position: its label's, smoothed over all classes. `stride` items between classes. */
-static REAL SUFFIX(one_nll)(const struct labels *l, const REAL *x, int64_t stride, const REAL *w, int64_t label)
+/* The item `at`, which may be a half. */
+static inline REAL SUFFIX(item_at)(const struct ah_items *x, int64_t at)
 {
-    REAL loss = -x[label * stride] * (w ? w[label] : 1);
+    if (ah_compute_dtype(x->dtype) == x->dtype)
+        return ((const REAL *)x->data)[at];
+    return (REAL)ah_half_to_f32(((const uint16_t *)x->data)[at], x->dtype);
+}
+
+/* -log p of one position: its label's, smoothed over all classes. `at`: its first class, `stride` items between. */
+static REAL SUFFIX(one_nll)(const struct labels *l, const struct ah_items *x, int64_t at, int64_t stride,
+                            const REAL *w, int64_t label)
+{
+    REAL loss = -SUFFIX(item_at)(x, at + label * stride) * (w ? w[label] : 1);
     if (l->smoothing == 0)
         return loss;
     REAL all = 0;
     for (int64_t c = 0; c < l->classes; c++)
-        all -= x[c * stride] * (w ? w[c] : 1);
+        all -= SUFFIX(item_at)(x, at + c * stride) * (w ? w[c] : 1);
     return (REAL)(1 - l->smoothing) * loss + (REAL)(l->smoothing / (double)l->classes) * all;
 }
 
-static void SUFFIX(class_nll)(const struct labels *l, const REAL *x, const REAL *w, REAL *out, double *total)
+static void SUFFIX(class_nll)(const struct labels *l, const struct ah_items *x, const REAL *w, REAL *out,
+                              double *total)
 {
     double sum = 0, weights = 0;
     for (int64_t i = 0; i < l->count; i++) {
@@ -21,7 +31,7 @@ static void SUFFIX(class_nll)(const struct labels *l, const REAL *x, const REAL 
         bool counts = label != l->ignore;
         REAL loss = 0;
         if (counts) {
-            loss = SUFFIX(one_nll)(l, x + i / l->inner * l->classes * l->inner + i % l->inner, l->inner, w, label);
+            loss = SUFFIX(one_nll)(l, x, i / l->inner * l->classes * l->inner + i % l->inner, l->inner, w, label);
             weights += w ? (double)w[label] : 1;
         }
         if (l->reduction == AH_REDUCTION_NONE)

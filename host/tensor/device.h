@@ -32,7 +32,7 @@ struct ah_tensor;
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 5 };
+enum { AH_DEVICE_ABI = 6 };
 
 /* A leaf whose gradient a captured step makes: `grad` is the one that it had (NULL: none), unless the step replaces it.
  * Both are the graph's. */
@@ -101,6 +101,7 @@ struct ah_device_time {
     uint64_t count;
     double microseconds;
     double bytes, operations; /* that it has moved and done at least; 0: not known */
+    double least_microseconds; /* for the operations at the device's highest rate; 0: not known */
 };
 
 /* Times of kernels, until stopped: start forgets the earlier ones, stop waits for the device. */

@@ -33,6 +33,38 @@ describe("Times of kernels", function()
       print(exp.count, exp.microseconds >= 0, exp.operations)]])
   end)
 
+  sim.case("have the operations of attention and the shortest time for them by dtype", function()
+    assert.equal(("true\n"):rep(5), told [[
+      local F = accelhost.nn.functional
+      local facts = C.properties("cuda", 0)
+      local clocks = facts.multi_processor_count * facts.clock_rate / 1e3
+      local function least(dtype, fn, op)
+        C.start_times "cuda"
+        fn(dtype)
+        local operations, time = 0, 0
+        for _, row in ipairs(C.stop_times "cuda") do
+          if row.op == op then operations, time = operations + row.operations, time + row.least_microseconds end
+        end
+        return operations, time
+      end
+      local function close(a, b) return math.abs(a - b) <= 1e-9 * math.abs(b) end
+      local function product(dtype)
+        local a = accelhost.ones({8, 16}, {dtype = dtype})
+        a:matmul(a:t())
+      end
+      for dtype, each in pairs {bfloat16 = 4096, float32 = 256, float64 = 256} do
+        local operations, time = least(dtype, product, "matmul")
+        print(operations == 2 * 8 * 8 * 16 and close(time, operations / (each * clocks)))
+      end
+      local q = accelhost.randn({2, 3, 8, 16}, {requires_grad = true})
+      local out
+      local function attend() out = F.scaled_dot_product_attention(q, q, q, {is_causal = true}) end
+      local pairs_seen = 2 * 3 * 8 * 9 / 2
+      print(close(least("float32", attend, "attention"), 2 * pairs_seen * (16 + 16)))
+      local function back() out:sum():backward() end
+      print(close(least("float32", back, "attention_backward"), 2 * pairs_seen * (3 * 16 + 4 * 16)))]])
+  end)
+
   sim.case("are of the launches between start and stop alone", function()
     assert.equal("0\n2\t0\n2\n", told [[
       local a = accelhost.randn {6, 4}
@@ -79,25 +111,27 @@ describe("Times of kernels", function()
       print(#only_cpu:key_averages())]]
     assert.matches("^op\tkernel\t3\ttrue\n", stdout)
     assert.matches("Device time  Device %%  # of Calls\n", stdout)
-    assert.matches("\nmatmul +product +1 +[%d.]+ +100.0%% +%S+ +%S+ +%S+\n[%d.]+ us a step on the device\n1\n$", stdout)
+    assert.matches("\nmatmul +product +1 +[%d.]+ +100.0%% +%S+ +%S+ +%S+ +%S+\n[%d.]+ us a step on the device\n1\n$",
+      stdout)
   end)
 
   sim.case("of a whole run are printed at its end with ACCELHOST_CUDA_TIMES=1, also by os.exit", function()
     for _, ending in ipairs {"", " os.exit(3)"} do
       local result = sim.host(preamble .. "accelhost.randn({6, 4}):exp()" .. ending, {ACCELHOST_CUDA_TIMES = 1})
       assert.equal(ending == "" and 0 or 3, result.code)
-      assert.matches("^op +kernel +calls +us +share +GB/s +of limit +TFLOP/s\n", result.stderr)
+      assert.matches("^op +kernel +calls +us +share +GB/s +of limit +TFLOP/s +of peak\n", result.stderr)
       assert.matches("\nexp +exp_f32 +1 ", result.stderr)
     end
   end)
 
-  it("are shown with the share of the memory's bandwidth, where that is known", function()
+  it("are shown with the shares of the memory's bandwidth and of the rate of operations, where known", function()
     local text = require "accelhost.profiler.device_times".text({
       {op = "exp", kernel = "exp_f32", count = 1, microseconds = 10, bytes = 2e7, operations = 0, bandwidth = 4e6},
-      {op = "matmul", kernel = "product", count = 1, microseconds = 2, bytes = 100, operations = 3e6},
+      {op = "matmul", kernel = "product", count = 1, microseconds = 2, bytes = 100, operations = 3e6,
+        least_microseconds = 0.5},
     }, 1, -1)
-    assert.matches("\nexp +exp_f32 +1 +10.0 +83.3%% +2000 +50%% +%-\n", text)
-    assert.matches("\nmatmul +product +1 +2.0 +16.7%% +0 +%- +2\n", text)
+    assert.matches("\nexp +exp_f32 +1 +10.0 +83.3%% +2000 +50%% +%- +%-\n", text)
+    assert.matches("\nmatmul +product +1 +2.0 +16.7%% +0 +%- +2 +25%%\n", text)
   end)
 
   it("need a CUDA device where a profile asks for them", function()

@@ -13,7 +13,8 @@
  * current(type)        the index that the bare name means
  * set_current(name)    let the bare name of its type mean this device
  * start_times(name)    begin to time the device's work; earlier times are dropped
- * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations}
+ * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations,
+ *                      least_microseconds}
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have completed their queued work */
 #include <string.h>
@@ -168,7 +169,7 @@ static int stop_times(lua_State *L)
     ah_check(L, times->stop(device));
     lua_newtable(L);
     for (size_t i = 0; times->read(device, i, &row); i++) {
-        lua_createtable(L, 0, 6);
+        lua_createtable(L, 0, 7);
         lua_pushstring(L, row.op);
         lua_setfield(L, -2, "op");
         lua_pushstring(L, row.kernel);
@@ -177,7 +178,7 @@ static int stop_times(lua_State *L)
             const char *name;
             double value;
         } numbers[] = {{"count", (double)row.count}, {"microseconds", row.microseconds}, {"bytes", row.bytes},
-                       {"operations", row.operations}};
+                       {"operations", row.operations}, {"least_microseconds", row.least_microseconds}};
         for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
             lua_pushnumber(L, numbers[k].value);
             lua_setfield(L, -2, numbers[k].name);

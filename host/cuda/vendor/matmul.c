@@ -338,7 +338,8 @@ int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct
     AH_TRY(ah_cuda_plan_tune(blas, device, plan, product));
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, op_name, "product");
     AH_TRY(run_plan(blas, cuda, op_name, plan, product));
-    ah_cuda_span_end(cuda, span, product_bytes(&plan->key), product_operations(&plan->key));
+    ah_cuda_span_end(cuda, span, (struct ah_cuda_work){product_bytes(&plan->key), product_operations(&plan->key),
+                                                       ah_cuda_rate_of(product->dtype, product->tf32)});
     if (!cuda->waits || cuda->capturing)
         return 0;
     return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: a product", device->name, op_name);

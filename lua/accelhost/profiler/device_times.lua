@@ -37,7 +37,7 @@ end
 
 --- Wait for the devices and return their rows, those of several devices one after the other.
 ---@param names string[]
----@return table[] rows {op, kernel, count, microseconds, bytes, operations, bandwidth}
+---@return table[] rows {op, kernel, count, microseconds, bytes, operations, least_microseconds, bandwidth}
 function device_times.stop(names)
   local rows = {}
   for _, name in ipairs(names) do
@@ -60,8 +60,15 @@ local function share_of_memory(row)
   return ("%.0f%%"):format(100 * row.bytes / row.microseconds / row.bandwidth)
 end
 
+-- The share of the rate of the units that do the operations, in percent.
+local function share_of_peak(row)
+  local least = row.least_microseconds or 0
+  return least > 0 and row.microseconds > 0 and ("%.0f%%"):format(100 * least / row.microseconds) or "-"
+end
+
 --- A line for each op and kernel, the longest total time first. GB/s and TFLOP/s are those of the bytes and operations
---- that a launch requires at least, where known, and "of limit" is the share of the bandwidth of the device's memory.
+--- that a launch requires at least, where known; "of limit" is the share of the bandwidth of the device's memory, and
+--- "of peak" that of the operations per second of its tensor cores, or of float32 and float64, at the highest clock.
 ---@param rows table[]
 ---@param steps integer numbers are divided by it
 ---@param row_limit integer negative: all
@@ -77,17 +84,17 @@ function device_times.text(rows, steps, row_limit)
     return a.op .. a.kernel < b.op .. b.kernel
   end)
   local unit = steps == 1 and "" or " a step"
-  lines[1] = ("%-28s %-30s %10s %12s %6s %7s %8s %8s"):format("op", "kernel", "calls" .. unit, "us" .. unit, "share",
-    "GB/s", "of limit", "TFLOP/s")
+  lines[1] = ("%-28s %-30s %10s %12s %6s %7s %8s %8s %7s"):format("op", "kernel", "calls" .. unit, "us" .. unit,
+    "share", "GB/s", "of limit", "TFLOP/s", "of peak")
   for i, row in ipairs(order) do
     if row_limit >= 0 and i > row_limit then
       lines[#lines + 1] = ("... and %d more"):format(#order - row_limit)
       break
     end
     local us = row.microseconds
-    lines[#lines + 1] = ("%-28s %-30s %10.4g %12.1f %5.1f%% %7s %8s %8s"):format(row.op, row.kernel, row.count / steps,
-      us / steps, 100 * us / math.max(total, 1e-9), rate(row.bytes, us, 1e3), share_of_memory(row),
-      rate(row.operations, us, 1e6))
+    lines[#lines + 1] = ("%-28s %-30s %10.4g %12.1f %5.1f%% %7s %8s %8s %7s"):format(row.op, row.kernel,
+      row.count / steps, us / steps, 100 * us / math.max(total, 1e-9), rate(row.bytes, us, 1e3), share_of_memory(row),
+      rate(row.operations, us, 1e6), share_of_peak(row))
   end
   lines[#lines + 1] = ("%.1f us%s on the device"):format(total / steps, unit)
   return table.concat(lines, "\n")

@@ -150,8 +150,8 @@ end
 local read_table = arguments.signature("kernel_table", {{"row_limit: integer", 40}, {"steps: count", 1}})
 
 --- The kernels that CUDA devices executed, as a text: a line for each op and kernel with its calls, its time on the
---- device, GB/s, their share of the memory's bandwidth, and TFLOP/s, where known. A step that is replayed as a graph is
---- one line.
+--- device, GB/s and their share of the memory's bandwidth, TFLOP/s and their share of the card's, where known. A step
+--- that is replayed as a graph is one line.
 ---@param row_limit? integer default 40; negative: all
 ---@param steps? integer numbers are divided by it
 ---@return string

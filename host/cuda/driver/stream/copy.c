@@ -163,7 +163,7 @@ int ah_cuda_copy(struct ah_device *device, void *to, struct ah_device *to_device
         span = ah_cuda_span_begin(cuda, "copy", "copy_within");
     AH_TRY(ah_cuda_check(ah_cuda.copy_within(copy_address(to), copy_address(from), bytes, queue),
                          "%s: copy of %zu bytes", device->name, bytes));
-    ah_cuda_span_end(cuda, span, 2.0 * (double)bytes, 0);
+    ah_cuda_span_end(cuda, span, (struct ah_cuda_work){.bytes = 2.0 * (double)bytes});
     return 0;
 }
 
@@ -177,7 +177,7 @@ int ah_cuda_fill(struct ah_device *device, void *to, int byte, size_t bytes)
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, "fill", "fill_bytes");
     AH_TRY(ah_cuda_check(ah_cuda.fill_bytes(copy_address(to), (unsigned char)byte, bytes, cuda->compute),
                          "%s: filling %zu bytes", device->name, bytes));
-    ah_cuda_span_end(cuda, span, (double)bytes, 0);
+    ah_cuda_span_end(cuda, span, (struct ah_cuda_work){.bytes = (double)bytes});
     return 0;
 }
 

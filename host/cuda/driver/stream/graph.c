@@ -234,7 +234,7 @@ static int graph_replay(struct ah_graph *graph)
         AH_TRY(ah_cuda_philox_replay(cuda, (uint64_t)(uintptr_t)graph->numbers.block, graph->drawn));
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, "replay", "graph");
     AH_TRY(ah_cuda_check(ah_cuda.graph_launch(graph->exec, cuda->compute), "%s: replaying a graph", name));
-    ah_cuda_span_end(cuda, span, 0, 0);
+    ah_cuda_span_end(cuda, span, (struct ah_cuda_work){0});
     AH_TRY(ah_cuda_collectives->after_replay(cuda, &graph->comms));
     if (cuda->waits)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: a replayed graph", name));

@@ -8,7 +8,6 @@
 #include "base/status/status.h"
 #include "cuda/driver/api/images.h"
 #include "cuda/driver/stream/capture.h"
-#include "cuda/driver/stream/times.h"
 
 enum { FILES = 64 };
 
@@ -116,6 +115,12 @@ static int allow_shared(struct ah_cuda_device *cuda, struct ah_cuda_kernel *kern
 int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *op_name,
                          struct ah_cuda_grid grid, const void *args, size_t size)
 {
+    return ah_cuda_launch_working(device, kernel, op_name, grid, args, size, (struct ah_cuda_work){0});
+}
+
+int ah_cuda_launch_working(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *op_name,
+                           struct ah_cuda_grid grid, const void *args, size_t size, struct ah_cuda_work work)
+{
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
     if (!kernel->on[cuda->ordinal])
@@ -133,7 +138,7 @@ int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel
                                    cuda->compute, values, NULL);
     AH_TRY(ah_cuda_check(code, "%s: %s: kernel %s (%u blocks of %u threads)", device->name, op_name, kernel->name,
                          grid.blocks, grid.threads));
-    ah_cuda_span_end(cuda, span, 0, 0);
+    ah_cuda_span_end(cuda, span, work);
     if (!cuda->waits || cuda->capturing)
         return 0;
     return ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: kernel %s", device->name, op_name,

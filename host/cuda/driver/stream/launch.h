@@ -6,6 +6,7 @@
 #define AH_CUDA_LAUNCH_H
 
 #include "cuda/driver/api/device.h"
+#include "cuda/driver/stream/times.h"
 
 struct ah_cuda_kernel {
     const char *file, *name;
@@ -27,6 +28,9 @@ struct ah_cuda_grid {
  * for. */
 int ah_cuda_launch_sized(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *op_name,
                          struct ah_cuda_grid grid, const void *args, size_t size);
+/* The same for a kernel whose bytes and operations are known, for the times of kernels. */
+int ah_cuda_launch_working(struct ah_device *device, struct ah_cuda_kernel *kernel, const char *op_name,
+                           struct ah_cuda_grid grid, const void *args, size_t size, struct ah_cuda_work work);
 #define ah_cuda_launch(device, kernel, op_name, grid, args) \
     ah_cuda_launch_sized(device, kernel, op_name, grid, args, sizeof *(args))
 

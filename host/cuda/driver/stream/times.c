@@ -12,7 +12,7 @@ enum { PAIRS = 1024 };
 struct pair {
     CUevent before, after;
     size_t row;
-    double bytes, operations;
+    struct ah_cuda_work work;
 };
 
 struct ah_cuda_times {
@@ -21,7 +21,34 @@ struct ah_cuda_times {
     int made, used; /* pairs with events; pairs of launches that are not added up yet */
     struct ah_device_time *row;
     size_t rows, room;
+    double peak[AH_RATES]; /* operations in a microsecond at the highest clock; 0: not known */
 };
+
+/* Dense operations of a multiprocessor in a clock, by compute capability: by NVIDIA's papers on each architecture, not
+ * measured. Of 8.6, 8.9 and 12.0 those of professional cards; GeForce cards do halves and TF32 at half of that rate. */
+static const struct {
+    int capability;
+    double operations[AH_RATES];
+} times_rates[] = {
+    {70, {[AH_RATE_HALF] = 1024, [AH_RATE_F32] = 128, [AH_RATE_F64] = 64}},
+    {75, {[AH_RATE_HALF] = 1024, [AH_RATE_F32] = 128, [AH_RATE_F64] = 4}},
+    {80, {[AH_RATE_HALF] = 2048, [AH_RATE_TF32] = 1024, [AH_RATE_F32] = 128, [AH_RATE_F64] = 128}},
+    {86, {[AH_RATE_HALF] = 1024, [AH_RATE_TF32] = 512, [AH_RATE_F32] = 256, [AH_RATE_F64] = 4}},
+    {89, {[AH_RATE_HALF] = 1024, [AH_RATE_TF32] = 512, [AH_RATE_F32] = 256, [AH_RATE_F64] = 4}},
+    {90, {[AH_RATE_HALF] = 4096, [AH_RATE_TF32] = 2048, [AH_RATE_F32] = 256, [AH_RATE_F64] = 256}},
+    {100, {[AH_RATE_HALF] = 8192, [AH_RATE_TF32] = 4096, [AH_RATE_F32] = 256, [AH_RATE_F64] = 128}},
+    {120, {[AH_RATE_HALF] = 1024, [AH_RATE_TF32] = 512, [AH_RATE_F32] = 256, [AH_RATE_F64] = 4}},
+};
+
+static void times_find_peak(struct ah_cuda_times *times, const struct ah_cuda_device *cuda)
+{
+    int kilohertz = 0;
+    if (ah_cuda.device_attribute(&kilohertz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, cuda->handle) != CUDA_SUCCESS)
+        return;
+    for (size_t i = 0; i < sizeof times_rates / sizeof times_rates[0]; i++)
+        for (int rate = 0; rate < AH_RATES && times_rates[i].capability == cuda->capability; rate++)
+            times->peak[rate] = times_rates[i].operations[rate] * cuda->multiprocessors * kilohertz / 1e3;
+}
 
 static size_t times_row(struct ah_cuda_times *times, const char *op, const char *kernel)
 {
@@ -47,8 +74,10 @@ static void times_collect(struct ah_cuda_times *times)
         struct ah_device_time *row = &times->row[pair->row];
         row->count++;
         row->microseconds += 1e3 * milliseconds;
-        row->bytes += pair->bytes;
-        row->operations += pair->operations;
+        row->bytes += pair->work.bytes;
+        row->operations += pair->work.operations;
+        double peak = times->peak[pair->work.rate];
+        row->least_microseconds += peak > 0 ? pair->work.operations / peak : 0;
     }
     times->used = 0;
 }
@@ -84,13 +113,12 @@ struct ah_cuda_span ah_cuda_span_begin(struct ah_cuda_device *cuda, const char *
     return (struct ah_cuda_span){times->used};
 }
 
-void ah_cuda_span_end(struct ah_cuda_device *cuda, struct ah_cuda_span span, double bytes, double operations)
+void ah_cuda_span_end(struct ah_cuda_device *cuda, struct ah_cuda_span span, struct ah_cuda_work work)
 {
     if (span.pair < 0)
         return;
     struct pair *pair = &cuda->times->pair[span.pair];
-    pair->bytes = bytes;
-    pair->operations = operations;
+    pair->work = work;
     if (ah_cuda.event_record(pair->after, cuda->compute) == CUDA_SUCCESS)
         cuda->times->used = span.pair + 1;
 }
@@ -100,6 +128,7 @@ static int times_start(struct ah_device *device)
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     if (!cuda->times && !(cuda->times = calloc(1, sizeof *cuda->times)))
         return ah_fail(AH_ENOMEM, "out of memory");
+    times_find_peak(cuda->times, cuda);
     cuda->times->on = true;
     cuda->times->rows = 0;
     cuda->times->used = 0;

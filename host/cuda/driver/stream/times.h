@@ -4,7 +4,32 @@
 #ifndef AH_CUDA_TIMES_H
 #define AH_CUDA_TIMES_H
 
+#include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
+
+/* The units that do a launch's operations. */
+enum ah_cuda_rate {
+    AH_RATE_UNKNOWN,
+    AH_RATE_HALF, /* fp16 and bf16 by tensor cores, added up in float32 */
+    AH_RATE_TF32, /* float32 rounded to 10 bits, by tensor cores */
+    AH_RATE_F32,
+    AH_RATE_F64, /* by tensor cores where there are such */
+    AH_RATES
+};
+
+/* The units of products of a dtype by NVIDIA's libraries; `tf32`: float32 may be rounded. */
+static inline enum ah_cuda_rate ah_cuda_rate_of(enum ah_dtype dtype, bool tf32)
+{
+    return dtype == AH_F64 ? AH_RATE_F64
+           : dtype == AH_F32 ? (tf32 ? AH_RATE_TF32 : AH_RATE_F32)
+           : ah_dtype_is_float(dtype) ? AH_RATE_HALF : AH_RATE_UNKNOWN;
+}
+
+/* The bytes that a launch moves and the operations that it does at least; 0 where they are not known. */
+struct ah_cuda_work {
+    double bytes, operations;
+    enum ah_cuda_rate rate; /* of the operations */
+};
 
 /* A launch that is being timed; `pair` is -1 where none is. */
 struct ah_cuda_span {
@@ -13,8 +38,8 @@ struct ah_cuda_span {
 
 /* Record the event before a launch of `kernel` for `op`; both texts must outlive the device. */
 struct ah_cuda_span ah_cuda_span_begin(struct ah_cuda_device *cuda, const char *op, const char *kernel);
-/* Record the event after it. `bytes` moved and `operations` done at least, 0 where they are not known. */
-void ah_cuda_span_end(struct ah_cuda_device *cuda, struct ah_cuda_span span, double bytes, double operations);
+/* Record the event after it. */
+void ah_cuda_span_end(struct ah_cuda_device *cuda, struct ah_cuda_span span, struct ah_cuda_work work);
 
 /* Start where $ACCELHOST_CUDA_TIMES is 1: the process prints the table at its end. */
 int ah_cuda_times_open(struct ah_cuda_device *cuda);

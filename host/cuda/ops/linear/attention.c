@@ -194,12 +194,32 @@ static int64_t section_of(const struct ah_attention_args *a, enum ah_dtype dtype
     return heads > 1 ? heads : 1;
 }
 
+/* The operations of kernel `which` of `tiles`, without a window, or under a causal mask of as many keys as queries; 0
+ * of other calls. The query's kernel of backward makes scores and their gradients again. */
+static struct ah_cuda_work work_of(const struct ah_attention_args *a, const struct tiles *tiles, int which,
+                                   bool backward)
+{
+    double width = a->query.width, other = a->value.width;
+    double pairs = (double)a->batch * (double)a->heads * (double)a->queries * (double)a->keys;
+    struct ah_cuda_work none = {0};
+    if (a->spans || a->left >= 0 || a->right > 0 || (a->right == 0 && a->queries != a->keys))
+        return none;
+    if (a->right == 0)
+        pairs *= 0.5 + 0.5 / (double)a->queries;
+    bool values = which == KEY && !tiles->kernel[VALUE][PLAIN].name;
+    double each = !backward ? width + other
+                  : which == QUERY ? 2 * width + other : which == KEY ? 2 * width + other + (values ? other : 0)
+                                                                      : width + other;
+    return (struct ah_cuda_work){0, 2 * pairs * each, ah_cuda_rate_of(tiles->dtype, false)};
+}
+
 /* The largest grid of one launch; a card allows 2^31 - 1 blocks. */
 enum { GRID = 1 << 30 };
 
 /* Launch one block for each unit of `tiles` rows; where only the device knows the sequences, for the largest number of
  * units there can be. */
-static int attention_launch(struct ah_call *c, struct call *call, struct tiles *tiles, int which, bool of_keys)
+static int attention_launch(struct ah_call *c, struct call *call, struct tiles *tiles, int which, bool of_keys,
+                            bool backward)
 {
     struct ah_attention_args *a = &call->args;
     int64_t rows = of_keys ? a->keys : a->queries;
@@ -208,11 +228,13 @@ static int attention_launch(struct ah_call *c, struct call *call, struct tiles *
     const int64_t units = blocks * (of_keys ? a->heads / a->group : a->heads);
     a->section = section_of(a, tiles->dtype, of_keys);
     bool plain = !a->mask && !a->keep && a->scale > 0;
+    struct ah_cuda_work work = work_of(a, tiles, which, backward), none = {0};
     for (a->first = 0; a->first < units; a->first += GRID) {
         const int64_t rest = units - a->first;
         struct ah_cuda_grid grid = {(unsigned)(rest < GRID ? rest : GRID), (unsigned)tiles->threads,
                                     tiles->shared_bytes};
-        AH_TRY(ah_cuda_launch(c->device, &tiles->kernel[which][plain ? PLAIN : FULL], c->op->name, grid, a));
+        AH_TRY(ah_cuda_launch_working(c->device, &tiles->kernel[which][plain ? PLAIN : FULL], c->op->name, grid, a,
+                                      sizeof *a, a->first ? none : work));
     }
     return 0;
 }
@@ -255,7 +277,7 @@ int ah_cuda_attention(struct ah_call *c)
     }
     status = ah_cuda_attention_dnn(c, &call.args, query->dtype, c->out[1]);
     if (status == 0)
-        status = attention_launch(c, &call, tiles, 0, false);
+        status = attention_launch(c, &call, tiles, 0, false, false);
 out:
     attention_release(&call);
     return status < 0 ? status : 0;
@@ -267,9 +289,9 @@ static int launch_back(struct ah_call *c, struct call *call, struct tiles *tiles
     struct ah_cuda_grid grid = {ah_cuda_blocks(a->rows * a->heads, AH_ATTENTION_DELTA_THREADS / 32),
                                 AH_ATTENTION_DELTA_THREADS, 0};
     AH_TRY(ah_cuda_launch(c->device, &delta_kernel[dtype], c->op->name, grid, a));
-    AH_TRY(attention_launch(c, call, tiles, QUERY, false));
-    AH_TRY(attention_launch(c, call, tiles, KEY, true));
-    return tiles->kernel[VALUE][PLAIN].name ? attention_launch(c, call, tiles, VALUE, true) : 0;
+    AH_TRY(attention_launch(c, call, tiles, QUERY, false, true));
+    AH_TRY(attention_launch(c, call, tiles, KEY, true, true));
+    return tiles->kernel[VALUE][PLAIN].name ? attention_launch(c, call, tiles, VALUE, true, true) : 0;
 }
 
 int ah_cuda_attention_backward(struct ah_call *c)

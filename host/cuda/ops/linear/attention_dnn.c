@@ -258,7 +258,7 @@ static int plan_run(struct ah_call *c, const struct ah_cudnn *dnn, cudnnHandle_t
     AH_TRY(ah_cuda_capture_see(cuda, a, sizeof *a));
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, c->op->name, "cuDNN");
     cudnnStatus_t code = plan_execute(dnn, handle, plan, a, lse, scratch, sums_at);
-    ah_cuda_span_end(cuda, span, 0, attention_operations(&plan->key.sdpa));
+    ah_cuda_span_end(cuda, span, (struct ah_cuda_work){0, attention_operations(&plan->key.sdpa), AH_RATE_HALF});
     /* In the order of the stream: the next owner of the block writes it after these kernels. */
     ah_cuda_memory_give(cuda->memory, scratch);
     plan->absent = code != CUDNN_STATUS_SUCCESS;

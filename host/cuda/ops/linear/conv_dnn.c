@@ -219,7 +219,8 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *op_name, const st
     AH_TRY(ah_cuda_capture_see(cuda, conv, sizeof *conv));
     struct ah_cuda_span span = ah_cuda_span_begin(cuda, op_name, "cuDNN");
     cudnnStatus_t code = ah_dnn_execute(dnn, handle, &plan->chosen, 3, ids, places, workspace);
-    ah_cuda_span_end(cuda, span, 0, conv_operations(s));
+    ah_cuda_span_end(cuda, span,
+                     (struct ah_cuda_work){0, conv_operations(s), ah_cuda_rate_of(conv->dtype, conv->tf32)});
     /* In the order of the stream: the next user of the block writes it after the convolution. */
     ah_cuda_memory_give(cuda->memory, workspace);
     if (code != CUDNN_STATUS_SUCCESS)

@@ -151,7 +151,8 @@ void ah_linalg_end(struct ah_linalg_work *w, struct ah_linalg_span span, int sta
     const char *name = w->call->op->name;
     w->status = ah_solver_check(status, library, name, routine);
     if (w->status == 0)
-        ah_cuda_span_end(w->cuda, span.span, 0, span.operations);
+        ah_cuda_span_end(w->cuda, span.span,
+                         (struct ah_cuda_work){0, span.operations, ah_cuda_rate_of(w->dtype, false)});
     if (w->status == 0 && w->cuda->waits)
         w->status = ah_cuda_check(ah_cuda.stream_synchronise(w->cuda->compute), "%s: %s: %s", w->call->device->name,
                                   name, routine);

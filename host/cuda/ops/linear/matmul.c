@@ -106,9 +106,11 @@ static int multiply_integers(struct ah_call *c, const struct ah_cuda_matmul *pro
     matmul_steps(args.b_step, &product->b);
     args.row_tiles = (args.rows + AH_INTEGER_TILE - 1) / AH_INTEGER_TILE;
     args.column_tiles = (args.columns + AH_INTEGER_TILE - 1) / AH_INTEGER_TILE;
-    return ah_cuda_launch(c->device, &kernel[product->dtype], c->op->name,
-                          ah_cuda_grid_each(args.batch * args.row_tiles * args.column_tiles,
-                                            AH_INTEGER_TILE * AH_INTEGER_ROWS), &args);
+    double operations = 2.0 * (double)args.batch * (double)args.rows * (double)args.columns * (double)args.depth;
+    return ah_cuda_launch_working(c->device, &kernel[product->dtype], c->op->name,
+                                  ah_cuda_grid_each(args.batch * args.row_tiles * args.column_tiles,
+                                                    AH_INTEGER_TILE * AH_INTEGER_ROWS), &args, sizeof args,
+                                  (struct ah_cuda_work){.operations = operations});
 }
 
 /* The calls for all places of the outer batch dims; results follow each other. */

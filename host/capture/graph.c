@@ -432,7 +432,7 @@ static int replay_call(struct ah_record_call *record)
 {
     struct ah_call *call = &record->call;
     int before = ah_counters_enter((int)call->op->id + 1);
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin(call->op->name);
     for (int i = 0; record->last && i < record->storages; i++)
         record->storage[i].channels_last = record->last[i];
     int status = record->kernel(call);

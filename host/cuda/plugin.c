@@ -21,6 +21,7 @@
 #include "cuda/ops/linear/conv.h"
 #include "cuda/vendor/dnn_plan.h"
 #include "cuda/vendor/matmul.h"
+#include "cuda/vendor/nvtx.h"
 #include "cuda/vendor/solver.h"
 #include "ops/dispatch/op.h"
 #include "ops/schema/table_text.h"
@@ -154,6 +155,7 @@ static int open_state(struct ah_cuda_device *cuda)
     AH_TRY(ah_cuda_memory_open(&cuda->memory, cuda));
     AH_TRY(ah_cuda_pinned_open(&cuda->pinned, cuda));
     AH_TRY(ah_cuda_prefetch_open(&cuda->prefetch, cuda));
+    AH_TRY(ah_nvtx_open());
     return ah_cuda_times_open(cuda);
 }
 
@@ -248,4 +250,5 @@ const struct ah_device_type ah_device_plugin = {
     .prefetch = &ah_cuda_prefetch_functions,
     .events = &ah_cuda_event_functions,
     .times = &ah_cuda_time_functions,
+    .report_ranges = ah_nvtx_report,
 };

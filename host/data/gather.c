@@ -76,7 +76,7 @@ static void gather_fill(struct job *job)
             return;
         }
     }
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin("gather a batch");
     const struct ah_gather_order order = {job->count, job->index, job->seed, job->sample, job->turn};
     for (int c = 0; c < gather->count; c++)
         ah_column_fill(&gather->column[c], job->data[c], &order, job->scratch);

@@ -249,6 +249,15 @@ bool ah_device_property(const char *name, int index, int i, struct ah_device_pro
     return find_type(name, &type) == 0 && type->property && type->property(index, i, out);
 }
 
+int ah_device_report_ranges(const char *name, bool on)
+{
+    const struct ah_device_type *type = NULL;
+    AH_TRY(find_type(name, &type));
+    if (!type->report_ranges)
+        return ah_fail(AH_ENOTIMPL, "%s: it has no profiler that could show ranges", name);
+    return type->report_ranges(on);
+}
+
 struct ah_device *ah_device_open_at(int i)
 {
     return i < device_count ? all_devices[i] : NULL;

@@ -32,7 +32,7 @@ struct ah_tensor;
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 6 };
+enum { AH_DEVICE_ABI = 7 };
 
 /* A leaf whose gradient a captured step makes: `grad` is the one that it had (NULL: none), unless the step replaces it.
  * Both are the graph's. */
@@ -173,6 +173,8 @@ struct ah_device_type {
     const struct ah_prefetch_functions *prefetch;
     const struct ah_device_event_functions *events;
     const struct ah_time_functions *times;
+    /* May be missing. Report the trace's ranges (base/trace/trace.h) to the type's profiler, or no longer. */
+    int (*report_ranges)(bool on);
 };
 
 struct ah_device {
@@ -231,6 +233,9 @@ int ah_device_describe(const char *type, int index, char *text, size_t room);
 
 /* Return the i-th property of the type's device `index`; false when there is none. */
 bool ah_device_property(const char *type, int index, int i, struct ah_device_property *out);
+
+/* Have the type report ranges to its profiler, or no longer. AH_ENOTIMPL where it has none. */
+int ah_device_report_ranges(const char *type, bool on);
 
 /* The open devices, in the order of opening, the CPU first; NULL past the end. */
 struct ah_device *ah_device_open_at(int i);

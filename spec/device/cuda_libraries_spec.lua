@@ -12,6 +12,8 @@ local libraries = {
     told = "differs from cuda.h: __typeof__(&cuMemFree_v2)"},
   {title = "cuBLASLt", header = "cublasLt.h", name = "blas", folder = "vendor"},
   {title = "NCCL", header = "nccl.h", name = "nccl", folder = "nccl"},
+  {title = "NVTX", header = "nvtx3/nvToolsExt.h", name = "nvtx", folder = "vendor",
+    change = {"const char %*message", "int message"}},
   {title = "cuSOLVER", header = "cusolverDn.h", name = "solver", folder = "vendor"},
   {title = "cuDNN", header = "cudnn_graph.h", name = "dnn", folder = "vendor"},
 }

@@ -358,7 +358,7 @@ int ah_backward(struct ah_tensor **roots, struct ah_tensor **grads, int count,
                 const struct ah_backward_options *options)
 {
     struct ah_run run = {.options = options};
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin("backward");
     int status = engine_execute(&run, roots, grads, count);
     ah_run_close(&run);
     ah_trace_end(mark, AH_TRACE_BACKWARD, "backward");

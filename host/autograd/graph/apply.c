@@ -113,7 +113,7 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     rule.temp_room = AH_RULE_TEMPS;
     atomic_store_explicit(&ah_counters->node, node->op ? (int)node->op->id + 1 : 0, memory_order_relaxed);
     int status = lend_results(&rule, saved_out);
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin(ah_node_name(node));
     if (status == 0)
         status = make_recomputed(&rule);
     if (status == 0)

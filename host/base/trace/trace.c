@@ -30,6 +30,8 @@ static const char *const trace_kinds[AH_TRACE_KINDS] = {
 };
 
 bool ah_tracing;
+static bool trace_records;
+static const struct ah_trace_ranges *trace_ranges;
 struct ah_trace_options ah_trace_options;
 const char *(*ah_trace_site)(void), *(*ah_trace_module)(void);
 
@@ -79,7 +81,7 @@ static struct ring *take_ring(void)
 
 void ah_trace_add(const struct ah_trace_span *span)
 {
-    if (!ah_tracing || span->begin_ns < started_ns)
+    if (!trace_records || span->begin_ns < started_ns)
         return; /* it began before */
     struct ring *ring = take_ring();
     if (!ring) {
@@ -93,9 +95,28 @@ void ah_trace_add(const struct ah_trace_span *span)
     atomic_store_explicit(&ring->written, written + 1, memory_order_release);
 }
 
-struct ah_trace_mark ah_trace_open(void)
+void ah_trace_set_ranges(const struct ah_trace_ranges *ranges)
 {
-    struct ah_trace_mark mark = {.kernel = kernel};
+    trace_ranges = ranges;
+    ah_tracing = trace_records || ranges;
+}
+
+bool ah_trace_is_recording(void)
+{
+    return trace_records;
+}
+
+void ah_trace_leave(struct ah_trace_mark mark)
+{
+    if (mark.ranged && trace_ranges)
+        trace_ranges->pop();
+}
+
+struct ah_trace_mark ah_trace_open(const char *name)
+{
+    struct ah_trace_mark mark = {.kernel = kernel, .ranged = trace_ranges != NULL};
+    if (mark.ranged)
+        trace_ranges->push(name);
     kernel = NULL;
     mark.live = ah_trace_options.memory ? (int64_t)ah_memory_stats().live : 0;
     mark.begin_ns = ah_now_ns();
@@ -111,6 +132,11 @@ static const char *trace_text_of(bool wanted, const char *(*describe)(void))
 void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const char *name, const char *shapes)
 {
     struct ah_trace_span span = {.name = name, .begin_ns = mark.begin_ns, .end_ns = ah_now_ns(), .kind = kind};
+    ah_trace_leave(mark);
+    if (!trace_records) {
+        kernel = mark.kernel;
+        return;
+    }
     if (ah_trace_options.memory)
         span.bytes = (int64_t)ah_memory_stats().live - mark.live;
     span.shapes = ah_trace_options.shapes && shapes ? ah_trace_text(shapes) : NULL;
@@ -152,7 +178,8 @@ const char *ah_trace_text(const char *text)
 
 void ah_trace_set_kernel(const char *name)
 {
-    kernel = ah_trace_text(name);
+    if (trace_records)
+        kernel = ah_trace_text(name);
 }
 
 bool ah_trace_kernel_is_set(void)
@@ -180,14 +207,14 @@ void ah_trace_forget(void)
 
 int ah_trace_start(const struct ah_trace_options *options)
 {
-    if (ah_tracing)
+    if (trace_records)
         return ah_fail(AH_ESTATE, "profile: another profile records in this process; stop it first");
     ah_trace_options = *options;
     if (!ah_trace_options.spans)
         ah_trace_options.spans = SPANS;
     ah_trace_forget();
     trace_texts.left_out = 0;
-    ah_tracing = true;
+    trace_records = ah_tracing = true;
     return 0;
 }
 
@@ -216,9 +243,10 @@ static size_t trace_kept(const struct ring *ring)
 
 int ah_trace_stop(struct ah_trace **out)
 {
-    if (!ah_tracing)
+    if (!trace_records)
         return ah_fail(AH_ESTATE, "profile: nothing is recorded");
-    ah_tracing = false;
+    trace_records = false;
+    ah_tracing = trace_ranges != NULL;
     struct ah_trace *trace = calloc(1, sizeof *trace);
     struct ah_memory_log memory = ah_memory_log_stop();
     if (!trace) {

@@ -2,13 +2,14 @@
  *
  * Whatever may be recorded is bracketed:
  *
- *     struct ah_trace_mark mark = ah_trace_begin();
+ *     struct ah_trace_mark mark = ah_trace_begin(op->name);
  *     ...
  *     ah_trace_end(mark, AH_TRACE_OP, op->name);
  *
- * While nothing is recorded that is two branches. Spans of a thread nest. Memory is bounded: a full ring loses its
- * oldest spans, and texts beyond a limit are left out; both are counted. Any thread may record; one at a time starts,
- * stops and reads. */
+ * While nothing is recorded that is two branches. The same brackets are reported to a tool outside of the program, as
+ * ranges that begin and end, where one is attached (ah_trace_set_ranges). Spans of a thread nest. Memory is bounded: a
+ * full ring loses its oldest spans, and texts beyond a limit are left out; both are counted. Any thread may record; one
+ * at a time starts, stops and reads. */
 #ifndef AH_BASE_TRACE_H
 #define AH_BASE_TRACE_H
 
@@ -45,8 +46,9 @@ struct ah_trace_options {
 };
 
 struct ah_trace_mark {
-    int64_t begin_ns, live; /* begin_ns 0: nothing is recorded */
+    int64_t begin_ns, live; /* begin_ns 0: nothing is recorded, nor reported */
     const char *kernel;     /* of the enclosing span */
+    bool ranged;            /* a range was begun */
 };
 
 /* A stopped recording, its spans by thread, then by time, those around others first. */
@@ -60,19 +62,29 @@ struct ah_trace {
     struct ah_memory_log memory; /* with options.memory */
 };
 
-extern bool ah_tracing;
+/* A tool's ranges: of the calling thread, nested. The name is good for the call only. */
+struct ah_trace_ranges {
+    void (*push)(const char *name);
+    void (*pop)(void);
+};
+/* Report ranges from now on, to the end of the process or until NULL. Lua thread. */
+void ah_trace_set_ranges(const struct ah_trace_ranges *ranges);
+
+extern bool ah_tracing; /* a recording runs, or ranges are reported */
 extern struct ah_trace_options ah_trace_options; /* of the recording that runs */
 /* The script's line, and the modules that run, for options.sites and .modules; NULL: not known. Set by the binding. */
 extern const char *(*ah_trace_site)(void), *(*ah_trace_module)(void);
 
-struct ah_trace_mark ah_trace_open(void);
+bool ah_trace_is_recording(void);
+
+struct ah_trace_mark ah_trace_open(const char *name);
 void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const char *name, const char *shapes);
 
-static inline struct ah_trace_mark ah_trace_begin(void)
+static inline struct ah_trace_mark ah_trace_begin(const char *name)
 {
     if (__builtin_expect(!ah_tracing, 1))
-        return (struct ah_trace_mark){0, 0, NULL};
-    return ah_trace_open();
+        return (struct ah_trace_mark){0};
+    return ah_trace_open(name);
 }
 
 static inline void ah_trace_end(struct ah_trace_mark mark, enum ah_trace_kind kind, const char *name)
@@ -80,6 +92,9 @@ static inline void ah_trace_end(struct ah_trace_mark mark, enum ah_trace_kind ki
     if (__builtin_expect(mark.begin_ns != 0, 0))
         ah_trace_close(mark, kind, name, NULL);
 }
+
+/* End the range of a mark whose span is added by ah_trace_add, or not at all. */
+void ah_trace_leave(struct ah_trace_mark mark);
 
 /* Set the kernel's name in the span of this thread's running op: "openblas sgemm". A later call replaces it. */
 void ah_trace_set_kernel(const char *name);

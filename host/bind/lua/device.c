@@ -15,6 +15,7 @@
  * start_times(name)    begin to time the device's work; earlier times are dropped
  * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations,
  *                      least_microseconds}
+ * report_ranges(type, on) report ops, backward, steps and the script's ranges to the type's profiler, or no longer
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have completed their queued work */
 #include <string.h>
@@ -188,6 +189,12 @@ static int stop_times(lua_State *L)
     return 1;
 }
 
+static int report_ranges(lua_State *L)
+{
+    ah_check(L, ah_device_report_ranges(lua_tostring(L, 1), lua_toboolean(L, 2)));
+    return 0;
+}
+
 static int device_synchronize(lua_State *L)
 {
     struct ah_device *only = lua_isnoneornil(L, 1) ? NULL : ah_check_device(L, 1), *device;
@@ -224,6 +231,7 @@ int ah_open_device(lua_State *L)
         {"opened", device_opened, ""},
         {"start_times", start_times, "device:D"},
         {"stop_times", stop_times, "device:D"},
+        {"report_ranges", report_ranges, "type:s, on:b"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have completed their queued work.
          *     accelhost.synchronize() */

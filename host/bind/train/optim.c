@@ -137,15 +137,15 @@ static int optim_step(lua_State *L)
         }
         lua_pop(L, 1);
     }
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin(ah_optim_kinds[kind].name);
     bool keep = !missing && lua_toboolean(L, KEEP);
     if (keep && !lua_isnil(L, UNLESS))
         options.unless = ah_tensor_data(ah_check_tensor(L, UNLESS));
     if (keep)
         ah_optim_push_again(L, kind, needs, GROUP, STATE, item, count);
-    if (!missing)
-        ah_check(L, ah_optim_step(kind, &options, item, count));
+    int status = missing ? 0 : ah_optim_step(kind, &options, item, count);
     ah_trace_end(mark, AH_TRACE_OPTIMIZER, ah_optim_kinds[kind].name);
+    ah_check(L, status);
     ah_counters_step();
     if (keep) {
         lua_pushnil(L);

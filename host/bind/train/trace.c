@@ -83,8 +83,8 @@ static int trace_push(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1), *kind = luaL_optstring(L, 2, "range");
     if (trace_depth < DEPTH) {
-        open_spans[trace_depth].mark = ah_trace_begin();
-        open_spans[trace_depth].name = ah_tracing ? ah_trace_text(name) : NULL;
+        open_spans[trace_depth].mark = ah_trace_begin(name);
+        open_spans[trace_depth].name = ah_trace_is_recording() ? ah_trace_text(name) : NULL;
         open_spans[trace_depth].kind = AH_TRACE_RANGE;
         for (int k = 0; k < AH_TRACE_KINDS; k++)
             if (!strcmp(kind, ah_trace_kind_name((enum ah_trace_kind)k)))
@@ -99,8 +99,12 @@ static int trace_pop(lua_State *L)
 {
     if (trace_depth == 0)
         return 0;
-    if (--trace_depth < DEPTH && open_spans[trace_depth].name && ah_tracing)
+    if (--trace_depth >= DEPTH)
+        return 0;
+    if (open_spans[trace_depth].name && ah_trace_is_recording())
         ah_trace_end(open_spans[trace_depth].mark, open_spans[trace_depth].kind, open_spans[trace_depth].name);
+    else
+        ah_trace_leave(open_spans[trace_depth].mark);
     return 0;
 }
 

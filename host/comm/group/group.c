@@ -241,6 +241,7 @@ static void log_call(struct ah_group *group, const struct ah_collective *call, i
 /* Record a call in a profile, under its name: "all_reduce", "all_reduce_async", "wait for a result". */
 static void trace_call(struct ah_trace_mark mark, const struct ah_collective *call, const char *name)
 {
+    ah_trace_leave(mark);
     if (!mark.begin_ns)
         return;
     struct ah_trace_span span = {
@@ -249,7 +250,7 @@ static void trace_call(struct ah_trace_mark mark, const struct ah_collective *ca
         .end_ns = ah_now_ns(),
         .kind = AH_TRACE_COLLECTIVE,
         .size = ah_collective_is_barrier(call->kind) ? 0 : call->count * (int64_t)ah_dtype_size(call->dtype),
-        .site = call->where && ah_trace_options.sites ? ah_trace_text(call->where) : NULL,
+        .site = call->where && ah_trace_options.sites && ah_trace_is_recording() ? ah_trace_text(call->where) : NULL,
     };
     ah_trace_add(&span);
 }
@@ -279,7 +280,7 @@ int ah_group_run(struct ah_group *group, struct ah_collective call)
     AH_TRY(check_health(group, &call));
     int64_t begin = group->logs ? ah_now_ns() : 0, timeout_ns = group->timeout_ns;
     group->timeout_ns = call.timeout_ns > 0 ? call.timeout_ns : timeout_ns;
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin(ah_collective_name(call.kind, false));
     int status = group_meets(group, &call) ? run_with_peers(group, &call) : group->backend->run(group, &call);
     ah_group_poison(group, status);
     group->timeout_ns = timeout_ns;
@@ -352,10 +353,12 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
     AH_TRY(ah_collective_check(&call, group->size));
     AH_TRY(check_health(group, &call));
     int64_t begin = group->logs ? ah_now_ns() : 0;
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin(ah_collective_name(call.kind, true));
     struct ah_work *work = new_work(group, &call);
-    if (!work)
+    if (!work) {
+        ah_trace_leave(mark);
         return ah_group_poison(group, ah_fail(AH_ENOMEM, "%s: out of memory", ah_collective_name(call.kind, true)));
+    }
     int status = group_meets(group, &call) ? start_with_peers(group, work) : start_alone(group, work);
     trace_call(mark, &call, ah_collective_name(call.kind, true));
     /* Of the caller, good for the post only. */
@@ -424,7 +427,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
         return status;
     }
     int status = check_health(group, &work->call);
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin("wait for a result");
     bool meets = group_meets(group, &work->call);
     if (status == 0 && meets)
         status = ah_group_poison(group, group_await(work));

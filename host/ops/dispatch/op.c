@@ -353,7 +353,7 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
         call.arg[i].kind = AH_NONE;
         AH_TRYGO(bind_value(op, &op->param[i], i < count ? &args[i] : &none, &call.arg[i], &made, i), out);
     }
-    struct ah_trace_mark mark = ah_trace_begin();
+    struct ah_trace_mark mark = ah_trace_begin(op->name);
     before = ah_counters_enter((int)id + 1);
     status = ah_autocast.enabled ? ah_autocast_run(&call, op_run) : op_run(&call);
     ah_counters_leave(before);

@@ -30,7 +30,7 @@ local Profile = class.new "Profile"
 local read = arguments.signature("profile", {
   {"activities: string|list"}, {"schedule: callable"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
   {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: flag", false},
-  {"with_modules: flag", false}, {"max_events: count"},
+  {"with_modules: flag", false}, {"max_events: count"}, {"emit_nvtx: flag", false},
 })
 
 -- Are kernels on CUDA devices timed: true, false, or nil where that depends on whether one is open?
@@ -49,16 +49,18 @@ local function reads_cuda(activities)
 end
 
 function Profile:init(...)
-  local activities, schedule, on_trace_ready, shapes, memory, stack, flops, modules, most = read(...)
+  local activities, schedule, on_trace_ready, shapes, memory, stack, flops, modules, most, nvtx = read(...)
   self._cuda = reads_cuda(activities)
   if flops then fail "profile: with_flops: operations are not counted here; leave it out" end
   self._schedule, self._on_trace_ready = schedule, on_trace_ready
   self._options = {shapes, memory, stack, modules, most}
+  self._nvtx = nvtx
   self.step_num = 0
   self.current_action = "none"
 end
 
 local function begin(self)
+  if self._nvtx then C.device.report_ranges("cuda", true) end
   if self._cuda ~= false then self._devices = device_times.start(self._cuda) end
   trace.start(unpack(self._options, 1, 5))
 end
@@ -77,6 +79,7 @@ end
 local function ready(self)
   if self._options[2] then collectgarbage() end -- handles that the script dropped are not kept memory
   self._recording = trace.stop()
+  if self._nvtx then C.device.report_ranges("cuda", false) end
   self._kernels = device_times.stop(self._devices or {})
   local _, dropped, left_out = self._recording:count()
   if dropped > 0 then
@@ -100,7 +103,10 @@ local function change_action(self, from, to)
     trace.forget()
     if self._devices then device_times.start(false) end
   end
-  if to == "none" and from == "warmup" then trace.stop() end
+  if to == "none" and from == "warmup" then
+    trace.stop()
+    if self._nvtx then C.device.report_ranges("cuda", false) end
+  end
   self.current_action = to
 end
 
@@ -221,6 +227,7 @@ local profiler = {}
 ---@param with_flops? boolean refused: operations are not counted
 ---@param with_modules? boolean the modules that ran when an op was called
 ---@param max_events? integer kept for each thread, default 262144: the newest
+---@param emit_nvtx? boolean report spans to NVTX as well, for Nsight Systems; without it where one is attached
 ---@param fn? fun(prof: Profile)
 ---@return Profile
 function profiler.profile(...)

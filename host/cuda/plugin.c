@@ -21,6 +21,7 @@
 #include "cuda/ops/linear/conv.h"
 #include "cuda/vendor/dnn_plan.h"
 #include "cuda/vendor/matmul.h"
+#include "cuda/vendor/nvml.h"
 #include "cuda/vendor/nvtx.h"
 #include "cuda/vendor/solver.h"
 #include "ops/dispatch/op.h"
@@ -228,6 +229,7 @@ const struct ah_device_type ah_device_plugin = {
     .missing = cuda_missing,
     .describe = cuda_describe,
     .property = ah_cuda_property,
+    .sensors = ah_nvml_sensors,
     .open = cuda_open,
     .close = cuda_close,
     .allocate = cuda_allocate,

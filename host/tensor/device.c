@@ -249,6 +249,14 @@ bool ah_device_property(const char *name, int index, int i, struct ah_device_pro
     return find_type(name, &type) == 0 && type->property && type->property(index, i, out);
 }
 
+int ah_device_sensors(const char *name, int card, struct ah_device_property *out)
+{
+    const struct ah_device_type *type = NULL;
+    if (!ah_device_is_possible(name) || find_type(name, &type) < 0 || !type->sensors)
+        return 0;
+    return type->sensors(card, out, AH_DEVICE_SENSORS);
+}
+
 int ah_device_report_ranges(const char *name, bool on)
 {
     const struct ah_device_type *type = NULL;

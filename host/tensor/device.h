@@ -32,7 +32,7 @@ struct ah_tensor;
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 7 };
+enum { AH_DEVICE_ABI = 8 };
 
 /* A leaf whose gradient a captured step makes: `grad` is the one that it had (NULL: none), unless the step replaces it.
  * Both are the graph's. */
@@ -131,6 +131,9 @@ struct ah_device_type {
     int (*describe)(int index, char *text, size_t room);
     /* The i-th fact about a device, from 0; false past the last one. May be missing. */
     bool (*property)(int index, int i, struct ah_device_property *out);
+    /* Fill `out` with at most `room` readings of card `card` of the host, counted among all of them, whether or not
+     * this process may use it; return their number, 0 when there is none. No device is opened. May be missing. */
+    int (*sensors)(int card, struct ah_device_property *out, int room);
     /* Set kernels, optim, table and state of the device for its index, which is below count(). */
     int (*open)(struct ah_device *device);
     void (*close)(struct ah_device *device); /* all its storages are gone */
@@ -233,6 +236,10 @@ int ah_device_describe(const char *type, int index, char *text, size_t room);
 
 /* Return the i-th property of the type's device `index`; false when there is none. */
 bool ah_device_property(const char *type, int index, int i, struct ah_device_property *out);
+
+/* Read the sensors of card `card` of the host; 0 when there is none. */
+enum { AH_DEVICE_SENSORS = 16 };
+int ah_device_sensors(const char *type, int card, struct ah_device_property *out);
 
 /* Have the type report ranges to its profiler, or no longer. AH_ENOTIMPL where it has none. */
 int ah_device_report_ranges(const char *type, bool on);

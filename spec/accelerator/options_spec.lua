@@ -41,6 +41,7 @@ describe("The options", function()
     refused = {mixed_precision = "fp8"},
     inert = {
       cpu = "ranks have nothing but the CPU to run on",
+      log_gpu = "ranks have no CUDA device; spec/device/cuda_sensors_spec.lua logs one's sensors",
       shard_units = "the model is one module; spec/distributed/sharding_spec.lua cuts one of several",
     },
   })

@@ -6,6 +6,7 @@
  * missing(type)        the reason why a type has no device, in one line; nil when there is one
  * describe(type, index) the description of the type (index -1) or of a device; nil when there is none
  * facts(type, index)   properties of a device by name, as a table; nil when there are none
+ * sensors(type, card)  readings of a card of the host by name, as a table; nil when there is no such card
  * memory_info(name)    free bytes, all bytes, pinned bytes of the host; nil when unknown
  * reset_peak(name)     set the peak of live bytes to the current value
  * trim(name)           free its cached memory
@@ -55,22 +56,39 @@ static int device_describe(lua_State *L)
     return 1;
 }
 
+/* Set a field of the table on top. */
+static void set_property(lua_State *L, const struct ah_device_property *property)
+{
+    bool flag = !strcmp(property->text, "true") || !strcmp(property->text, "false");
+    if (flag)
+        lua_pushboolean(L, property->text[0] == 't');
+    else if (property->text[0])
+        lua_pushstring(L, property->text);
+    else
+        lua_pushnumber(L, property->number);
+    lua_setfield(L, -2, property->name);
+}
+
 static int device_properties(lua_State *L)
 {
     const char *type = lua_tostring(L, 1);
     int index = (int)lua_tointeger(L, 2);
     struct ah_device_property property;
     lua_newtable(L);
-    for (int i = 0; ah_device_property(type, index, i, &property); i++) {
-        bool flag = !strcmp(property.text, "true") || !strcmp(property.text, "false");
-        if (flag)
-            lua_pushboolean(L, property.text[0] == 't');
-        else if (property.text[0])
-            lua_pushstring(L, property.text);
-        else
-            lua_pushnumber(L, property.number);
-        lua_setfield(L, -2, property.name);
-    }
+    for (int i = 0; ah_device_property(type, index, i, &property); i++)
+        set_property(L, &property);
+    return 1;
+}
+
+static int device_sensors(lua_State *L)
+{
+    struct ah_device_property reading[AH_DEVICE_SENSORS];
+    int count = ah_device_sensors(lua_tostring(L, 1), (int)lua_tointeger(L, 2), reading);
+    if (count == 0)
+        return 0;
+    lua_createtable(L, 0, count);
+    for (int i = 0; i < count; i++)
+        set_property(L, &reading[i]);
     return 1;
 }
 
@@ -221,6 +239,7 @@ int ah_open_device(lua_State *L)
         {"missing", device_missing, "type:s"},
         {"describe", device_describe, "type:s, index:i"},
         {"properties", device_properties, "type:s, index:i"},
+        {"sensors", device_sensors, "type:s, card:i"},
         {"memory_info", memory_info, "device:D"},
         {"reset_peak", reset_peak, "device:D"},
         {"trim", device_trim, "device:D"},

@@ -57,6 +57,7 @@ require "accelhost.averaging" -- warns of backwards that average nothing
 ---@field save_iteration integer the number of the next state that is saved by number
 ---@field should_save_model boolean is this the process that writes models?
 ---@field log_with any[] the trackers' names, or the trackers
+---@field log_gpu boolean
 ---@field trackers GeneralTracker[] those that init_trackers has started; none on other processes than the main one
 ---@field ddp_handler DistributedDataParallelKwargs
 ---@field sharding string "none", "optimizer", "gradients" or "full"
@@ -144,6 +145,8 @@ for file, methods in pairs(stateless) do class.methods(Accelerator, "accelhost.a
 --- list of modules of one class; "none"; names of modules or classes; fun(module, path): boolean; or a number, the
 --- least number of parameters of a unit
 ---@param fsdp_plugin? FullyShardedDataParallelPlugin|table the same in Accelerate's words
+---@param log_gpu? boolean log the sensors of this process's CUDA device with the other values, as `gpu` (see
+--- accelhost.cuda.sensors), where there are any
 function Accelerator:init(...)
   local given = options.read(...)
   for name, value in pairs {
@@ -155,6 +158,7 @@ function Accelerator:init(...)
     dataloader_config = given.dataloader_config,
     project_configuration = given.project_configuration,
     log_with = given.log_with,
+    log_gpu = given.log_gpu,
     ddp_handler = given.ddp_handler,
     sharding = given.sharding,
     _saves_parts = given.saves_parts == true,

@@ -5,6 +5,7 @@ local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
 local registry = require "accelhost.track.registry"
 local later = require "accelhost.util.later"
+local gpu_sensors = later "accelhost.util.gpu_sensors"
 local trial = later "accelhost.track.trial"
 
 local fail = arguments.fail
@@ -138,6 +139,16 @@ function Trackers:get_tracker(...)
     arguments.did_you_mean(name, known))
 end
 
+-- The values and, if asked for, the sensors of the CUDA device.
+local function with_sensors(accelerator, values)
+  local index = accelerator.log_gpu and values.gpu == nil and accelerator.device:match "^cuda:(%d+)"
+  local readings = index and gpu_sensors.read(tonumber(index))
+  if not readings then return values end
+  local all = {gpu = readings}
+  for name, value in pairs(values) do all[name] = value end
+  return all
+end
+
 --- Log values with all trackers: numbers, booleans, texts, tensors of one element, and tables of them by name (curves
 --- of one plot). On other processes than the main one nothing happens.
 --
@@ -146,7 +157,8 @@ end
 --   own:log({loss = 0.25, accuracy = {train = 0.9, valid = 0.8}}, {step = 1})
 --
 -- They are written before it returns; after load_state values that were logged beyond the checkpoint are dropped first.
--- It reads the elements of tensors, so log gathered values or this process's own. In a trial of a sweep this is
+-- It reads the elements of tensors, so log gathered values or this process's own. With log_gpu of the accelerator the
+-- sensors of the CUDA device are logged too. In a trial of a sweep this is
 -- accelhost.report too, by step or, without one, by count.
 ---@param values table<string, any>
 ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
@@ -156,7 +168,8 @@ function Trackers:log(...)
     local trackers = started(self, "log")
     check_options("log", "log_kwargs", log_kwargs, trackers)
     purge(self, step or values.step)
-    for _, tracker in ipairs(trackers) do tracker:log(values, step, log_kwargs and log_kwargs[tracker.name]) end
+    local all = with_sensors(self.accelerator, values)
+    for _, tracker in ipairs(trackers) do tracker:log(all, step, log_kwargs and log_kwargs[tracker.name]) end
     note_step(self, step or values.step)
   end
   if os.getenv "ACCELHOST_TRIAL" then trial.log(values, step) end -- last, since it may end the process

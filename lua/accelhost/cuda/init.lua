@@ -132,6 +132,10 @@ namespace.add(lazy, "accelhost.cuda.memory", {
   "memory_summary", "mem_get_info", "empty_cache", "host_memory_stats",
 })
 
+namespace.add(lazy, "accelhost.cuda.sensors", {
+  "utilization", "memory_usage", "temperature", "power_draw", "clock_rate", "sensors",
+})
+
 return namespace.new("cuda", cuda, lazy, {
   refused = {
     Stream = "kernels run in the order of the calls, and copies of prepared loaders overlap with them",
@@ -140,7 +144,6 @@ return namespace.new("cuda", cuda, lazy, {
     init = "a device is opened when it is first used", is_initialized = "a device is opened when it is first used",
     max_memory_reserved = "cuda.max_memory_allocated returns the peak of the tensors' memory",
     initial_seed = "accelhost.initial_seed returns the seed of manual_seed", seed = "accelhost.seed seeds all",
-    ipc_collect = "processes share no memory of a device here", utilization = "nvidia-smi prints it",
-    temperature = "nvidia-smi prints it", power_draw = "nvidia-smi prints it",
+    ipc_collect = "processes share no memory of a device here",
   },
 })

@@ -29,7 +29,8 @@ local function encoded(seen)
     end
     jobs[i] = {pid = job.pid, command = job.command, ranks = ranks}
   end
-  return json.encode {jobs = jobs}
+  for _, card in ipairs(seen.cards) do json.array(card.ranks) end
+  return json.encode {jobs = jobs, gpus = seen.cards[1] and json.array(seen.cards) or nil}
 end
 
 local function show_text(seen, as_json)

@@ -90,6 +90,40 @@ local function table_of(job, width)
   return made
 end
 
+local function watts(card)
+  if not card.power then return "-" end
+  return card.power_limit and ("%.0f of %.0f W"):format(card.power, card.power_limit) or ("%.0f W"):format(card.power)
+end
+
+-- Errors of the memory since the driver was loaded.
+local function ecc(card)
+  if not card.ecc_uncorrected then return "-" end
+  return ("%d corrected, %d not"):format(card.ecc_corrected or 0, card.ecc_uncorrected)
+end
+
+local card_cells = {
+  {"GPU", function(_, place) return tostring(place) end, true},
+  {"NAME", function(card) return card.name or "-" end},
+  {"BUSY", function(card) return number(card.utilization, "%d%%") end, true},
+  {"MEMORY", function(card)
+    return card.memory_used and bytes(card.memory_used) .. " of " .. bytes(card.memory_total) or "-"
+  end, true},
+  {"TEMP", function(card) return number(card.temperature, "%d C") end, true},
+  {"POWER", watts, true},
+  {"ECC ERRORS", ecc},
+  {"RANKS", function(card) return card.ranks[1] and table.concat(card.ranks, " ") or "-" end},
+}
+
+local function table_of_cards(cards, width)
+  local rows, right = {{}}, {}
+  for i, cell in ipairs(card_cells) do rows[1][i], right[i] = cell[1], cell[3] end
+  for c, card in ipairs(cards) do
+    rows[c + 1] = {}
+    for i, cell in ipairs(card_cells) do rows[c + 1][i] = printable.text(cell[2](card, c - 1)) end
+  end
+  return (grid.lines(rows, {right = right, width = width}))
+end
+
 --- Return the lines of a result of state.look.
 ---@param seen table
 ---@param width? integer columns of the terminal; without it each rank is one line
@@ -102,6 +136,9 @@ function lines.of(seen, width)
     for _, line in ipairs(table_of(job, width)) do made[#made + 1] = line end
   end
   if #made == 0 then made[1] = "none of your jobs runs on this host" end
+  if not seen.cards or #seen.cards == 0 then return made end
+  made[#made + 1] = ""
+  for _, line in ipairs(table_of_cards(seen.cards, width)) do made[#made + 1] = line end
   return made
 end
 

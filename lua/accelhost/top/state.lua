@@ -83,10 +83,27 @@ local function rank_before(before, pid, number)
   end
 end
 
+-- The cards of this host with their sensors and the ranks of the jobs that have a context there.
+local function look_at_cards(jobs)
+  local rank_of, cards = {}, {}
+  for _, job in ipairs(jobs) do
+    for _, rank in ipairs(job.ranks) do rank_of[tostring(rank.pid)] = rank.rank end
+  end
+  for card = 0, math.huge do
+    local readings = C.device.sensors("cuda", card)
+    if not readings then return cards end
+    readings.ranks = {}
+    for pid in (readings.pids or ""):gmatch "%d+" do table.insert(readings.ranks, rank_of[pid]) end
+    table.sort(readings.ranks)
+    readings.pids = nil
+    cards[#cards + 1] = readings
+  end
+end
+
 --- Read the state of all jobs, or of those that `wanted` names.
 ---@param wanted? string the pid of a launcher (or of a script alone), or a part of its command line
 ---@param before? table an earlier result: rates and shares are over the time since then
----@return table {time = seconds, jobs = {{pid, command, ranks}, ...}}
+---@return table {time = seconds, jobs = {{pid, command, ranks}, ...}, cards = {readings of a card's sensors, ...}}
 function state.look(wanted, before)
   local now = C.system.now()
   local seen, own = {time = now, jobs = {}}, C.system.process_id()
@@ -100,6 +117,7 @@ function state.look(wanted, before)
       seen.jobs[#seen.jobs + 1] = job
     end
   end
+  seen.cards = look_at_cards(seen.jobs)
   return seen
 end
 

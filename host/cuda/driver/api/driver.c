@@ -38,10 +38,16 @@ static const struct row {
 #undef CALL
 };
 
+bool ah_cuda_is_to_be_simulated(void)
+{
+    const char *choice = getenv("ACCELHOST_CUDA");
+    return choice && !strcmp(choice, "sim");
+}
+
 static void *open_library(void)
 {
     const char *choice = getenv("ACCELHOST_CUDA");
-    simulated = choice && !strcmp(choice, "sim");
+    simulated = ah_cuda_is_to_be_simulated();
     if (choice && *choice && !simulated) {
         ah_fail(AH_EINVAL, "ACCELHOST_CUDA: expected \"sim\" or nothing, got \"%s\"", choice);
         return NULL;

@@ -152,6 +152,8 @@ int ah_cuda_driver_open(void);
 /* The version of CUDA that counts as the toolkit of the simulated GPU's kernels. */
 enum { AH_CUDA_SIMULATED_TOOLKIT = 13000 };
 
+/* Does $ACCELHOST_CUDA ask for the simulated GPU? Also before the driver is opened. */
+bool ah_cuda_is_to_be_simulated(void);
 /* Is it the simulated GPU? */
 bool ah_cuda_is_simulated(void);
 

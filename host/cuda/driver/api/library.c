@@ -12,14 +12,16 @@
 
 static int library_find(struct ah_cuda_library *library)
 {
-    AH_TRY(ah_cuda_driver_open());
+    if (!library->without_driver)
+        AH_TRY(ah_cuda_driver_open());
     void *opened = NULL;
-    if (ah_cuda_is_simulated()) {
+    bool simulated = ah_cuda_is_to_be_simulated();
+    if (simulated) {
         char path[4096];
         ah_plugin_find("cudasim", path, sizeof path);
         opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
-    for (int i = 0; !opened && !ah_cuda_is_simulated() && library->files[i]; i++)
+    for (int i = 0; !opened && !simulated && library->files[i]; i++)
         opened = dlopen(library->files[i], RTLD_NOW | RTLD_LOCAL);
     if (!opened) {
         const char *text = dlerror();

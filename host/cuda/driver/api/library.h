@@ -3,6 +3,7 @@
 #define AH_CUDA_LIBRARY_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A function and its place in the library's struct of pointers. */
@@ -17,6 +18,7 @@ struct ah_cuda_library {
     const struct ah_cuda_symbol *symbols;
     size_t count;
     void *table;
+    bool without_driver; /* it needs no driver that has been started */
     pthread_mutex_t lock;
     int state; /* 0: not asked for yet; 1: open; else the status */
     char reason[512];

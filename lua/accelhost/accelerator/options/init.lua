@@ -19,6 +19,7 @@ local rows = {
   {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
   {"bucket_cap_mb: positive"}, {"scheduler_steps: 'optimizer'|'per_process'", "optimizer"}, {"virtual_shards: count"},
   {"sharding: 'none'|'optimizer'|'gradients'|'full'"}, {"shard_units"}, {"fsdp_plugin"},
+  {"log_gpu: flag", false},
 }
 
 local read = arguments.signature("Accelerator", rows)

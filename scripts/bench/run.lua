@@ -306,6 +306,18 @@ for _, what in ipairs {"train", "write"} do
   }
 end
 
+-- Training steps of an encoder of distilbert-base's shape, on texts of equal and of different lengths.
+for _, shape in ipairs {"full", "padded"} do
+  local arguments = shape .. " 3"
+  workloads["encoder_" .. shape] = {
+    ours = ours("encoder.lua", arguments, 1, 1),
+    peer = options.against and run_by(options.against, "encoder.lua", arguments, 1, 1)
+      or transformers_python and torch("encoder.py", arguments, 1, 1, transformers_python) or nil,
+    peer_name = options.against and "the other build"
+      or transformers_version and "transformers " .. transformers_version .. ", PyTorch " .. torch_version,
+  }
+end
+
 -- Two processes against twice the rate of one that runs alone.
 local scaled = {}
 for net, steps in pairs {mnist_cnn = 10, mlp = 200, resnet18_28 = 2, bert_tiny = 10, char_gpt = 10} do
@@ -366,6 +378,8 @@ end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end
+row("encoder_full", "encoder_full", "step_ms", "ms of processor time", true)
+row("encoder_padded", "encoder_padded", "step_ms", "ms of processor time", true)
 row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
 row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
 row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)

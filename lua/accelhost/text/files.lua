@@ -126,6 +126,7 @@ end
 local untyped = {
   "GPT2", "GPTNeoX", "Roberta", "Camembert", "DistilBert", "Bart", "Llama", "CodeGen", "Whisper", "CLIP", "T5", "MT5",
   "XLMRoberta", "Gemma", "Qwen", "MBart", "Pegasus", "Nllb", "BigBird", "Cohere", "XGLM", "Phi", "Bloom",
+  "MPNet",
 }
 
 -- Tokenizers that pad on the left where the folder does not define it, by the beginning of their class.
@@ -138,10 +139,14 @@ local function is_class(config, beginnings)
   return false
 end
 
-local function input_names(config, json)
+local function input_names(folder, config, json)
   if type(config.model_input_names) == "table" then return config.model_input_names end
   local typed = not (json:find '"BPE"' or json:find '"Unigram"')
-  if type(config.tokenizer_class) == "string" then typed = not is_class(config, untyped) end
+  if type(config.tokenizer_class) == "string" then
+    typed = not is_class(config, untyped)
+  elseif typed then
+    typed = object(folder .. "/config.json").model_type ~= "mpnet" -- the other types of models with WordPiece have them
+  end
   return typed and {"input_ids", "token_type_ids", "attention_mask"} or {"input_ids", "attention_mask"}
 end
 
@@ -222,7 +227,7 @@ function files.load(folder, own)
   settings.padding_side = own.padding_side or config.padding_side or is_class(config, left_padded) and "left" or nil
   settings.truncation_side = own.truncation_side or config.truncation_side
   settings.clean_up_tokenization_spaces = config.clean_up_tokenization_spaces
-  settings.model_input_names = input_names(config, json)
+  settings.model_input_names = input_names(folder, config, json)
   settings.chat_template = contents(folder .. "/chat_template.jinja") or named_templates(config.chat_template)
   for name, value in pairs(settings) do
     if value == C.json.null then settings[name] = nil end

@@ -1,0 +1,37 @@
+-- AutoTokenizer on folders of encoder families against transformers: texts, pairs, and the names of the inputs.
+local accelhost = require "accelhost"
+local files = require "spec.support.files"
+local temporary = require "spec.support.folder"
+
+local fixture = require("spec.support.fixtures").load "encoder_tokenizers"
+
+local function names_of(batch)
+  local names = {}
+  for name in pairs(batch) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+describe("AutoTokenizer of a folder of", function()
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+
+  for _, kind in ipairs(fixture.kinds) do
+    local title = kind.older and ", whose configuration does not name the tokenizer's class," or ""
+    it(kind.family .. title .. " returns transformers' ids, masks and types of texts and of pairs", function()
+      for name, content in pairs(kind.files) do files.write(name, content) end
+      local tokenizer = accelhost.text.AutoTokenizer.from_pretrained "."
+      local first, second = {}, {}
+      for i, pair in ipairs(fixture.pairs) do first[i], second[i] = pair[1], pair[2] end
+      local options = {padding = true, return_tensors = false}
+      for _, row in ipairs {
+        {kind.texts, tokenizer(fixture.texts, options)}, {kind.pairs, tokenizer(first, second, options)},
+      } do
+        local expected, batch = row[1], row[2]
+        assert.same(names_of(expected), names_of(batch))
+        for name, values in pairs(expected) do assert.same(values, batch[name], name) end
+      end
+    end)
+  end
+end)

@@ -45,6 +45,10 @@ namespace.add(lazy, "accelhost.models.image_architectures", {
 namespace.add(lazy, "accelhost.models.image_processor", {
   "AutoImageProcessor", "ViTImageProcessor", "ConvNextImageProcessor", "BitImageProcessor",
 })
+namespace.add(lazy, "accelhost.models.sentence_transformer", {"SentenceTransformer"})
+namespace.add(lazy, "accelhost.models.sentence_losses", {
+  "MultipleNegativesRankingLoss", "CosineSimilarityLoss", "TripletLoss",
+})
 namespace.add(lazy, "accelhost.models.auto", {
   "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
   "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForMaskedLM", "AutoModelForCausalLM",

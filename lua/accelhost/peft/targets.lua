@@ -35,6 +35,12 @@ local defaults = {
 
 local heads = {"classifier", "score"}
 
+-- The layers that return the scores of words.
+local word_scores = {
+  lm_head = true, ["lm_head.decoder"] = true, ["cls.predictions.decoder"] = true, vocab_projector = true,
+  generator_lm_head = true,
+}
+
 --- Does a module's name end with this name, at a dot?
 ---@param name string
 ---@param tail string
@@ -70,7 +76,7 @@ end
 
 -- The heads that "all-linear" leaves out.
 local function is_head(name, config)
-  if name == "lm_head" or name == "cls.predictions.decoder" then return true end
+  if word_scores[name] then return true end
   if config.task_type ~= "SEQ_CLS" then return false end
   for _, head in ipairs(heads) do
     if name == head or name:sub(1, #head + 1) == head .. "." then return true end

@@ -23,6 +23,7 @@ static const struct ah_command commands[] = {
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},
+    {"generate", "continue a text, or answer, with the model of a folder", ah_cli_generate},
     {"estimate-memory", "print the memory that training a model needs", ah_cli_estimate_memory},
     {"test", "check this machine with a small job", ah_cli_test},
     {"sweep", "search hyperparameters: many trials of a script", ah_cli_sweep},

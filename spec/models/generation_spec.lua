@@ -444,9 +444,9 @@ describe("Texts of a tokenizer", function()
       end
       vocabulary[code < 128 and string.char(code) or string.char(192 + math.floor(code / 64), 128 + code % 64)] = byte
     end
-    return text.Tokenizer(('{"model": {"type": "BPE", "vocab": %s, "merges": []}, "decoder": {"type": "ByteLevel"}, '
-      .. '"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}'):format(
-        accelhost.json.encode(vocabulary)))
+    local json = '{"model": {"type": "BPE", "vocab": %s, "merges": []}, "decoder": {"type": "ByteLevel"}, '
+      .. '"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}'
+    return text.Tokenizer(json:format(accelhost.json.encode(vocabulary)))
   end
 
   local function streamed(tokens, options)

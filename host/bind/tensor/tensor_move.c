@@ -101,16 +101,18 @@ static void read_options(lua_State *L, int index, bool whole, struct target *tar
     target->format = ah_opt_memory_format(L, index, "to");
 }
 
-/* The word that the target is; true when it is a device's. */
+/* The word that the target is; true when it is a device's. Dtypes are compared first: an unknown device is searched
+ * for among the files of plugins, at three system calls. */
 static bool read_word(lua_State *L, const char *word, struct target *target)
 {
-    if (ah_device_is_name(word)) {
-        ah_check(L, ah_device_find(word, &target->device));
-        return true;
-    }
-    if (ah_dtype_parse(word, &target->dtype) < 0)
+    if (ah_dtype_parse(word, &target->dtype) == 0)
+        return false;
+    if (!ah_device_is_name(word)) {
+        ah_dtype_parse(word, &target->dtype);
         ah_raise_text(L, "to: %s, and there is no such device", ah_error_text());
-    return false;
+    }
+    ah_check(L, ah_device_find(word, &target->device));
+    return true;
 }
 
 /* non_blocking and copy by position, from `at` up to the table of options or the end; `first` is the other possible

@@ -80,6 +80,40 @@ describe("matmul", function()
     end
   end)
 
+  it("multiplies few rows by the rows of a matrix", function()
+    accelhost.manual_seed(1)
+    for _, sizes in ipairs {{1, 8, 32}, {1, 9, 64}, {1, 33, 77}, {1, 576, 576}, {2, 600, 600}, {3, 512, 513},
+      {4, 600, 601}, {5, 600, 600}} do
+      local m, n, k = unpack(sizes)
+      local x, w, bias = accelhost.randn {m, k}, accelhost.randn {n, k}, accelhost.randn {n}
+      for dtype, near in pairs {float32 = 1e-5, bfloat16 = 1e-2} do
+        local a, b, c = x:to(dtype), w:to(dtype), bias:to(dtype)
+        local wanted = (a:double():matmul(b:double():t()))
+        local scale = math.sqrt(k)
+        check.near(check.flat(wanted / scale), F.linear(a, b):double() / scale, near)
+        check.near(check.flat((wanted + c:double()) / scale), F.linear(a, b, c):double() / scale, near)
+        check.near(check.flat(wanted / scale), a:matmul(b:t()):double() / scale, near)
+        local wide = accelhost.cat({b, b}, 1):narrow(1, 0, k)
+        check.near(check.flat(F.linear(a, b):double()), F.linear(a, wide):double(), 1e-3)
+      end
+    end
+  end)
+
+  it("returns the same products of a row in any number of threads", function()
+    local x, w = accelhost.randn {1, 576}, accelhost.randn {1537, 576}
+    local before = accelhost.get_num_threads()
+    for _, dtype in ipairs {"float32", "bfloat16"} do
+      local found = {}
+      for i, threads in ipairs {1, 2, 3} do
+        accelhost.set_num_threads(threads)
+        found[i] = F.linear(x:to(dtype), w:to(dtype)):tolist()
+      end
+      assert.same(found[1], found[2])
+      assert.same(found[1], found[3])
+    end
+    accelhost.set_num_threads(before)
+  end)
+
   it("multiplies integers exactly", function()
     local a = accelhost.tensor({{2 ^ 40, 1}}, {dtype = "int64"})
     assert.same({{2 ^ 42 + 3}}, accelhost.matmul(a, accelhost.tensor({{4}, {3}}, {dtype = "int64"})):tolist())

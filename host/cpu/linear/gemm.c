@@ -17,6 +17,7 @@
 #include "base/process/threads.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
+#include "cpu/linear/gemv.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/onednn.h"
 
@@ -260,6 +261,20 @@ static int run_by_primitive(const struct product *p)
     return status < 0 ? status : 1;
 }
 
+/* Run a product of few vectors with the rows of a matrix: 1 done, 0 it is none, negative for an error. */
+static int run_by_rows(const struct product *p)
+{
+    bool half = p->dtype == AH_BF16;
+    if (p->dtype == AH_F64 || p->ta || !p->tb || p->alpha != 1 || p->beta != 0 || !ah_gemv_pays(p->m, p->n, p->k))
+        return 0;
+    const struct ah_gemv v = {p->m, p->n, p->k, p->a, p->b, p->bias, p->c, p->lda, p->ldb, p->ldc};
+    if (half)
+        AH_TRY(ah_gemv_bf16(&v));
+    else
+        ah_gemv_f32(&v);
+    return 1;
+}
+
 static int run_product(const struct product *p)
 {
     AH_TRY(check_sizes(p));
@@ -288,7 +303,7 @@ int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, 
         return 0;
     }
     struct product p = {AH_F32, ta, tb, m, n, k, (double)alpha, (double)beta, a, b, NULL, c, lda, ldb, ldc};
-    return run_product(&p);
+    return run_by_rows(&p) ? 0 : run_product(&p);
 }
 
 int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
@@ -316,6 +331,8 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
     if (m == 0 || n == 0)
         return 0;
     struct product p = {AH_F32, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc};
+    if (k > 0 && run_by_rows(&p))
+        return 0;
     AH_TRY(check_sizes(&p));
     if (product_work(&p) >= 1e6) {
         int done = run_by_primitive(&p);
@@ -339,5 +356,6 @@ int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
 {
     struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc};
-    return run_by_primitive(&p);
+    int done = run_by_rows(&p);
+    return done ? done : run_by_primitive(&p);
 }

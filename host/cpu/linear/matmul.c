@@ -9,6 +9,7 @@
 #include "cpu/elementwise/half_loops.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
+#include "cpu/linear/gemv.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
@@ -399,7 +400,8 @@ int ah_cpu_linear(struct ah_call *c)
         return 0;
     if (x->numel == 0)
         return no_depth(c->out[0], bias);
-    if (x->dtype == AH_BF16 && ah_bf16_native()) {
+    int64_t depth = x->size[x->ndim - 1];
+    if (x->dtype == AH_BF16 && (ah_bf16_native() || ah_gemv_pays(x->numel / depth, w->size[0], depth))) {
         status = linear_half(c);
         if (status != 0)
             return status < 0 ? status : 0;

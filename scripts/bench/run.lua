@@ -318,6 +318,23 @@ for _, shape in ipairs {"full", "padded"} do
   }
 end
 
+-- Training steps of image models: {row, model, batch, size}.
+local image_models = {
+  {"vision_resnet18_224", "resnet18", 8, 224}, {"vision_resnet50_224", "resnet50", 8, 224},
+  {"vision_resnet18_64", "resnet18", 32, 64}, {"vision_resnet50_64", "resnet50", 32, 64},
+  {"vision_vit_tiny_224", "vit_tiny_patch16_224", 8, 224},
+}
+for _, case in ipairs(image_models) do
+  local arguments = ("%s %d %d 3"):format(case[2], case[3], case[4])
+  workloads[case[1]] = {
+    ours = ours("vision.lua", arguments, 1, 1),
+    peer = options.against and run_by(options.against, "vision.lua", arguments, 1, 1)
+      or transformers_python and torch("vision.py", arguments, 1, 1, transformers_python) or nil,
+    peer_name = options.against and "the other build"
+      or transformers_version and "torchvision, timm, PyTorch " .. torch_version,
+  }
+end
+
 -- Two processes against twice the rate of one that runs alone.
 local scaled = {}
 for net, steps in pairs {mnist_cnn = 10, mlp = 200, resnet18_28 = 2, bert_tiny = 10, char_gpt = 10} do
@@ -383,6 +400,7 @@ row("encoder_padded", "encoder_padded", "step_ms", "ms of processor time", true)
 row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
 row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
 row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)
+for _, case in ipairs(image_models) do row(case[1], case[1], "step_ms", "ms of processor time", true) end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end
 

@@ -231,7 +231,7 @@ end
 --- a file of torchvision's.
 --
 --   local model = accelhost.models.resnet18{num_classes = 10}
---   model(accelhost.zeros(1, 3, 32, 32)):size(1)  --> 10
+--   model:eval()(accelhost.zeros(1, 3, 32, 32)):size(1)  --> 10
 ---@names resnet18 resnet34 resnet50 resnet101 resnet152 vit_b_16 vit_b_32 vit_l_16 vit_l_32 convnext_tiny
 --- convnext_small convnext_base convnext_large
 ---@param options? table

@@ -23,6 +23,8 @@ local expected = {
   ["torch.cuda.amp.GradScaler"] = "amp.GradScaler(",
   ["torch.cuda.amp.autocast"] = "accelhost.autocast(",
   ["torchvision.transforms.Resize"] = "data.transforms.Resize(",
+  ["torchvision.models.resnet18"] = "models.resnet18(",
+  ["timm.create_model"] = "models.create_model(model_name",
   ["torch"] = "accelhost Tensors",
   ["torch.nn.functional.relu"] = "accelhost.relu(input)",
   -- By another name.
@@ -48,8 +50,8 @@ local expected = {
   ["torch.distributed.rpc"] = "torch.distributed.rpc is not here (calls of functions in other processes",
   ["torch.nested"] = "torch.nested is not here (tensors of unequal rows",
   ["torch.hub.load"] = "torch.hub.load is not here (downloads of code",
-  ["torchvision.models.resnet18"] = "torchvision.models.resnet18 is not here (models of images with weights: "
-    .. "examples/resnet.lua",
+  ["torchvision.models.vgg16"] = "torchvision.models.vgg16 is not here by that name. Instead of torchvision.models: "
+    .. "models.resnet18, models.vit_b_16",
   ["torch.ao"] = "torch.ao is not here (quantised tensors",
   ["torch.serialization.safe_globals"] = "torch.serialization.safe_globals is not here (nothing in a file is run",
   ["torch.no_such_module.thing"] = "torch.no_such_module.thing is not here (a module without an equal here).",

@@ -17,6 +17,7 @@ local homes = {
   {"torchvision.transforms.functional.", "data.transforms.functional."},
   {"torchvision.transforms.v2.", "data.transforms."}, {"torchvision.transforms.", "data.transforms."},
   {"torchvision.datasets.", "data."}, {"torchvision.io.", "data."}, {"datasets.", "data."},
+  {"torchvision.models.", "models."}, {"timm.", "models."},
   {"accelerate.utils.", "utils.", "accelhost."}, {"accelerate.", "accelhost.", "utils."},
   {"transformers.", "accelhost.", "models.", "text.", "optim.", "utils."}, {"tokenizers.", "text."},
   {"torchmetrics.", "metrics."}, {"sklearn.metrics.", "metrics."}, {"evaluate.", "metrics."},

@@ -1,6 +1,6 @@
---- accelhost.models: encoders (BERT, DistilBERT, RoBERTa, XLM-RoBERTa, MPNet, ELECTRA), decoders (GPT-2, Llama, Mistral,
---- Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) and image models (ResNet, ViT, ConvNeXt) under the names, and with the
---- weights, of the transformers library; image models with the weights of torchvision and timm too.
+--- accelhost.models: encoders (BERT, DistilBERT, RoBERTa, XLM-RoBERTa, MPNet, ELECTRA), decoders (GPT-2, Llama,
+--- Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) and image models (ResNet, ViT, ConvNeXt) under the names, and
+--- with the weights, of the transformers library; image models with the weights of torchvision and timm too.
 --
 --   local models = accelhost.models
 --   local config = models.GPT2Config{vocab_size = 11, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}

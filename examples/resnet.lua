@@ -21,44 +21,6 @@ local args = accelhost.parse_args {
 }
 if args.smoke then args.epochs, args.train_size, args.width, args.batch_size = 2, 320, 8, 32 end
 
-local Block = nn.Module:extend "Block"
-
-function Block:init(from, to, stride)
-  self.conv1 = nn.Conv2d(from, to, 3, {stride = stride, padding = 1, bias = false})
-  self.bn1 = nn.BatchNorm2d(to)
-  self.conv2 = nn.Conv2d(to, to, 3, {padding = 1, bias = false})
-  self.bn2 = nn.BatchNorm2d(to)
-  self.shortcut = nn.Sequential()
-  if stride ~= 1 or from ~= to then
-    self.shortcut = nn.Sequential(nn.Conv2d(from, to, 1, {stride = stride, bias = false}), nn.BatchNorm2d(to))
-  end
-end
-
-function Block:forward(x)
-  local y = F.relu(self.bn1(self.conv1(x)))
-  return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
-end
-
-local ResNet = nn.Module:extend "ResNet"
-
-function ResNet:init(channels, width, classes)
-  self.conv1 = nn.Conv2d(channels, width, 3, {padding = 1, bias = false})
-  self.bn1 = nn.BatchNorm2d(width)
-  self.stages = nn.Sequential()
-  local from = width
-  for stage = 0, 3 do
-    local to = width * 2 ^ stage
-    self.stages:append(nn.Sequential(Block(from, to, stage == 0 and 1 or 2), Block(to, to, 1)))
-    from = to
-  end
-  self.fc = nn.Linear(from, classes)
-end
-
-function ResNet:forward(x)
-  x = self.stages(F.relu(self.bn1(self.conv1(x))))
-  return self.fc(F.adaptive_avg_pool2d(x, 1):flatten(1))
-end
-
 local accelerator = accelhost.Accelerator()
 accelhost.manual_seed(args.seed)
 
@@ -78,7 +40,12 @@ else -- digits are not mirrored
 end
 if args.train_size > 0 then train_set = data.Subset(train_set, 0, args.train_size) end
 
-local model = ResNet(channels, args.width, 10)
+local width = args.width
+local model = accelhost.models.resnet18 {num_classes = 10, num_channels = channels, embedding_size = width,
+  hidden_sizes = {width, 2 * width, 4 * width, 8 * width}}
+-- Images of 32x32: the first layer keeps their size.
+model.resnet.embedder.embedder.convolution = nn.Conv2d(channels, width, 3, {padding = 1, bias = false})
+model.resnet.embedder.pooler = nn.Identity()
 local optimizer = optim.SGD(model:parameters(), {lr = args.lr, momentum = 0.9, weight_decay = 5e-4, nesterov = true})
 local train_loader = data.DataLoader(train_set, {batch_size = args.batch_size, shuffle = true, drop_last = true})
 local test_loader = data.DataLoader(test_set, {batch_size = 100})

@@ -4,7 +4,6 @@ local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
-local dims = require "accelhost.util.dims"
 local probabilities = require "accelhost.distributions.probabilities"
 local shapes = require "accelhost.distributions.shapes"
 
@@ -30,12 +29,7 @@ function Bernoulli:init(...)
   self:_setup(value:shape(), {}, validate)
 end
 
-function Bernoulli:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made:_set_param(self._param:expand(shape), self._is_probs)
-  return made
-end
+function Bernoulli:_expand_from(other, shape) self:_set_param(other._param:expand(shape), other._is_probs) end
 
 function Bernoulli:_get_mean() return self.probs end
 function Bernoulli:_get_variance() return self.probs * (1 - self.probs) end
@@ -62,14 +56,8 @@ function Bernoulli:entropy()
   return F.binary_cross_entropy_with_logits(self.logits, self.probs, {reduction = "none"})
 end
 
---- All values, along a new dim 0.
----@param expand? boolean default true: to the batch shape
----@return Tensor
-function Bernoulli:enumerate_support(expand)
-  local sizes = {2}
-  for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
-  local values = C.arange(2, {dtype = self._param.dtype, device = self._param.device}):view(sizes)
-  return expand == false and values or values:expand(dims.concat({2}, self._batch_shape))
+function Bernoulli:_support_values()
+  return C.arange(2, {dtype = self._param.dtype, device = self._param.device})
 end
 
 return Bernoulli

@@ -32,12 +32,7 @@ function Beta:init(...)
   self:_setup(one:shape(), {}, validate)
 end
 
-function Beta:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made._dirichlet = self._dirichlet:expand(shape)
-  return made
-end
+function Beta:_expand_from(other, shape) self._dirichlet = other._dirichlet:expand(shape) end
 
 function Beta:_get_concentration1() return self._dirichlet.concentration:select(-1, 0) end
 function Beta:_get_concentration0() return self._dirichlet.concentration:select(-1, 1) end

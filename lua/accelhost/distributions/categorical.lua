@@ -37,12 +37,9 @@ function Categorical:init(...)
   self:_setup(shapes.part(given:shape(), 1, given:dim() - 1), {}, validate)
 end
 
-function Categorical:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made._num_events = self._num_events
-  made:_set_param(self._param:expand(dims.concat(shape, {self._num_events})), self._is_probs)
-  return made
+function Categorical:_expand_from(other, shape)
+  self._num_events = other._num_events
+  self:_set_param(other._param:expand(dims.concat(shape, {other._num_events})), other._is_probs)
 end
 
 function Categorical:_get_mean() return C.full(self._batch_shape, 0 / 0, {dtype = self.probs.dtype}) end
@@ -70,14 +67,8 @@ function Categorical:entropy()
   return -(logits:clamp_min(C.dtype.finfo(logits.dtype).min) * self.probs):sum(-1)
 end
 
---- All class numbers, along a new dim 0.
----@param expand? boolean default true: to the batch shape
----@return Tensor
-function Categorical:enumerate_support(expand)
-  local sizes = {self._num_events}
-  for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
-  local values = C.arange(self._num_events, {dtype = "int64", device = self._param.device}):view(sizes)
-  return expand == false and values or values:expand(dims.concat({self._num_events}, self._batch_shape))
+function Categorical:_support_values()
+  return C.arange(self._num_events, {dtype = "int64", device = self._param.device})
 end
 
 return Categorical

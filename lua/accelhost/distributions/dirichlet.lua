@@ -30,11 +30,8 @@ function Dirichlet:init(...)
   self:_setup(shapes.part(shape, 1, #shape - 1), {shape[#shape]}, validate)
 end
 
-function Dirichlet:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made.concentration = self.concentration:expand(dims.concat(shape, self._event_shape))
-  return made
+function Dirichlet:_expand_from(other, shape)
+  self.concentration = other.concentration:expand(dims.concat(shape, other._event_shape))
 end
 
 local Sample = autograd.Function:extend "dirichlet"

@@ -2,7 +2,8 @@
 --
 -- A class calls self:_setup in init and defines rsample or sample, log_prob, and `_get_NAME` for each computed field
 -- (mean, variance, ...). `_parameters` lists its parameters with their constraints; `_get_support` returns that of a
--- sample.
+-- sample, `_support_values` all values of a discrete one [n, event_shape]. `_expand_from(other, shape)` sets the
+-- parameters to those of another object, expanded to a batch shape.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -142,15 +143,28 @@ end
 --- All values of a discrete distribution, along a new dim 0.
 ---@param expand? boolean default true: to the batch shape
 ---@return Tensor
-function Distribution:enumerate_support(expand) -- luacheck: ignore
-  absent(self, "enumerate_support()")
+function Distribution:enumerate_support(expand)
+  if not self._support_values then absent(self, "enumerate_support()") end
+  local values = self:_support_values()
+  local sizes = {values:size(0)}
+  for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
+  values = values:view(dims.concat(sizes, self._event_shape))
+  return expand == false and values or values:expand(dims.concat({sizes[1]}, self._batch_shape, self._event_shape))
 end
 
+local read_expand = arguments.signature("expand", {"batch_shape: sizes"})
+
 --- The same distribution with another batch shape, to which its own is expanded.
----@param batch_shape integer[]
 ---@return Distribution
-function Distribution:expand(batch_shape) -- luacheck: ignore
-  absent(self, "expand(batch_shape)")
+function Distribution:expand(...)
+  if not self._expand_from then absent(self, "expand(batch_shape)") end
+  local shape = read_expand(...)
+  if type(shape) == "number" then shape = {shape} end
+  local made = self._class:_blank()
+  made._batch_shape, made._event_shape = dims.concat(shape), self._event_shape
+  made._validate_args = self._validate_args
+  made:_expand_from(self, shape)
+  return made
 end
 
 --- exp(entropy()).
@@ -178,21 +192,6 @@ function Distribution:_check_value(what, value)
       value:numel() == 1 and tostring(value) or describe(value) .. " with others in it")
   end
   return value
-end
-
--- A distribution of the same class and settings, to be filled by expand.
-function Distribution:_like(batch_shape)
-  local made = self._class:_blank()
-  made._batch_shape, made._event_shape = dims.concat(batch_shape), self._event_shape
-  made._validate_args = self._validate_args
-  return made
-end
-
-local read_expand = arguments.signature("expand", {"batch_shape: sizes"})
-
-function Distribution._read_batch_shape(...)
-  local shape = read_expand(...)
-  return type(shape) == "number" and {shape} or shape
 end
 
 function Distribution:extra_repr()
@@ -227,11 +226,8 @@ function Distribution.define(parent, name, parameters)
     self:_setup(tensors[1]:shape(), {}, values[#parameters + 1])
   end
 
-  function made:expand(...)
-    local shape = self._read_batch_shape(...)
-    local other = self:_like(shape)
-    for _, row in ipairs(parameters) do other[row[1]] = self[row[1]]:expand(shape) end
-    return other
+  function made:_expand_from(other, shape)
+    for _, row in ipairs(parameters) do self[row[1]] = other[row[1]]:expand(shape) end
   end
 
   return made

@@ -35,13 +35,10 @@ function Independent:init(...)
     dims.concat(shapes.part(batch, #batch - count + 1, #batch), base._event_shape), validate)
 end
 
-function Independent:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made.base_dist = self.base_dist:expand(dims.concat(shape,
-    shapes.part(self._event_shape, 1, self.reinterpreted_batch_ndims)))
-  made.reinterpreted_batch_ndims, made.has_rsample = self.reinterpreted_batch_ndims, self.has_rsample
-  return made
+function Independent:_expand_from(other, shape)
+  self.reinterpreted_batch_ndims, self.has_rsample = other.reinterpreted_batch_ndims, other.has_rsample
+  self.base_dist = other.base_dist:expand(dims.concat(shape,
+    shapes.part(other._event_shape, 1, other.reinterpreted_batch_ndims)))
 end
 
 function Independent:_get_mean() return self.base_dist.mean end

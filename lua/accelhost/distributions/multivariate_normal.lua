@@ -61,11 +61,8 @@ function MultivariateNormal:init(...)
   self._tril = tril or covariance and linalg.cholesky(covariance) or tril_of_precision(precision)
 end
 
-function MultivariateNormal:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made.loc, made._tril = self.loc:expand(dims.concat(shape, self._event_shape)), self._tril
-  return made
+function MultivariateNormal:_expand_from(other, shape)
+  self.loc, self._tril = other.loc:expand(dims.concat(shape, other._event_shape)), other._tril
 end
 
 local function whole(self, matrix)

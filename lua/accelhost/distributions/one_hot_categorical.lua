@@ -1,11 +1,9 @@
 --- The categorical distribution over one-hot vectors.
-local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local Categorical = require "accelhost.distributions.categorical"
 local constraints = require "accelhost.distributions.constraints"
 local Distribution = require "accelhost.distributions.distribution"
-local dims = require "accelhost.util.dims"
 
 --- Vectors of one 1 and zeros: Categorical, with the class as a position.
 --
@@ -26,12 +24,7 @@ function OneHotCategorical:init(...)
   self:_setup(self._categorical.batch_shape, {self._categorical._num_events}, validate)
 end
 
-function OneHotCategorical:expand(...)
-  local shape = self._read_batch_shape(...)
-  local made = self:_like(shape)
-  made._categorical = self._categorical:expand(shape)
-  return made
-end
+function OneHotCategorical:_expand_from(other, shape) self._categorical = other._categorical:expand(shape) end
 
 function OneHotCategorical:_get_probs() return self._categorical.probs end
 function OneHotCategorical:_get_logits() return self._categorical.logits end
@@ -57,17 +50,7 @@ end
 
 function OneHotCategorical:entropy() return self._categorical:entropy() end
 
---- All one-hot vectors, along a new dim 0.
----@param expand? boolean default true: to the batch shape
----@return Tensor
-function OneHotCategorical:enumerate_support(expand)
-  local count = self._categorical._num_events
-  local sizes = {count}
-  for i = 1, #self._batch_shape do sizes[i + 1] = 1 end
-  local index = C.arange(count, {dtype = "int64", device = self.probs.device})
-  local values = one_hot(self, index):view(dims.concat(sizes, {count}))
-  return expand == false and values or values:expand(dims.concat({count}, self._batch_shape, {count}))
-end
+function OneHotCategorical:_support_values() return one_hot(self, self._categorical:_support_values()) end
 
 function OneHotCategorical:extra_repr() return self._categorical:extra_repr() end
 

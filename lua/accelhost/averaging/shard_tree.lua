@@ -4,6 +4,8 @@
 -- are the nodes (offset, 2 stride) and (offset + stride, 2 stride). The root is (0, 1), a shard by itself a node whose
 -- stride is a power of two that is not below the number of shards. A rank of n = 1, 2, 4, ... has the shards r, r + n,
 -- ..., which are one node; of other n it has several.
+local arguments = require "accelhost.util.arguments"
+
 local tree = {}
 
 --- The stride of a shard by itself.
@@ -47,12 +49,10 @@ end
 ---@param ranks integer
 ---@return string[]
 function tree.nodes_of(shards, rank, ranks)
-  local parts, list = {}, {}
+  local parts = {}
   for shard = rank, shards - 1, ranks do parts[tree.node(shard, tree.leaf_stride(shards))] = true end
   tree.fold(parts, shards, function() return true end)
-  for node in pairs(parts) do list[#list + 1] = node end
-  table.sort(list)
-  return list
+  return arguments.sorted_keys(parts)
 end
 
 return tree

@@ -40,10 +40,9 @@ local function names_of(namespace)
     return list
   end
   local list = {}
-  for name in pairs(namespace) do
+  for _, name in ipairs(arguments.sorted_keys(namespace)) do
     if type(name) == "string" then list[#list + 1] = name end
   end
-  table.sort(list)
   return list
 end
 
@@ -349,10 +348,7 @@ local function add_tensor(self)
       pages.put(self, page, entry.name, entry)
     end
   end
-  local names = {}
-  for name in pairs(C.methods) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do add_tensor_method(self, page, name) end
+  for _, name in ipairs(arguments.sorted_keys(C.methods)) do add_tensor_method(self, page, name) end
   pages.sort_sections(page)
 end
 

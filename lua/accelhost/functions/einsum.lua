@@ -68,10 +68,9 @@ end
 local function implicit_output(terms, ellipsis)
   local count, letters, output = {}, {}, {}
   for letter in terms:gmatch "%a" do count[letter] = (count[letter] or 0) + 1 end
-  for name, times in pairs(count) do
-    if times == 1 then letters[#letters + 1] = name end
+  for _, name in ipairs(arguments.sorted_keys(count)) do
+    if count[name] == 1 then letters[#letters + 1] = name end
   end
-  table.sort(letters)
   for d = ellipsis, 1, -1 do output[#output + 1] = "-" .. d end
   return dims.concat(output, letters)
 end

@@ -38,7 +38,6 @@ local function write_npz(path, value)
     end
     names[#names + 1] = name
   end
-  table.sort(names)
   for i, name in ipairs(names) do
     tensors[i] = plain(value[name])
     names[i] = name .. ".npy"

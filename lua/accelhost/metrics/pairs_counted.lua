@@ -2,6 +2,7 @@
 --
 -- Labels are read in order, so that sums of weights are the same in every process.
 local C = require "accelhost._C"
+local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
 ---@class PairCounts
@@ -28,13 +29,6 @@ end
 --- Was nothing counted?
 function PairCounts:is_empty() return next(self._rows) == nil end
 
-local function sorted(set)
-  local list = {}
-  for label in pairs(set) do list[#list + 1] = label end
-  table.sort(list)
-  return list
-end
-
 --- Every label that occurred, in order, and those that occurred as references.
 ---@return integer[] labels
 ---@return table<integer, boolean> referred
@@ -44,7 +38,7 @@ function PairCounts:labels()
     all[reference], referred[reference] = true, true
     for prediction in pairs(row) do all[prediction] = true end
   end
-  return sorted(all), referred
+  return arguments.sorted_keys(all), referred
 end
 
 --- Return the count of a pair.
@@ -64,9 +58,9 @@ function PairCounts:sums()
   local labels = self:labels()
   local hits, references, predictions = {}, {}, {}
   for _, label in ipairs(labels) do hits[label], references[label], predictions[label] = 0, 0, 0 end
-  for _, reference in ipairs(sorted(self._rows)) do
+  for _, reference in ipairs(arguments.sorted_keys(self._rows)) do
     local row = self._rows[reference]
-    for _, prediction in ipairs(sorted(row)) do
+    for _, prediction in ipairs(arguments.sorted_keys(row)) do
       references[reference] = references[reference] + row[prediction]
       predictions[prediction] = predictions[prediction] + row[prediction]
     end
@@ -79,9 +73,11 @@ end
 ---@return userdata
 function PairCounts:state()
   local list = {}
-  for _, reference in ipairs(sorted(self._rows)) do
+  for _, reference in ipairs(arguments.sorted_keys(self._rows)) do
     local row = self._rows[reference]
-    for _, prediction in ipairs(sorted(row)) do list[#list + 1] = {reference, prediction, row[prediction]} end
+    for _, prediction in ipairs(arguments.sorted_keys(row)) do
+      list[#list + 1] = {reference, prediction, row[prediction]}
+    end
   end
   return #list > 0 and C.tensor(list, {dtype = "float64", device = "cpu"})
     or C.zeros({0, 3}, {dtype = "float64", device = "cpu"})

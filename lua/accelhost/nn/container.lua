@@ -123,8 +123,7 @@ local function named_items(what, items)
       names[i], values[i] = item[1], item[2]
     end
   else
-    for name in pairs(items) do names[#names + 1] = name end
-    table.sort(names)
+    names = arguments.sorted_keys(items)
     for i, name in ipairs(names) do values[i] = items[name] end
   end
   return names, values

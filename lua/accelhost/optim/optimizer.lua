@@ -181,9 +181,7 @@ function Optimizer:add_param_group(group)
     local value = group[name]
     local known_option = self.defaults[name] ~= nil or (self._option_kinds or {})[name]
     if name ~= "params" and not known_option and not bookkeeping[name] and not hints[name] then
-      local known = {}
-      for option in pairs(self.defaults) do known[#known + 1] = option end
-      table.sort(known)
+      local known = arguments.sorted_keys(self.defaults)
       fail("%s: unknown option '%s' in a parameter group (known: %s)%s", self._name, tostring(name),
         table.concat(known, ", "), arguments.did_you_mean(tostring(name), known))
     end
@@ -284,14 +282,8 @@ function Optimizer:__tostring()
   local lines = {self._name .. " ("}
   for g, group in ipairs(self.param_groups) do
     lines[#lines + 1] = "Parameter Group " .. g - 1
-    local names = {}
-    for name in pairs(group) do
-      if name ~= "params" then names[#names + 1] = name end
-    end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      local value = group[name]
-      lines[#lines + 1] = ("    %s: %s"):format(name, text_of(value))
+    for _, name in ipairs(arguments.sorted_keys(group)) do
+      if name ~= "params" then lines[#lines + 1] = ("    %s: %s"):format(name, text_of(group[name])) end
     end
   end
   lines[#lines + 1] = ")"

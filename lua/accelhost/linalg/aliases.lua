@@ -20,7 +20,7 @@ local read_svd = signature("svd", {"input: tensor", {"some: flag", true}, {"comp
 --- U, S, V with input = U diag(S) V': the last is V, where linalg.svd returns V'. some = false returns all
 --- columns, compute_uv = false zeros for U and V.
 --     local U, S, V = accelhost.svd(A)
----@param ... any input (..., m, n), some, compute_uv
+---@param input userdata (..., m, n)
 ---@return userdata U
 ---@return userdata S
 ---@return userdata V
@@ -42,7 +42,7 @@ end
 local read_pinverse = signature("pinverse", {"input: tensor", {"rcond: number", 1e-15}})
 --- linalg.pinv with rtol = rcond.
 --     local P = accelhost.pinverse(A)
----@param ... any input (..., m, n), rcond
+---@param input userdata (..., m, n)
 function aliases.pinverse(...)
   local input, rcond = read_pinverse(...)
   return norm.pinv(input, {rtol = rcond})
@@ -51,7 +51,7 @@ end
 local read_lu_solve = signature("lu_solve", {"b: tensor", "LU_data: tensor", "LU_pivots: tensor"})
 --- linalg.lu_solve with the arguments in another order.
 --     local x = accelhost.lu_solve(B, LU, pivots)
----@param ... any b (..., n, k), LU_data, LU_pivots
+---@param b userdata (..., n, k)
 function aliases.lu_solve(...)
   local b, LU, pivots = read_lu_solve(...)
   return factor.lu_solve(LU, pivots, b)

@@ -15,7 +15,6 @@ local read_cholesky = signature("linalg.cholesky", {"A: tensor", {"upper: flag",
 --- The lower triangular L with A = L L' of symmetric positive-definite matrices (..., n, n), or with upper = true the
 --- U with A = U' U. Only that triangle of A is read. A matrix that is not positive-definite is an error that names it.
 --     local L = linalg.cholesky(A)
----@param ... any A, upper
 function factor.cholesky(...)
   local A, upper = read_cholesky(...)
   check.square("linalg.cholesky", A)
@@ -29,7 +28,6 @@ local read_cholesky_ex = signature("linalg.cholesky_ex",
 --- As cholesky, with LAPACK's info per matrix (int32; above 0: not positive-definite, the factor is nan) instead of an
 --- error, unless check_errors is true.
 --     local L, info = linalg.cholesky_ex(A)
----@param ... any A, upper, check_errors
 ---@return userdata L
 ---@return userdata info
 function factor.cholesky_ex(...)
@@ -44,7 +42,7 @@ local read_qr = signature("linalg.qr", {"A: tensor", {"mode: 'reduced'|'complete
 --- Q with orthonormal columns and upper triangular R with A = Q R, k = min(m, n) columns of Q in mode "reduced", all m
 --- in mode "complete", none in mode "r". Modes "r" and, for more rows than columns, "complete" have no derivative.
 --     local Q, R = linalg.qr(A)
----@param ... any A (..., m, n), mode
+---@param A userdata (..., m, n)
 ---@return userdata Q
 ---@return userdata R
 function factor.qr(...)
@@ -65,7 +63,8 @@ local read_svd = signature("linalg.svd", {"A: tensor", {"full_matrices: flag", t
 --- many rows. Gradients through U and Vh are finite where no two singular values are equal (and, for matrices that are
 --- not square, none is 0); derivatives of the columns beyond min(m, n) are not computed.
 --     local U, S, Vh = linalg.svd(A, {full_matrices = false})
----@param ... any A (..., m, n), full_matrices, driver (of other devices)
+---@param A userdata (..., m, n)
+---@param driver? string of other devices
 ---@return userdata U
 ---@return userdata S
 ---@return userdata Vh
@@ -79,7 +78,8 @@ end
 local read_svdvals = signature("linalg.svdvals", {"A: tensor", {"driver: string"}})
 --- The singular values of each matrix, in descending order: (..., min(m, n)).
 --     local S = linalg.svdvals(A)
----@param ... any A (..., m, n), driver (of other devices)
+---@param A userdata (..., m, n)
+---@param driver? string of other devices
 function factor.svdvals(...)
   local A, driver = read_svdvals(...)
   check.matrices("linalg.svdvals", A)
@@ -93,7 +93,6 @@ local read_eigh = signature("linalg.eigh", {"A: tensor", uplo})
 --- Eigenvalues in ascending order and eigenvectors as columns of symmetric matrices (..., n, n), of which the lower
 --- (UPLO = "L") or upper triangle is read. Gradients through vectors are finite where no two values are equal.
 --     local values, vectors = linalg.eigh(A)
----@param ... any A, UPLO
 ---@return userdata values
 ---@return userdata vectors
 function factor.eigh(...)
@@ -105,7 +104,7 @@ end
 local read_eigvalsh = signature("linalg.eigvalsh", {"A: tensor", uplo})
 --- The eigenvalues of symmetric matrices, in ascending order.
 --     local values = linalg.eigvalsh(A)
----@param ... any A (..., n, n), UPLO
+---@param A userdata (..., n, n)
 function factor.eigvalsh(...)
   local A, triangle = read_eigvalsh(...)
   check.square("linalg.eigvalsh", A)
@@ -137,7 +136,7 @@ local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag
 --- which counts from 1, as LAPACK's. lu_solve accepts both. A singular matrix is an error; lu and lu_factor_ex accept
 -- it.
 --     local LU, pivots = linalg.lu_factor(A)
----@param ... any A (..., m, n), pivot (true)
+---@param A userdata (..., m, n)
 ---@return userdata LU
 ---@return userdata pivots
 function factor.lu_factor(...)
@@ -151,7 +150,6 @@ local read_lu_factor_ex = signature("linalg.lu_factor_ex",
   {"A: tensor", {"pivot: flag", true}, {"check_errors: flag", false}})
 --- As lu_factor, with LAPACK's info per matrix (int32; above 0: the place of the first zero pivot).
 --     local LU, pivots, info = linalg.lu_factor_ex(A)
----@param ... any A, pivot, check_errors
 ---@return userdata LU
 ---@return userdata pivots
 ---@return userdata info
@@ -182,7 +180,8 @@ local read_unpack = signature("lu_unpack",
   {"LU_data: tensor", "LU_pivots: tensor", {"unpack_data: flag", true}, {"unpack_pivots: flag", true}})
 --- P, L and U from the result of lu_factor; a factor that was not requested is an empty tensor.
 --     local P, L, U = accelhost.lu_unpack(linalg.lu_factor(A))
----@param ... any LU_data (..., m, n), LU_pivots (..., min(m, n)), unpack_data, unpack_pivots
+---@param LU_data userdata (..., m, n)
+---@param LU_pivots userdata (..., min(m, n))
 ---@return userdata P
 ---@return userdata L
 ---@return userdata U
@@ -199,7 +198,7 @@ end
 local read_lu = signature("linalg.lu", {"A: tensor", {"pivot: flag", true}})
 --- P, L, U with A = P L U: a permutation, a unit lower and an upper triangle.
 --     local P, L, U = linalg.lu(A)
----@param ... any A (..., m, n), pivot (true)
+---@param A userdata (..., m, n)
 ---@return userdata P
 ---@return userdata L
 ---@return userdata U
@@ -224,7 +223,9 @@ local read_lu_solve = signature("linalg.lu_solve",
   {"LU: tensor", "pivots: tensor", "B: tensor", {"left: flag", true}, {"adjoint: flag", false}})
 --- The X of A X = B for lu_factor's result for A; of X A = B with left = false, of A' X = B with adjoint = true.
 --     local x = linalg.lu_solve(LU, pivots, B)
----@param ... any LU (..., n, n), pivots (..., n), B (..., n, k), left, adjoint
+---@param LU userdata (..., n, n)
+---@param pivots userdata (..., n)
+---@param B userdata (..., n, k)
 function factor.lu_solve(...)
   local LU, pivots, B, left, adjoint = read_lu_solve(...)
   local name = "linalg.lu_solve"
@@ -251,7 +252,6 @@ local read_householder = signature("linalg.householder_product", {"A: tensor", "
 --- The first n columns of the product of the reflections 1 - tau_i v_i v_i', v_i being column i of A (..., m, n) below
 --- the diagonal with a 1 on it; tau (..., k), k <= n <= m.
 --     local Q = linalg.householder_product(A, tau)
----@param ... any A, tau
 function factor.householder_product(...)
   local A, tau = read_householder(...)
   local name = "linalg.householder_product"

@@ -28,7 +28,6 @@ local read_vector = signature("linalg.vector_norm",
 --- The p-norm of vectors, p = ord: (sum |x|^p)^(1/p), max |x| for inf, min |x| for -inf, the number of nonzeros for 0;
 --- over `dim`, or all elements. It is computed in `dtype`.
 --     local y = linalg.vector_norm(x, 1, {dim = 0})
----@param ... any x, ord, dim, keepdim, dtype
 function norm.vector_norm(...)
   local x, ord, dim, keepdim, dtype = read_vector(...)
   return vector_norm(as_float("linalg.vector_norm", x, dtype, "x"), ord, dim, keepdim)
@@ -79,7 +78,7 @@ local read_matrix = signature("linalg.matrix_norm",
 --- singular values), 2 and -2 (the largest, the smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of
 --- rows).
 --     local y = linalg.matrix_norm(A, "nuc")
----@param ... any A (..., m, n), ord, dim, keepdim, dtype
+---@param A userdata (..., m, n)
 function norm.matrix_norm(...)
   local A, ord, dim, keepdim, dtype = read_matrix(...)
   return matrix_norm("linalg.matrix_norm", as_float("linalg.matrix_norm", A, dtype, "A"), ord, dim or {-2, -1}, keepdim)
@@ -90,7 +89,6 @@ local read_norm = signature("linalg.norm",
 --- vector_norm or matrix_norm, as in NumPy: without ord the 2-norm of the elements, over `dim` or all; with ord the
 --- norm of vectors for one dim (or a tensor with one), of matrices for two.
 --     local y = linalg.norm(x)
----@param ... any A, ord, dim, keepdim, dtype
 function norm.norm(...)
   local A, ord, dim, keepdim, dtype = read_norm(...)
   local name = "linalg.norm"
@@ -108,7 +106,6 @@ local read_det = signature("linalg.det", {"A: tensor"})
 --- The determinant of each matrix of A (..., n, n). Its gradient is right for singular matrices too; its second
 --- derivative needs others.
 --     local d = linalg.det(A)
----@param ... any A
 function norm.det(...)
   local A = read_det(...)
   check.square("linalg.det", A)
@@ -118,7 +115,7 @@ end
 local read_slogdet = signature("linalg.slogdet", {"A: tensor"})
 --- The sign of the determinant and the logarithm of its size, which do not overflow: 0 and -inf for singular matrices.
 --     local sign, logabsdet = linalg.slogdet(A)
----@param ... any A (..., n, n)
+---@param A userdata (..., n, n)
 ---@return userdata sign
 ---@return userdata logabsdet
 function norm.slogdet(...)
@@ -131,7 +128,7 @@ end
 local read_logdet = signature("logdet", {"input: tensor"})
 --- The logarithm of the determinant: -inf where it is 0, nan where it is negative.
 --     local y = accelhost.logdet(A)
----@param ... any input (..., n, n)
+---@param input userdata (..., n, n)
 function norm.logdet(...)
   local A = read_logdet(...)
   check.square("logdet", A, "input")
@@ -165,7 +162,7 @@ local read_rank = signature("linalg.matrix_rank", tolerances)
 --- The number of singular values above max(atol, rtol times the largest), int64. rtol is the dtype's epsilon times
 --- max(m, n), or 0 if atol is set. hermitian = true is for symmetric matrices and is faster.
 --     local r = linalg.matrix_rank(A)
----@param ... any A (..., m, n), atol, rtol, hermitian
+---@param A userdata (..., m, n)
 function norm.matrix_rank(...)
   local A, atol, rtol, hermitian = read_rank(...)
   check[hermitian and "square" or "matrices"]("linalg.matrix_rank", A)
@@ -221,7 +218,7 @@ local read_pinv = signature("linalg.pinv", tolerances)
 --- The Moore-Penrose pseudoinverse (..., n, m): singular values up to max(atol, rtol times the largest) count as 0,
 --- rtol as for matrix_rank. hermitian = true is for symmetric matrices and uses their eigenvalues.
 --     local P = linalg.pinv(A)
----@param ... any A (..., m, n), atol, rtol, hermitian
+---@param A userdata (..., m, n)
 function norm.pinv(...)
   local A, atol, rtol, hermitian = read_pinv(...)
   check[hermitian and "square" or "matrices"]("linalg.pinv", A)
@@ -256,7 +253,6 @@ local read_sqrth = signature("linalg.matrix_sqrth", {"A: tensor"})
 --- The symmetric X with X X = A of symmetric positive-definite matrices (..., n, n), of which the lower triangle is
 --- read. Negative eigenvalues count as 0.
 --     local X = linalg.matrix_sqrth(A)
----@param ... any A
 function norm.matrix_sqrth(...)
   local A = read_sqrth(...)
   check.square("linalg.matrix_sqrth", A)
@@ -267,7 +263,6 @@ local read_cond = signature("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'
 --- The condition number |A|_p |inverse of A|_p; p as ord of matrix_norm, without it 2: the largest over the smallest
 --- singular value, which matrices that are not square have too. Singular matrices have inf, empty ones 0.
 --     local y = linalg.cond(A)
----@param ... any A, p
 function norm.cond(...)
   local A, p = read_cond(...)
   local name = "linalg.cond"
@@ -298,7 +293,8 @@ local read_lstsq = signature("linalg.lstsq",
 --- empty tensor; the rank but for gels (int64); the singular values for gelsd and gelss. Singular values up to rcond
 --- times the largest count as 0, by default the dtype's epsilon times max(m, n).
 --     local X = linalg.lstsq(A, B)
----@param ... any A (..., m, n), B (..., m, k) or (..., m), rcond, driver
+---@param A userdata (..., m, n)
+---@param B userdata (..., m, k) or (..., m)
 ---@return userdata solution
 ---@return userdata residuals
 ---@return userdata rank

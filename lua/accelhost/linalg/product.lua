@@ -53,7 +53,6 @@ local read_multi_dot = signature("linalg.multi_dot", {"tensors: tensors"})
 --- The product of two or more matrices, in the order of multiplications that costs least. The first and the last may
 --- be vectors.
 --     local y = linalg.multi_dot {A, B, v}
----@param ... any tensors: a table
 function product.multi_dot(...)
   local tensors = read_multi_dot(...)
   if C.is_tensor(tensors) or #tensors < 2 then fail("linalg.multi_dot: tensors: expected at least 2 tensors") end
@@ -98,7 +97,7 @@ function Constant.backward(ctx) return C.zeros_like(ctx.saved_tensors[1]) end
 local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
 --- A times itself n times, by squaring; the identity for n = 0, powers of the inverse for n < 0.
 --     local B = linalg.matrix_power(A, 3)
----@param ... any A (..., k, k), n
+---@param A userdata (..., k, k)
 function product.matrix_power(...)
   local A, n = read_power(...)
   square("linalg.matrix_power", A)
@@ -144,7 +143,6 @@ local read_exp = signature("linalg.matrix_exp", {"A: tensor"})
 --- The matrix exponential of each matrix of A (..., n, n): 1 + A + A A / 2 + ..., by scaling, a Pade approximant and
 --- squaring.
 --     local B = linalg.matrix_exp(A)
----@param ... any A
 function product.matrix_exp(...)
   local A = read_exp(...)
   check.square("linalg.matrix_exp", A)
@@ -165,7 +163,6 @@ end
 local read_cross = signature("linalg.cross", {"input: tensor", "other: tensor", {"dim: integer", -1}})
 --- The cross product along a dim of size 3; the other dims broadcast.
 --     local y = linalg.cross(a, b)
----@param ... any input, other, dim
 function product.cross(...)
   local a, b, dim = read_cross(...)
   local name = "linalg.cross"
@@ -181,7 +178,6 @@ end
 local read_vecdot = signature("linalg.vecdot", {"x: tensor", "y: tensor", {"dim: integer", -1}})
 --- The sum of x * y along a dim; the others broadcast.
 --     local y = linalg.vecdot(a, b)
----@param ... any x, y, dim
 function product.vecdot(...)
   local x, y, dim = read_vecdot(...)
   check.same_dtype("linalg.vecdot", x, y)
@@ -192,7 +188,6 @@ local read_diagonal = signature("linalg.diagonal",
   {"A: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1}})
 --- A view on the diagonals of matrices: accelhost.diagonal over the last two dims.
 --     local d = linalg.diagonal(A)
----@param ... any A, offset, dim1, dim2
 function product.diagonal(...)
   return C.diagonal(read_diagonal(...))
 end
@@ -200,7 +195,6 @@ end
 local read_vander = signature("linalg.vander", {"x: tensor", {"N: count"}})
 --- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default. A 0-dim x is one number.
 --     local V = linalg.vander(x)
----@param ... any x, N
 function product.vander(...)
   local x, count = read_vander(...)
   if x:dim() == 0 then x = x:reshape(1) end

@@ -45,7 +45,8 @@ local read_solve_ex = signature("linalg.solve_ex",
 --- As solve, but a singular matrix raises with check_errors = true only; else its solution is nan and its info, an
 --- int32 number per matrix, is above 0.
 --     local X, info = linalg.solve_ex(A, B)
----@param ... any A (..., n, n), B (..., n, k) or (..., n), left, check_errors
+---@param A userdata (..., n, n)
+---@param B userdata (..., n, k) or (..., n)
 ---@return userdata X
 ---@return userdata info
 function solve.solve_ex(...)
@@ -59,7 +60,6 @@ local read_solve = signature("linalg.solve", {"A: tensor", "B: tensor", {"left: 
 --- The X of A X = B, or of X A = B with left = false; A (..., n, n), B (..., n, k), or vectors (..., n). Batches
 --- broadcast. float32 or float64. A singular matrix is an error that names it.
 --     local x = linalg.solve(A, b)
----@param ... any A, B, left
 function solve.solve(...)
   local A, B, left = read_solve(...)
   local X, info = solve_ex("linalg.solve", A, B, left)
@@ -72,7 +72,7 @@ local read_triangular = signature("linalg.solve_triangular",
 --- The X of A X = B (or X A = B) for triangular A (..., n, n), of which only the triangle is read, with
 --- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal results in inf or nan.
 --     local x = linalg.solve_triangular(A, B, {upper = true})
----@param ... any A, B (..., n, k), upper, left, unitriangular
+---@param B userdata (..., n, k)
 function solve.solve_triangular(...)
   local A, B, upper, left, unitriangular = read_triangular(...)
   local name = "linalg.solve_triangular"
@@ -89,7 +89,7 @@ end
 local read_inv_ex = signature("linalg.inv_ex", {"A: tensor", {"check_errors: flag", false}})
 --- The inverse and LAPACK's info per matrix (int32; above 0: singular, the inverse is nan).
 --     local inverse, info = linalg.inv_ex(A)
----@param ... any A (..., n, n), check_errors
+---@param A userdata (..., n, n)
 ---@return userdata inverse
 ---@return userdata info
 function solve.inv_ex(...)
@@ -104,7 +104,6 @@ local read_inv = signature("linalg.inv", {"A: tensor"})
 --- The inverse of each matrix of A (..., n, n), float32 or float64. A singular matrix is an error that names it. To
 --- solve equations, solve is faster and more precise.
 --     local B = linalg.inv(A)
----@param ... any A
 function solve.inv(...)
   local A = read_inv(...)
   check.square("linalg.inv", A)
@@ -116,7 +115,8 @@ end
 local read_cholesky_solve = signature("cholesky_solve", {"B: tensor", "L: tensor", {"upper: flag", false}})
 --- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky returns. Batches broadcast.
 --     local x = accelhost.cholesky_solve(B, linalg.cholesky(A))
----@param ... any B (..., n, k), L (..., n, n), upper
+---@param B userdata (..., n, k)
+---@param L userdata (..., n, n)
 function solve.cholesky_solve(...)
   local B, L, upper = read_cholesky_solve(...)
   local name = "cholesky_solve"
@@ -133,7 +133,7 @@ end
 local read_cholesky_inverse = signature("cholesky_inverse", {"L: tensor", {"upper: flag", false}})
 --- The inverse of L L' (upper = true: L' L).
 --     local B = accelhost.cholesky_inverse(linalg.cholesky(A))
----@param ... any L (..., n, n), upper
+---@param L userdata (..., n, n)
 function solve.cholesky_inverse(...)
   local L, upper = read_cholesky_inverse(...)
   check.square("cholesky_inverse", L, "L")
@@ -144,7 +144,6 @@ end
 local read_tensorinv = signature("linalg.tensorinv", {"A: tensor", {"ind: count", 2}})
 --- The inverse of A as a map from its last dims to its first `ind` ones, whose sizes must have the same product.
 --     local B = linalg.tensorinv(accelhost.eye(6):reshape(2, 3, 6), {ind = 2})
----@param ... any A, ind
 function solve.tensorinv(...)
   local A, ind = read_tensorinv(...)
   local shape, first, rest, rows = A:shape(), {}, {}, 1
@@ -165,7 +164,6 @@ local read_tensorsolve = signature("linalg.tensorsolve", {"A: tensor", "B: tenso
 --- The X with tensordot(A, X, X:dim()) = B: the first dims of A (after those named by `dims` are moved to its end) are
 --- B's.
 --     local x = linalg.tensorsolve(accelhost.eye(6):reshape(2, 3, 6), accelhost.ones(2, 3))
----@param ... any A, B, dims
 function solve.tensorsolve(...)
   local A, B, dims = read_tensorsolve(...)
   local name = "linalg.tensorsolve"

@@ -16,7 +16,6 @@ local read_sample = signature("grid_sample", {
 --- gradients, of first order; in mode "nearest" the grid's is 0.
 --     local grid = F.affine_grid(accelhost.eye(2, 3):unsqueeze(0):expand(2, 2, 3), {2, 1, 28, 28})
 --     y = F.grid_sample(images, grid, {padding_mode = "border"})  --> [2, 1, 28, 28]
----@param ... any input, grid, mode, padding_mode, align_corners
 ---@return userdata (N, C, H_out, W_out)
 function F.grid_sample(...)
   return C.grid_sample(read_sample(...))
@@ -32,7 +31,6 @@ local read_affine = signature("affine_grid", {"theta: tensor", "size: counts", {
 --- The grid for grid_sample that maps each output position of `size` (N, C, H, W) by the matrices theta (N, 2, 3), or
 --- of (N, C, D, H, W) by (N, 3, 4).
 --     grid = F.affine_grid(accelhost.eye(2, 3):unsqueeze(0), {1, 3, 8, 8})  --> [1, 8, 8, 2]
----@param ... any theta, size, align_corners
 ---@return userdata (N, H, W, 2) or (N, D, H, W, 3)
 function F.affine_grid(...)
   local theta, size, align_corners = read_affine(...)

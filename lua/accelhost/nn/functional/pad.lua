@@ -30,7 +30,6 @@ local read = arguments.signature("pad", {"input: tensor", "pad: integers",
 --
 --   F.pad(a, {1, 2})  --> tensor([0., 1., 2., 3., 0., 0.])
 --   F.pad(images, {1, 1, 2, 2}, {mode = "reflect"}):size(2)  --> 32
----@param ... any input, pad, mode ("constant", "reflect", "replicate", "circular"), value
 ---@return userdata # always a new tensor
 function F.pad(...)
   local input, pad, mode, value = read(...)

@@ -17,7 +17,6 @@ local read_unfold = signature("unfold", {
 --- The windows of (N, C, H, W) as columns: (N, C * kernel area, windows), in the order of a convolution's weights and
 --- positions; without N also. Padding is zeros.
 --     columns = F.unfold(images, 3, {padding = 1})  --> [2, 9, 784]
----@param ... any input, kernel_size, dilation, padding, stride
 function F.unfold(...)
   local input, kernel, dilation, padding, stride = read_unfold(...)
   if input:dim() ~= 3 and input:dim() ~= 4 then
@@ -34,7 +33,6 @@ local read_fold = signature("fold", {
 --- The sum of windows, columns as unfold returns them (N, C * kernel area, windows), into images (N, C, H, W) of
 --- output_size (H, W); without N also. Where windows overlap, they add up.
 --     y = F.fold(accelhost.ones(2, 9, 784), {28, 28}, 3, {padding = 1})  --> [2, 1, 28, 28]
----@param ... any input, output_size, kernel_size, dilation, padding, stride
 function F.fold(...)
   local input, size, kernel, dilation, padding, stride = read_fold(...)
   return C.col2im(input, pair("fold", "output_size", size), pair("fold", "kernel_size", kernel),
@@ -66,7 +64,6 @@ end
 local read_shuffle = signature("pixel_shuffle", {"input: tensor", "upscale_factor: count"})
 --- Channels into space: (..., C r r, H, W) to (..., C, H r, W r), r = upscale_factor.
 --     y = F.pixel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 1, 6, 6]
----@param ... any input, upscale_factor
 function F.pixel_shuffle(...)
   local input, r = read_shuffle(...)
   local lead, c, h, w = image_sizes("pixel_shuffle", input)
@@ -81,7 +78,6 @@ end
 local read_unshuffle = signature("pixel_unshuffle", {"input: tensor", "downscale_factor: count"})
 --- Space into channels: (..., C, H r, W r) to (..., C r r, H, W), r = downscale_factor.
 --     y = F.pixel_unshuffle(images, 2)  --> [2, 4, 14, 14]
----@param ... any input, downscale_factor
 function F.pixel_unshuffle(...)
   local input, r = read_unshuffle(...)
   local lead, c, h, w = image_sizes("pixel_unshuffle", input)
@@ -96,7 +92,6 @@ end
 local read_channels = signature("channel_shuffle", {"input: tensor", "groups: count"})
 --- The channels of (N, C, ...) in `groups` groups, one from each in turn.
 --     y = F.channel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 4, 3, 3]
----@param ... any input, groups
 function F.channel_shuffle(...)
   local input, groups = read_channels(...)
   if input:dim() < 3 then

@@ -88,7 +88,6 @@ local read_interpolate = signature("interpolate", {
 --- unless recompute_scale_factor is true. antialias = true widens the filter when shrinking. float16 and bfloat16 are
 --- computed in float32; bytes are rounded. Second derivatives exist.
 --     y = F.interpolate(images, {scale_factor = 2, mode = "bilinear"})  --> [2, 1, 56, 56]
----@param ... any input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
 function F.interpolate(...)
   local input, size, scale_factor, mode, align_corners, recompute, antialias = read_interpolate(...)
   check_mode(input, mode, align_corners, antialias)
@@ -108,7 +107,6 @@ local read_upsample = signature("upsample", {
 })
 --- interpolate by its older name.
 --     y = F.upsample(images, {scale_factor = 2})  --> [2, 1, 56, 56]
----@param ... any input, size, scale_factor, mode, align_corners
 function F.upsample(...)
   return F.interpolate(read_upsample(...))
 end
@@ -117,7 +115,6 @@ local read_nearest = signature("upsample_nearest",
   {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
 --- interpolate in mode "nearest", by an older name.
 --     y = F.upsample_nearest(images, {scale_factor = 2})  --> [2, 1, 56, 56]
----@param ... any input, size, scale_factor
 function F.upsample_nearest(...)
   local input, size, scale_factor = read_nearest(...)
   return F.interpolate(input, size, scale_factor)
@@ -127,7 +124,6 @@ local read_bilinear = signature("upsample_bilinear",
   {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
 --- interpolate in mode "bilinear" with align_corners = true, by an older name.
 --     y = F.upsample_bilinear(images, {scale_factor = 2})  --> [2, 1, 56, 56]
----@param ... any input, size, scale_factor
 function F.upsample_bilinear(...)
   local input, size, scale_factor = read_bilinear(...)
   return F.interpolate(input, size, scale_factor, "bilinear", true)

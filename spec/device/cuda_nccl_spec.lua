@@ -142,7 +142,7 @@ describe("a compiled step of two processes", function()
     local result = launch("device_compile", {}, {env = {[real and "CUDA_VISIBLE_DEVICES" or "ACCELHOST_SIM_DEVICES"] =
       real and "0" or 1}})
     assert.equal(3, result.code)
-    has(result.stderr, "compile: gradients of several processes go through the host's memory here, by shm")
+    has(result.stderr, "compile: gradients of several processes are reduced in the host's memory here, by shm")
   end)
 
   case("reports that it was captured with a group that is closed", 2, function()

@@ -20,8 +20,8 @@ local state = require "accelhost.accelerator.process.state"
 require "accelhost.averaging" -- warns of backwards that average nothing
 
 ---@class Accelerator
----@field device string where models and batches go: this process's GPU, "cuda:0", else "cpu"; a default device that is
---- neither goes before
+---@field device string of models and batches: this process's GPU, "cuda:0", else "cpu"; a default device that is
+--- neither has priority
 ---@field process_index integer this process's rank, from 0
 ---@field num_processes integer
 ---@field local_process_index integer

@@ -208,7 +208,7 @@ function Trackers:finish()
   end
 end
 
---- End the training: close the trackers. Processes and their group stay as they are; they end with the script.
+--- End the training: close the trackers. Processes and their group are not changed; they end with the script.
 --
 --   accelerator:end_training()
 function Trackers:end_training()

@@ -1,4 +1,4 @@
---- The buffers of a prepared model as they are now: a forward may replace one by another tensor.
+--- The present buffers of a prepared model: a forward may replace one by another tensor.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 

@@ -233,7 +233,7 @@ local function before(roots)
   end
 end
 
--- One that the loss does not depend on keeps its gradients and its window as they are.
+-- One that the loss does not depend on keeps its gradients and its window.
 local function finish(handle, reached)
   if not reached then return handle:skip() end
   handle:check()

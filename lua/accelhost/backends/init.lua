@@ -1,7 +1,7 @@
 --- accelhost.backends: how CUDA devices compute, by PyTorch's names. Each is a field that is read and set.
 --
 --     accelhost.backends.cuda.matmul.allow_tf32 = true   -- products of float32 matrices on tensor cores
---     accelhost.backends.cudnn.allow_tf32 = false        -- convolutions in float32 as it is
+--     accelhost.backends.cudnn.allow_tf32 = false        -- convolutions in unrounded float32
 --
 -- TF32 rounds float32 to 10 bits behind the point before it is multiplied, and adds up in float32. As in PyTorch it is
 -- off for products of matrices and on for convolutions. Recurrent layers are products here, and attention of float32
@@ -30,5 +30,5 @@ local mps, processor = "there are no devices of this kind", "the CPU's kernels a
 return switches.new("backends", {}, {cuda = cuda, cudnn = cudnn}, {
   fp32_precision = "backends.cuda.matmul.allow_tf32 and backends.cudnn.allow_tf32 are the switches",
   mps = mps, mha = kernel, mkl = processor, mkldnn = processor, openmp = processor,
-  cpu = processor, quantized = "there are no quantized tensors", opt_einsum = "einsum goes from left to right",
+  cpu = processor, quantized = "there are no quantized tensors", opt_einsum = "einsum contracts from left to right",
 })

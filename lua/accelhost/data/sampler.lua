@@ -430,7 +430,7 @@ for _, known in ipairs {
   iteration.register(known.iter, true)
 end
 
---- A sampler as it is, a plain table as a sampler over its items.
+--- A sampler itself, a plain table as a sampler over its items.
 ---@param value table
 ---@return table
 function sampler.wrap(value)

@@ -39,7 +39,7 @@ local function reader(name, parameters)
   return arguments.signature("distributed." .. name, parameters)
 end
 
--- The rank in the group of the process that a call starts from or goes to, named by its rank in the job or the group.
+-- The rank in the group of the process that a call sends from or to, named by its rank in the job or the group.
 local function root_of(what, group, rank, group_rank, name)
   if rank and group_rank then fail("%s: pass %s or group_%s, not both", what, name, name) end
   if not rank and not group_rank then fail("%s: '%s' is missing", what, name) end
@@ -93,7 +93,7 @@ local read_reduce = arguments.signature("distributed.reduce", {
   "tensor: tensor", {"dst: size"}, {op_kind, "sum"}, {"group: group"}, {"async_op: flag", false}, {"group_dst: size"},
 })
 
---- Combine the processes' tensors, in place, on one of them; those of the others stay as they are.
+--- Combine the processes' tensors, in place, on one of them; those of the others are unchanged.
 --
 --   dist.reduce(x, 0)
 ---@param tensor userdata of one shape and dtype on all processes

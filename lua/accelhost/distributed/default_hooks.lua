@@ -1,4 +1,4 @@
---- Communication hooks that send a bucket as it is, or in half the bytes.
+--- Communication hooks that send a bucket unchanged, or in half the bytes.
 local arguments = require "accelhost.util.arguments"
 local groups = require "accelhost.distributed.groups"
 local work = require "accelhost.distributed.work"

@@ -81,7 +81,7 @@ local function orthogonalize(state, matrices)
   end
 end
 
--- Sort the gradients into those that are compressed and those that are sent as they are.
+-- Sort the gradients into those that are compressed and those that are sent uncompressed.
 local function sort_gradients(state, gradients)
   local matrices, plain = {}, {}
   for _, gradient in ipairs(gradients) do

@@ -190,7 +190,7 @@ local function show_environment(page, reference)
   end
 end
 
--- A guide as text: paragraphs and lists wrapped, code and tables as they are.
+-- A guide as text: paragraphs and lists wrapped, code and tables unchanged.
 local function show_guide(page, guide)
   local words, fenced = {}, false
   local function finish()

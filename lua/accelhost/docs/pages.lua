@@ -53,7 +53,7 @@ local function title_of(section, page)
   title = title or first:match "^(.-)%.?$"
   local parts = {}
   if rest and rest ~= "" then
-    -- A name of the library stays as it is written.
+    -- A name of the library stays as written.
     local is_name = (rest:match "^[%w_]+" or ""):find "_"
     parts[1] = {text = is_name and rest or rest:sub(1, 1):upper() .. rest:sub(2)}
   end

@@ -127,7 +127,7 @@ local function read_lines(block, lines)
   end
 end
 
--- The common indentation of a piece of code goes, and empty lines at its end.
+-- Remove the common indentation of a piece of code, and empty lines at its end.
 local function trim_code(code)
   while code[#code] == "" do code[#code] = nil end
   local least = math.huge

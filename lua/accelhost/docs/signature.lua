@@ -78,7 +78,7 @@ local function rows_of_reader(fn)
   if rows then return rows, upvalue(fn, "what") end
 end
 
--- The reader that a function calls: among several the one that goes by its name.
+-- The reader that a function calls: among several the one of its name.
 local function reader_of(fn, name)
   local found
   for i = 1, math.huge do

@@ -251,7 +251,7 @@ end
 local Plain = {}
 Plain.__index = Plain
 
---- The value of an object, once; a reason in its place goes to `left_out` under the path that leads to it.
+--- The value of an object, once; a reason in its place is added to `left_out` under the path that leads to it.
 function Plain:object(object)
   local value, reason = self.done[object], nil
   if value == nil then

@@ -10,7 +10,7 @@ local MOST, MUCH = 2 ^ 26, 2 ^ 20
 --- Send plain data (of the types that the codec supports).
 ---@param put fun(message: string)
 ---@param data any
----@param shares? boolean much of it goes by shared memory, once for all receivers
+---@param shares? boolean much of it is sent by shared memory, once for all receivers
 ---@return userdata? # keeps the shared memory: hold it until everybody has read it
 function framing.send(put, data, shares)
   local bytes = assert(C.codec.pack(data))

@@ -149,7 +149,7 @@ end
 
 --- Run a function in new processes and return its results on rank 0, any number of values. Each process is fresh, with
 --- its accelerator's part of the work, as `accelhost launch` starts them; their output is shown as there, and an error
---- in one raises here, with its traceback. The session itself stays as it is: it may have trained before, and may
+--- in one raises here, with its traceback. The session itself does not change: it may have trained before, and may
 --- launch again.
 --
 -- Sent with the function are the values that it uses: its arguments and upvalues, and globals that it reads by name.

@@ -109,7 +109,7 @@ local function sorted_modules()
   return list
 end
 
---- All of it as it is now: value -> way.
+--- The present index: value -> way.
 ---@return table<any, string[]>
 function names.index()
   local index, modules = {}, sorted_modules()

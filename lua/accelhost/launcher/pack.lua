@@ -14,7 +14,7 @@
 --   {"tensor", number of its values, requires_grad, is_parameter, device, gradient slot, view}
 --   {"generator", state slot, device}, {"default generator"}
 --
--- Work goes by a queue, not by recursion: a list of a million links is no deeper than one of two.
+-- Work is queued, without recursion: a list of a million links is no deeper than one of two.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -289,7 +289,7 @@ end
 ---@param values table<integer, any>
 ---@param count integer
 ---@param titles string[] how each value is called
----@param given? table<table, integer> classes that were received from the process to which this goes
+---@param given? table<table, integer> classes that were received from the process to which this is sent
 ---@param detaches? boolean tensors go without their history
 ---@return table # for the codec (tensors, texts, numbers, booleans and tables of them)
 ---@return table<integer, table> classes by the number under which they go

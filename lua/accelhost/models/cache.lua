@@ -1,7 +1,7 @@
 --- Keys and values of the tokens that a layer has seen, so that each is computed once.
 --
 -- An entry is {keys, values}, [batch, heads, tokens, width] each, with the number of all tokens that were seen, `seen`,
--- and stays as it is: a longer one is made from it. With a window it has the last tokens only, at least those that the
+-- and is not changed: a longer one is made from it. With a window it has the last tokens only, at least those that the
 -- next token sees. Without recorded history keys and values are views of a buffer with unused capacity after them; the
 -- entry that ends where the buffer's tokens end is extended in it, any other (a text with two continuations) gets a new
 -- buffer.

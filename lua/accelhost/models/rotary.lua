@@ -1,7 +1,7 @@
 --- Rotary position embeddings (Su et al., 2021) in the scalings of published models: pairs of features of queries and
 --- keys are rotated by angles that grow with the token's position.
 --
--- Feature i of a head is paired with feature i + dims / 2. Features beyond `dims` are left as they are.
+-- Feature i of a head is paired with feature i + dims / 2. Features beyond `dims` are unchanged.
 --
 -- A rotation is composed of ops. Of the processor time of a model of SmolLM2-135M's shape on one thread it is 1.4 % of
 -- a training step, 2.8 % of a prompt of 128 tokens and 1.5 % of a token after it (2026-11).

@@ -13,7 +13,7 @@ local fail = arguments.fail
 ---@return fun(): string? path the modules that are running now
 return function(Module, is_module)
   --- Call `hook(module, arguments)` before each forward; it may return new arguments (one value or a table of them).
-  -- With {prepend = true} it goes before the hooks that are there. With {with_kwargs = true} it is
+  -- With {prepend = true} it runs before the hooks that are there. With {with_kwargs = true} it is
   -- `hook(module, arguments, options)`, the options being the trailing table of named arguments (empty without one),
   -- and may return both, as two tables.
   ---@param hook fun(module: Module, arguments: table, options: table?): any
@@ -21,7 +21,7 @@ return function(Module, is_module)
   Module.register_forward_pre_hook = hooks.method("register_forward_pre_hook", "_forward_pre_hooks", "with_kwargs")
 
   --- Call `hook(module, arguments, output)` after each forward; it may return another output. With {prepend = true} it
-  -- goes before the hooks that are there; with {with_kwargs = true} it is `hook(module, arguments, options, output)`,
+  -- runs before the hooks that are there; with {with_kwargs = true} it is `hook(module, arguments, options, output)`,
   -- the options being the trailing table of named arguments. With {always_call = true} it runs also when forward or a
   -- hook fails, with the output nil where there is none yet; the error is then raised again, and one of the hook is a
   -- warning.

@@ -4,12 +4,12 @@ local protect = require "accelhost.util.protect"
 
 local skip, depth = {}, 0
 
---- Is a module being made whose parameters stay as they are?
+--- Is a module being made whose parameters stay uninitialized?
 function skip.is_on()
   return depth > 0
 end
 
---- Run a function that fills a tensor, without recording gradients, unless tensors stay as they are.
+--- Run a function that fills a tensor, without recording gradients, unless tensors stay uninitialized.
 ---@param fn fun(tensor: userdata, ...): userdata
 ---@param tensor userdata
 ---@return userdata tensor

@@ -3,7 +3,7 @@ local Optimizer = require "accelhost.optim.optimizer"
 
 --- RMSprop (Hinton, 2012): the gradient over the root of its mean square.
 --- v = alpha v + (1 - alpha) g^2; p -= lr g / (sqrt(v) + eps); centered subtracts the squared mean gradient from v;
--- with momentum the quotient goes through a buffer.
+-- with momentum the quotient is averaged in a buffer.
 --
 --   optim.RMSprop(net:parameters(), {lr = 0.01, momentum = 0.9}):step()
 ---@class RMSprop: Optimizer

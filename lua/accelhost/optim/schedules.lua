@@ -29,7 +29,7 @@ local function with_warmup(warmup, total, fn)
 end
 
 local read_constant = signature("get_constant_schedule", {"optimizer", {"last_epoch: integer", -1}})
---- The rate as it is.
+--- The rate unchanged.
 --
 --   local schedule = optim.get_constant_schedule(optimizer)
 --   schedule:get_last_lr()[1]  --> 0.1

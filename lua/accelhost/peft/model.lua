@@ -104,7 +104,7 @@ end
 ---@param ... any the model's arguments
 function PeftModel:forward(...) return self.base_model.model(...) end
 
---- Return the model with its layers as they are now.
+--- Return the model with its present layers.
 ---@return Module
 function PeftModel:get_base_model() return self.base_model.model end
 

@@ -99,7 +99,7 @@ function Cluster:init(options)
   start(self)
 end
 
---- Can the text be run as it is?
+--- Is the text complete, so that it can be run?
 ---@param text string
 function Cluster:is_complete(text)
   if text:find "^%s*%%ranks?%s" then

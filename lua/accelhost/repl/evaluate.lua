@@ -126,7 +126,8 @@ local function is_open(message)
   return message ~= nil and message:find "near '<eof>'$" ~= nil and not message:find("'=' expected", 1, true)
 end
 
---- Can the text be run, or refused, as it is? False when it is incomplete: a block, a bracket or a text is not closed.
+--- Is the text complete, so that it can be run or refused? In an incomplete one a block, a bracket or a text is not
+--- closed.
 ---@param text string
 function Evaluate:is_complete(text)
   local timed = text:match "^%s*%%time%s(.*)$"

@@ -118,8 +118,8 @@ local function keep(living, holder)
   end
 end
 
--- Statements, and expressions behind them from `values` on, which go through a function: a call that is returned leaves
--- no frame with its line.
+-- Statements, and expressions after them from `values` on, which pass through a function: a call that is returned
+-- leaves no frame with its line.
 local function body_of(text, words, values)
   if not values then return hand_over(text, words) end
   local last, statements = words[#words], text:sub(1, values - 1)

@@ -19,7 +19,7 @@ add("collectives", "gather (uneven too), reduce, padding and triggers return the
   t.same("mean", {(size - 1) / 2, 1}, accelerator:reduce(value, "mean"):tolist())
   local padded = accelerator:pad_across_processes(accelhost.ones(rank + 1), {pad_index = -1})
   t.same("padded length", {size}, {padded:size(0)})
-  -- Large enough to go through every path of the transport.
+  -- Large enough to use every path of the transport.
   local large = accelhost.arange(300001):double():add(rank)
   local total = accelerator:reduce(large)
   t.near("sum of 2.4 MB", accelhost.arange(300001):double():mul(size):add(size * (size - 1) / 2), total, 0)

@@ -11,7 +11,7 @@ local function utf8_of(code)
   return string.char(0xC0 + math.floor(code / 64), 0x80 + code % 64)
 end
 
--- The character for each byte in byte-level vocabularies: printable ones as they are, the others from U+0100 on.
+-- The character for each byte in byte-level vocabularies: printable ones unchanged, the others from U+0100 on.
 local written, others = {}, 0
 for byte = 0, 255 do
   local plain = byte >= 0x21 and byte <= 0x7E or byte >= 0xA1 and byte <= 0xAC or byte >= 0xAE

@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local fail, describe = arguments.fail, arguments.describe
 local values = {}
 
--- A tensor as the number or boolean that it holds; anything else as it is.
+-- A tensor as the number or boolean that it holds; anything else unchanged.
 local function plain(what, key, value)
   if not C.is_tensor(value) then return value end
   if value:numel() ~= 1 then

@@ -126,7 +126,7 @@ local function read_json(self)
   end
 end
 
--- The switches of accelhost.backends, as they are unless the argument is given.
+-- The switches of accelhost.backends, unchanged unless the argument is given.
 local function set_tf32(on)
   if on == nil then return end
   if on and (C.device.device_count "cuda" == 0 or C.device.properties("cuda", 0).major < 8) then

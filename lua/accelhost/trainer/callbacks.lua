@@ -74,7 +74,7 @@ function TrainerCallback:on_log() end -- luacheck: ignore self
 --- A batch of an evaluation is done.
 function TrainerCallback:on_prediction_step() end -- luacheck: ignore self
 
---- The flags by which callbacks steer a training; each goes down when it is served.
+--- The flags by which callbacks steer a training; each is reset when it is served.
 ---@class TrainerControl
 ---@field should_training_stop boolean end the training after this update
 ---@field should_epoch_stop boolean continue with the next epoch
@@ -193,7 +193,7 @@ function ProgressCallback:on_evaluate() end_evaluation(self) end
 --- Remove the prediction's progress bar.
 function ProgressCallback:on_predict() end_evaluation(self) end
 
---- Leave the bar as it is.
+--- Leave the bar unchanged.
 function ProgressCallback:on_train_end()
   self._bar:close()
   self._bar = nil

@@ -224,8 +224,8 @@ function Trainer:get_train_dataloader()
   return loader_of(self, set, options)
 end
 
---- The loader of an evaluation set, not yet prepared. It draws nothing from the global generator, so a training goes
---- the same way however often it is evaluated.
+--- The loader of an evaluation set, not yet prepared. It draws nothing from the global generator, so a training is
+--- the same however often it is evaluated.
 ---@param eval_dataset? Dataset
 ---@return DataLoader
 function Trainer:get_eval_dataloader(eval_dataset)

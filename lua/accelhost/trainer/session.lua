@@ -221,7 +221,7 @@ end
 ---@return table
 function session.train(trainer, from)
   local args = trainer.args
-  if trainer.optimizer then -- a second training begins again, with the model as it is
+  if trainer.optimizer then -- a second training begins again, with the present model
     trainer.accelerator:free_memory()
     local main = trainer.state.is_world_process_zero
     trainer.state, trainer.control = TrainerState(), callbacks.TrainerControl()
@@ -241,7 +241,7 @@ function session.seconds(trainer)
   return trainer._earlier + C.system.now() - trainer._began
 end
 
---- Before an evaluation outside of a training the model goes to the device, with rank 0's values.
+--- Before an evaluation outside of a training the model moves to the device, with rank 0's values.
 ---@param trainer Trainer
 function session.ready_to_evaluate(trainer)
   if not trainer.optimizer then trainer.model = trainer.accelerator:prepare(trainer.model) end

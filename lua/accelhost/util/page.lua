@@ -21,7 +21,7 @@ function Page:bold(text)
   return self.terminal and "\27[1m" .. text .. "\27[0m" or text
 end
 
---- Add a line as it is.
+--- Add a line unchanged.
 ---@param text? string
 function Page:line(text)
   self.lines[#self.lines + 1] = text or ""

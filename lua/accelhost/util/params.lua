@@ -117,7 +117,7 @@ local function append_yaml(lines, indent, map)
   end
 end
 
---- Parameters as YAML that `--params` reads; numbers read back as they are.
+--- Parameters as YAML that `--params` reads; numbers read back unchanged.
 ---@param values table nested
 ---@return string
 function params.yaml(values)

@@ -108,7 +108,7 @@ local function check_unscaled(self)
   end
 end
 
--- Run fn with the random generators as they are outside of shards.
+-- Run fn with the random generators that are in use outside of shards.
 local function in_common_stream(self, fn, ...)
   local virtual_shards = self.accelerator._virtual_shards
   if virtual_shards then return virtual_shards:outside(fn, ...) end

@@ -193,7 +193,7 @@ function Plan:is_current(accelerator)
   return true
 end
 
---- The tensors as they are to be published.
+--- The tensors to be published.
 ---@return userdata[] alike
 ---@return userdata[] own
 function Plan:tensors()

@@ -154,7 +154,7 @@ local function read_sharding(given)
   local spread = given.sharding ~= "optimizer"
   if spread and given.virtual_shards then
     fail("Accelerator: virtual_shards: its tree of sums needs whole gradients, and sharding = '%s' shares them out; "
-      .. "sharding = 'optimizer' goes with it", given.sharding)
+      .. "use sharding = 'optimizer'", given.sharding)
   end
   if spread and given.accumulation.sync_each_batch then
     fail("Accelerator: sync_each_batch: with sharding = '%s' the gradients of a window are averaged once, at its end",

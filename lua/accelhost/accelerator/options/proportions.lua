@@ -19,7 +19,7 @@ local function check_alike(text)
   end
 end
 
--- The part of a machine goes to its processes in equal parts. A collective.
+-- The part of a machine is divided equally among its processes. A collective.
 local function by_rank(of_machines)
   local machines, ranks = objects.all_gather("Accelerator", tonumber(os.getenv "GROUP_RANK") or 0)
   local counts, multiple, result = {}, 1, {}

@@ -17,7 +17,7 @@ local MOST_GRAPHS = 4
 ---@field captured boolean is there a graph?
 local CompiledStep = class.new "CompiledStep"
 
--- The reason why the function runs as it is on the CPU; nil if it is captured.
+-- The reason why the function runs uncaptured on the CPU; nil if it is captured.
 local function plain_reason(accelerator)
   if accelerator.device ~= "cpu" then return nil end
   return accelerator.gradient_accumulation_steps > 1 and "gradient_accumulation_steps is above 1"
@@ -37,7 +37,7 @@ function CompiledStep:init(accelerator, fn, warmup)
 end
 
 function CompiledStep:extra_repr()
-  return self._plain and "as it is" or self.captured and "captured" or ("after %d of %d calls"):format(self._calls,
+  return self._plain and "uncaptured" or self.captured and "captured" or ("after %d of %d calls"):format(self._calls,
     self._warmup)
 end
 
@@ -45,8 +45,8 @@ end
 local function check_processes(accelerator)
   local kind = accelerator.device:match "^%a+"
   if kind ~= "cpu" and accelerator.num_processes > 1 and C.comm.backend(kind) == C.comm.backend "cpu" then
-    fail("compile: gradients of several processes go through the host's memory here, by %s and not by a library of the "
-      .. "devices, which needs one for each process; a graph holds works of the device alone", C.comm.backend "cpu")
+    fail("compile: gradients of several processes are reduced in the host's memory here, by %s and not by a library of "
+      .. "the devices, which needs one for each process; a graph holds works of the device alone", C.comm.backend "cpu")
   end
 end
 
@@ -80,7 +80,7 @@ local function call_other(self, ...)
   if #self._graphs < MOST_GRAPHS then
     return capture(self, given)
   end
-  warn(("compile: %s; there are %d graphs for other arguments, so such calls run the function as it is"):format(
+  warn(("compile: %s; there are %d graphs for other arguments, so such calls run the function uncaptured"):format(
     self._graphs[1]:difference(given) or "other parameters have gradients than when the step was captured",
     #self._graphs))
   return self._fn(...)
@@ -130,7 +130,7 @@ local read = arguments.signature("compile", {"step_fn: callable", {"warmup: coun
 -- Methods of the Accelerator class.
 local Accelerator = {}
 
---- Make a training step that is captured once and replayed: the first `warmup` calls run the function as it is, the
+--- Make a training step that is captured once and replayed: the first `warmup` calls run the function uncaptured, the
 --- next one captures its work on the device as a graph, and from then on a call replays that work, without running the
 --- function. A GPU runs a CUDA graph; on the CPU, C repeats the recorded kernels in memory of the graph's own. That
 --- saves the host's time for each op, which dominates in small models.
@@ -142,7 +142,7 @@ local Accelerator = {}
 --
 -- On a GPU shapes, dtypes and all other arguments have to stay the same (drop_last = true for loaders); a change is an
 -- error that names the argument. On the CPU other arguments are captured as separate graphs, up to four, as for a
--- smaller last batch; after that such calls run the function as it is, with a notice. So do calls before which other
+-- smaller last batch; after that such calls run the function uncaptured, with a notice. So do calls before which other
 -- parameters have gradients.
 --
 -- Within the function values cannot be read (item, tolist, print; ops whose shape depends on values), and tensors
@@ -153,13 +153,13 @@ local Accelerator = {}
 -- capture; other ones are refused. An error within the capture leaves a GPU's tensors as they were; on the CPU the
 -- function has run up to the error.
 --
--- In accumulation windows (gradient_accumulation_steps) it is refused on a GPU; on the CPU the function runs as it is
+-- In accumulation windows (gradient_accumulation_steps) it is refused on a GPU; on the CPU the function runs uncaptured
 -- at every call in these, with virtual_shards, sharding, fp16 and live recovery, with a notice.
 --
 -- In fp16 a GPU leaves out a step whose gradients overflowed. The host asks whether it did before the next call, or
 -- when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
 -- optimizers and schedulers), and waits for the step then. There may be one update of the scale in a call, and after
--- `warmup` calls the function runs as it is until a step was not left out.
+-- `warmup` calls the function runs uncaptured until a step was not left out.
 --
 --   local step = accelerator:compile(function(inputs, labels)
 --     local loss = F.cross_entropy(model(inputs), labels % 2)
@@ -179,7 +179,7 @@ function Accelerator:compile(...)
       .. "micro-steps within the function", self.gradient_accumulation_steps)
   end
   local reason = plain_reason(self)
-  if reason then warn("compile: the function runs as it is at each call, since " .. reason) end
+  if reason then warn("compile: the function runs uncaptured at each call, since " .. reason) end
   return CompiledStep(self, fn, warmup)
 end
 

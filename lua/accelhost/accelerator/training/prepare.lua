@@ -1,4 +1,4 @@
---- Preparing: models, loaders, optimizers and schedulers are made ready for a job, and let go of.
+--- Preparing: models, loaders, optimizers and schedulers are made ready for a job, and released.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"

@@ -73,7 +73,7 @@ end
 local watching = false
 
 --- A model is sharded: from now on optimizers that were not prepared must not step it. The memory of its parameters
---- goes back to the system.
+--- is returned to the system.
 function sharded.begin()
   collectgarbage()
   C.system.empty_cache()

@@ -73,7 +73,7 @@ function VirtualShards:outside(fn, ...)
   end, fn, ...)
 end
 
---- Continue with the common stream as it is now, in no shard.
+--- Continue with the present common stream, in no shard.
 function VirtualShards:reset()
   self.common, self.pass[1] = false, nil
 end

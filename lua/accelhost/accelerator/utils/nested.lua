@@ -23,7 +23,7 @@ end
 local read_apply = arguments.signature("recursively_apply",
   {"func: callable", "data: any", {"error_on_other_type: flag", false}})
 
---- A function of every tensor in a value, in the value's form; anything else in it stays as it is.
+--- A function of every tensor in a value, in the value's form; anything else in it is unchanged.
 --
 --   accelhost.utils.recursively_apply(function(t) return t * 2 end, {x = a}).x  --> tensor([2., 4., 6.])
 ---@param func fun(tensor: userdata): any

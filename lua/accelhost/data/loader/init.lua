@@ -335,7 +335,7 @@ end
 function DataLoader:skip_first_batches(count)
   arguments.check("skip_first_batches", "count", "size", count)
   if self._resume then
-    fail("skip_first_batches: a saved state has moved this loader to the middle of a pass; iterate over it as it is")
+    fail("skip_first_batches: a saved state has moved this loader to the middle of a pass; iterate over it directly")
   end
   local other = copy(self)
   other._skip = self._skip + count

@@ -1,7 +1,7 @@
 --- Processes that make a loader's batches.
 --
 -- Each is a fork of this process, made when a pass begins (with persistent_workers the first one), so it has the data
--- set as it is then. Batch k is worker k % n's; each has at most `prefetch_factor` under way, and batches are given in
+-- set of that time. Batch k is worker k % n's; each has at most `prefetch_factor` under way, and batches are given in
 -- order. A worker's results are returned through shared memory: tensors, numbers, texts, booleans and tables of them.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"

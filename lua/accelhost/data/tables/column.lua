@@ -140,7 +140,7 @@ end
 function column.at(inner, at) return PlacedColumn(inner, at) end
 
 --- The column of a table of values: a tensor of numbers, of booleans or of tensors of one shape, packed strings, else
---- the values as they are.
+--- the values unchanged.
 ---@param list any[]
 ---@param count? integer where the list may have holes
 ---@return table

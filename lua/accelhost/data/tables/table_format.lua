@@ -148,7 +148,7 @@ return function(sets)
 
   --- The table with rows as tensors, or as Lua's values again. With "accelhost" get(i), a loader and map's fn return
   --- numbers as tensors: whole ones int64, others float32 (as Hugging Face's "torch" has them); texts stay texts. The
-  --- result of column(name) stays as it is, and results of select, shuffle and their like have the table's format.
+  --- result of column(name) is unchanged, and results of select, shuffle and their like have the table's format.
   --
   --   local set = data.Table{x = {0.5, 1}, text = {"a", "b"}}:with_format("accelhost", {columns = "x"})
   --   print(set[0].x, set[0].text)  --> tensor(0.5000)  nil
@@ -183,7 +183,7 @@ return function(sets)
   --   print(set[1].length)  --> 3
   ---@param transform? fun(batch: table<string, any>): table nil for none
   ---@param columns? string|string[] fn gets these only, default all
-  ---@param output_all_columns? boolean return the others too, as they are (default false)
+  ---@param output_all_columns? boolean return the others too, unchanged (default false)
   ---@return Table
   function Table:with_transform(...) return formatted(self, transform_of(self, read_transform(...))) end
 

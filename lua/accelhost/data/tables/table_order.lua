@@ -64,7 +64,7 @@ return function(sets)
     return self:select(drawn(self.num_rows, seed, generator))
   end
 
-  --- The rows in the order of a column's values, from the least; equal ones stay as they are, NaN is last.
+  --- The rows in the order of a column's values, from the least; equal ones stay in their order, NaN is last.
   --
   --   data.Table{label = {3, 5, 4}}:sort("label", {reverse = true}):column("label")  --> tensor([5, 4, 3])
   ---@param column_name string of numbers or of texts, which are compared byte by byte

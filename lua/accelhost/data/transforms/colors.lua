@@ -68,7 +68,7 @@ end
 --
 --   transforms.functional.adjust_brightness(image, 0.5):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
----@param brightness_factor number 0: black, 1: as it is
+---@param brightness_factor number 0: black, 1: unchanged
 function colors.adjust_brightness(image, brightness_factor)
   channels_of("transforms.adjust_brightness", image)
   return as(image, image:mul(factor_of("transforms.adjust_brightness", brightness_factor)))
@@ -78,7 +78,7 @@ end
 --
 --   transforms.functional.adjust_contrast(image, 0.5):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
----@param contrast_factor number 0: gray, 1: as it is
+---@param contrast_factor number 0: gray, 1: unchanged
 function colors.adjust_contrast(image, contrast_factor)
   channels_of("transforms.adjust_contrast", image)
   factor_of("transforms.adjust_contrast", contrast_factor)
@@ -89,7 +89,7 @@ end
 --
 --   transforms.functional.adjust_saturation(accelhost.zeros(3, 4, 4), 2):size(-1)  --> 4
 ---@param image userdata [..., channels, rows, columns]
----@param saturation_factor number 0: gray, 1: as it is
+---@param saturation_factor number 0: gray, 1: unchanged
 function colors.adjust_saturation(image, saturation_factor)
   local channels = channels_of("transforms.adjust_saturation", image)
   factor_of("transforms.adjust_saturation", saturation_factor)
@@ -167,7 +167,7 @@ local function floats_of(image) return values.is_float(image.dtype) and image or
 --
 --   transforms.functional.adjust_sharpness(image, 2):size(-1)  --> 28
 ---@param image userdata [..., channels, rows, columns]
----@param sharpness_factor number 0: smoothed, 1: as it is, 2: sharper
+---@param sharpness_factor number 0: smoothed, 1: unchanged, 2: sharper
 function colors.adjust_sharpness(image, sharpness_factor)
   channels_of("transforms.adjust_sharpness", image)
   factor_of("transforms.adjust_sharpness", sharpness_factor)

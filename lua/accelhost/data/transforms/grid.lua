@@ -1,4 +1,4 @@
---- Transforms that move pixels as they are: Pad, CenterCrop, RandomCrop and flips.
+--- Transforms that move pixels unchanged: Pad, CenterCrop, RandomCrop and flips.
 --
 -- Each can express its work as steps (`steps(rows, columns)`), so that a loader over images in memory transforms a
 -- whole batch in the pass that gathers it; the results are the same, number for number.

@@ -4,7 +4,7 @@
 --   local augment = transforms.Compose{transforms.RandomHorizontalFlip(), transforms.ToTensor()}
 --   augment(image).dtype  --> float32
 --
--- An image is a tensor [channels, rows, columns] or [rows, columns], uint8 as it is read, or float from 0 to 1. Random
+-- An image is a tensor [channels, rows, columns] or [rows, columns], uint8 when read, or float from 0 to 1. Random
 -- transforms draw from the global generator; within a loader from a stream of the sample's own.
 local namespace = require "accelhost.util.namespace"
 

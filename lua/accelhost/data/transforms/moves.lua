@@ -1,4 +1,4 @@
---- Functions that move an image's pixels as they are: flip, pad, crop. torchvision's names (transforms.functional).
+--- Functions that move an image's pixels unchanged: flip, pad, crop. torchvision's names (transforms.functional).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local sizes = require "accelhost.data.transforms.sizes"

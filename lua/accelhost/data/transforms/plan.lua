@@ -85,7 +85,7 @@ end
 ---@param rows integer
 ---@param columns integer
 ---@return {table: userdata|false, grid: table?, erase: table?, rows: integer, columns: integer}? plan table: float32
---- [channels, 256], false where the bytes stay as they are; grid: the steps, where there are any
+--- [channels, 256], false where the bytes are unchanged; grid: the steps, where there are any
 function plan.of(transform, channels, rows, columns)
   local list = flat(transform)
   if not list then return nil end

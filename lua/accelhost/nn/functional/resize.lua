@@ -33,7 +33,7 @@ local function sizes_of(input, size, scale_factor, recompute)
     fail("interpolate: expected either size or scale_factor, got %s", size and "both" or "neither")
   end
   if size then
-    if recompute then fail "interpolate: recompute_scale_factor goes with scale_factor, not with size" end
+    if recompute then fail "interpolate: recompute_scale_factor requires scale_factor, got size" end
     return per_dim("size", size, count), {0, 0, 0}
   end
   local scales, out = per_dim("scale_factor", scale_factor, count), {}
@@ -62,10 +62,10 @@ local function check_mode(input, mode, align_corners, antialias)
     fail("interpolate: mode '%s' expects an input of %d dims, got %s", mode, modes[mode] + 2, shape_text(input))
   end
   if not modes[mode] and align_corners ~= nil then
-    fail("interpolate: align_corners goes with the modes linear, bilinear, bicubic and trilinear, not with '%s'", mode)
+    fail("interpolate: align_corners requires the mode linear, bilinear, bicubic or trilinear, got '%s'", mode)
   end
   if antialias and mode ~= "bilinear" and mode ~= "bicubic" and mode ~= "lanczos" then
-    fail("interpolate: antialias goes with the modes bilinear, bicubic and lanczos, not with '%s'", mode)
+    fail("interpolate: antialias requires the mode bilinear, bicubic or lanczos, got '%s'", mode)
   end
   if mode == "lanczos" and (align_corners or not antialias) then
     fail "interpolate: mode 'lanczos' requires antialias = true and no align_corners"

@@ -30,7 +30,7 @@ function Parts:take(schedulers, optimizer)
   self._schedulers = schedulers
 end
 
---- The state of the parts goes along.
+--- The state, with that of the parts.
 function Parts:state_dict()
   local state = LRScheduler.state_dict(self)
   state._schedulers = {}

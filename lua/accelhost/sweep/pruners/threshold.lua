@@ -12,7 +12,7 @@ local read = arguments.signature("ThresholdPruner", {
 --- Stops a trial whose metric is not a number, below `lower` or above `upper`.
 --
 --   local pruner = accelhost.sweep.ThresholdPruner{upper = 10}   -- pruner = {"threshold", upper = 10}
----@param lower? number of the metric as it is reported, also where it is maximised
+---@param lower? number of the reported metric, also where it is maximised
 ---@param n_warmup_steps? integer default 0: the first step that is checked
 ---@param interval_steps? integer default 1: number of steps between two checks from there on
 function ThresholdPruner:init(...)

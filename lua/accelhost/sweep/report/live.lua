@@ -7,7 +7,7 @@
 --   live:event("start", trial)         -- see Live:event
 --   live:update(study, now)            -- as often as one likes: draws at most ten times a second
 --   live:print(text)                   -- lines above the table; nothing else may write to the terminal meanwhile
---   live:finish(study, now)            -- the table goes, how it ended stays
+--   live:finish(study, now)            -- removes the table, prints the result
 --
 -- The table is written in one piece, each line over its old self, and lines are cut to the width, so that nothing
 -- flickers or wraps; when the terminal was made narrower its lines are found again where the terminal has wrapped them.

@@ -13,7 +13,7 @@ function show.number(value)
   return printable.number(value, 5)
 end
 
---- The value of a parameter: a text as it is, a table as JSON; "" for one that was not active.
+--- The value of a parameter: a text unchanged, a table as JSON; "" for one that was not active.
 ---@param value any
 ---@return string
 function show.value(value)

@@ -62,7 +62,7 @@ local function finish(facts, trials, directory)
 end
 
 --- Return the table of a sweep that runs here, for the live table and the report.
----@param study Study its trials are used as they are, also later ones
+---@param study Study its trials are not copied: later ones are included
 ---@param given {name: string, directory: string, command?: string, total?: integer, parallel?: integer}
 ---@return table # see accelhost.sweep.report
 function source.of(study, given)

@@ -29,7 +29,7 @@ local function is_nothing(a, p, q)
 end
 
 --- Decompose a matrix.
----@param matrix number[][] symmetric; it is left as it is
+---@param matrix number[][] symmetric; not changed
 ---@return number[] values
 ---@return number[][] vectors column k belongs to value k
 function eigen.decompose(matrix)

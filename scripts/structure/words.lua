@@ -1,7 +1,7 @@
 -- The word list of the language rules: words for which the field has a better term, searched for in comments, strings
 -- and Markdown. words.txt has the list, one "pattern | better term" a line; a pattern that begins with "^" is searched
--- for at the begin of comments of C and Lua. words_allowed.txt has "PATH COUNT" for each file that still has findings,
--- and may only shrink.
+-- for at the begin of comments of C and Lua. A third column limits a pattern to a folder. words_allowed.txt has
+-- "PATH COUNT" for each file that still has findings, and may only shrink.
 -- usage: accelhost scripts/structure/words.lua [PATH...]   print FILE:LINE: word -> better term; exit code 1 if any
 --        accelhost scripts/structure/words.lua --allow     print the lines of words_allowed.txt as of now
 local here = arg and arg[0] and arg[0]:match("^(.*)/[^/]*$") or "scripts/structure"
@@ -10,15 +10,15 @@ local files = require "files"
 
 local words = {}
 
--- Read "pattern | better term" lines.
+-- Read "pattern | better term | folder" lines.
 local function read_list(path)
   local list = {}
   for line in io.lines(path) do
-    local pattern, better = line:match("^([^#]-)%s+|%s+(.+)$")
+    local pattern, better = line:match("^([^#]-)%s+|%s+([^|]+)")
     local first = pattern and pattern:match "^%^(.+)$"
     if pattern then
       list[#list + 1] = {pattern = (first and "^" .. first or "%f[%w_]" .. pattern) .. "%f[^%w_]", first = first ~= nil,
-        better = better}
+        better = better:gsub("%s+$", ""), folder = line:match "|[^|]*|%s+(%S+)" or ""}
     end
   end
   return list
@@ -144,7 +144,7 @@ local function find_words(path, text, list)
     local begun = (begun_comment(path, whole, before) or ""):lower()
     before = whole
     for _, word in ipairs(prose:find("%w") and list or {}) do
-      local match = (word.first and begun or prose):match(word.pattern)
+      local match = path:sub(1, #word.folder) == word.folder and (word.first and begun or prose):match(word.pattern)
       if match then found[#found + 1] = {line = number, found = match, better = word.better} end
     end
   end

@@ -8,6 +8,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/status/status.h"
+#include "base/trace/trace.h"
 
 void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
 
@@ -105,6 +106,14 @@ static int shaped_header(struct ah_tensor **out, const int64_t *size, int ndim, 
     return 0;
 }
 
+/* Describe a tensor's block in the memory log. */
+static void tensor_describe(const struct ah_tensor *tensor)
+{
+    char text[192];
+    snprintf(text, sizeof text, "%s %s", ah_dtype_name(tensor->dtype), ah_shape_text(tensor->size, tensor->ndim));
+    ah_trace_describe(tensor->storage->data, text);
+}
+
 int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum ah_dtype dtype,
                     struct ah_device *device)
 {
@@ -116,6 +125,8 @@ int ah_tensor_empty(struct ah_tensor **out, const int64_t *size, int ndim, enum 
         free_header(tensor);
         return status;
     }
+    if (__builtin_expect(ah_tracing && ah_trace_options.memory, 0))
+        tensor_describe(tensor);
     *out = tensor;
     return 0;
 }

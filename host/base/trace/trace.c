@@ -129,6 +129,12 @@ static const char *trace_text_of(bool wanted, const char *(*describe)(void))
     return text ? ah_trace_text(text) : NULL;
 }
 
+void ah_trace_describe(const void *block, const char *tensor)
+{
+    const char *kept = ah_trace_text(tensor), *site = trace_text_of(ah_trace_options.sites, ah_trace_site);
+    ah_memory_log_describe(block, kept, site, trace_text_of(ah_trace_options.modules, ah_trace_module));
+}
+
 void ah_trace_close(struct ah_trace_mark mark, enum ah_trace_kind kind, const char *name, const char *shapes)
 {
     struct ah_trace_span span = {.name = name, .begin_ns = mark.begin_ns, .end_ns = ah_now_ns(), .kind = kind};

@@ -108,6 +108,8 @@ bool ah_trace_kernel_is_set(void);
 
 /* A copy of the text that lives as long as the recording; NULL when there is no room. */
 const char *ah_trace_text(const char *text);
+/* Describe a tensor's block, which was allocated just now, in the memory log of a recording that has one. */
+void ah_trace_describe(const void *block, const char *tensor);
 /* A span that is known afterwards, of whichever lane. */
 void ah_trace_add(const struct ah_trace_span *span);
 

@@ -46,7 +46,7 @@ enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader
  * NULL while Lua runs. ah_enter returns the state that ah_leave restores; nothing between the two may raise. */
 lua_State *ah_enter(lua_State *L);
 void ah_leave(lua_State *outer);
-lua_State *ah_entered(void); /* the state of the innermost ah_enter */
+lua_State *ah_entered(void); /* the state of the innermost ah_enter; NULL on a thread without Lua */
 
 /* For tests: collect at every op. */
 void ah_set_collect_stress(bool on);

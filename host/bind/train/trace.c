@@ -164,7 +164,7 @@ static int trace_memory(lua_State *L)
 }
 
 /* recording:memory_event(i) -> block (a number), bytes (negative: freed), op or nil, in backward, bytes of freed
- * blocks; i from 0 */
+ * blocks, time as of system.now(), and, where known, dtype and shape, the script's line, the modules; i from 0 */
 static int trace_memory_event(lua_State *L)
 {
     const struct ah_memory_log *log = &check_trace(L)->memory;
@@ -176,7 +176,11 @@ static int trace_memory_event(lua_State *L)
     lua_pushstring(L, at->op ? ah_op_get((enum ah_opid)(at->op - 1))->name : NULL);
     lua_pushboolean(L, at->in_backward);
     lua_pushnumber(L, (double)at->cached);
-    return 5;
+    lua_pushnumber(L, (double)at->time_ns / 1e9);
+    lua_pushstring(L, at->tensor);
+    lua_pushstring(L, at->site);
+    lua_pushstring(L, at->module);
+    return 9;
 }
 
 /* recording:write(path, rank) */

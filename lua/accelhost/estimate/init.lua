@@ -2,21 +2,13 @@
 local arguments = require "accelhost.util.arguments"
 local source = require "accelhost.estimate.source"
 local step = require "accelhost.estimate.step"
+local units = require "accelhost.estimate.units"
 
 local fail = arguments.raise
 
 -- Bytes of an element; dtypes without an optimizer here are for weights only.
 local dtypes = {float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2, int8 = 1, int4 = 0.5}
 local trains = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
-
-local function human(bytes)
-  if not bytes then return "-" end
-  local units, unit = {"B", "KiB", "MiB", "GiB", "TiB"}, 1
-  while bytes >= 1024 and unit < #units do
-    bytes, unit = bytes / 1024, unit + 1
-  end
-  return (unit == 1 and "%d %s" or "%.2f %s"):format(bytes, units[unit])
-end
 
 -- 1,199,882
 local function grouped(number)
@@ -81,7 +73,7 @@ local function print_table(columns, names, rows)
   io.write "\n"
   for _, row in ipairs(rows) do
     io.write(left:format(row[2]))
-    for _, one in ipairs(columns) do io.write(("%14s"):format(human(one[row[1]]))) end
+    for _, one in ipairs(columns) do io.write(("%14s"):format(units.bytes(one[row[1]]))) end
     io.write "\n"
   end
 end

@@ -84,19 +84,20 @@ local bert_tiny = {
   loss = function(model, ids, labels) return model{input_ids = ids, labels = labels}.loss end,
 }
 
--- The model of examples/char_gpt.lua.
-local char_gpt = {
-  batch_size = 16,
-  make = function()
-    return models.GPT2LMHeadModel {vocab_size = 65, n_positions = 128, n_embd = 128, n_layer = 4, n_head = 4,
-      resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
-  end,
-  batch = function()
-    local ids = accelhost.randint(0, 65, {16, 128})
-    return ids, ids
-  end,
-  loss = bert_tiny.loss,
-}
+local function gpt(count, tokens, width, layers, heads)
+  return {
+    batch_size = count,
+    make = function()
+      return models.GPT2LMHeadModel {vocab_size = 65, n_positions = tokens, n_embd = width, n_layer = layers,
+        n_head = heads, resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
+    end,
+    batch = function()
+      local ids = accelhost.randint(0, 65, {count, tokens})
+      return ids, ids
+    end,
+    loss = bert_tiny.loss,
+  }
+end
 
 -- A perceptron whose step is all overhead.
 local tiny = {
@@ -133,5 +134,6 @@ return {
   resnet18_32 = classifier(resnet18(3, "float32"), 16, 3, 32, "float32", F.cross_entropy),
   resnet18_28_float64 = classifier(resnet18(1, "float64"), 16, 1, 28, "float64", F.cross_entropy),
   bert_tiny = bert_tiny,
-  char_gpt = char_gpt,
+  char_gpt = gpt(16, 128, 128, 4, 4), -- the model of examples/char_gpt.lua
+  gpt = gpt(12, 256, 384, 6, 6), -- 10.8 million parameters
 }

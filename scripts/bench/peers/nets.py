@@ -3,6 +3,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import char_gpt
 from char_gpt import Gpt
 
 
@@ -77,9 +78,18 @@ class Lstm(nn.Module):
         return self.head(self.lstm(self.embedding(ids))[0]).flatten(0, 1)
 
 
-def char_gpt_batch():
-    ids = torch.randint(0, 65, (16, 128))
-    return ids, ids
+def gpt_batch(count, tokens):
+    def batch():
+        ids = torch.randint(0, 65, (count, tokens))
+        return ids, ids
+
+    return batch
+
+
+def gpt():
+    """The GPT of 10.8 million parameters."""
+    char_gpt.LAYERS, char_gpt.HEADS, char_gpt.WIDTH, char_gpt.BLOCK = 6, 6, 384, 256
+    return char_gpt.Gpt(65)
 
 
 def char_gpt_loss(logits, labels):
@@ -90,7 +100,8 @@ NETS = {
     "tiny": (lambda: nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)), 16,
              lambda: (torch.randn(16, 16), torch.randn(16, 1)), F.mse_loss),
     "lstm": (Lstm, 16, lambda: (torch.randint(0, 65, (16, 32)), torch.randint(0, 65, (16 * 32,))), F.cross_entropy),
-    "char_gpt": (lambda: Gpt(65), 16, char_gpt_batch, char_gpt_loss),
+    "char_gpt": (lambda: Gpt(65), 16, gpt_batch(16, 128), char_gpt_loss),
+    "gpt": (gpt, 12, gpt_batch(12, 256), char_gpt_loss),
     "mnist_cnn": (BasicNet, 64, images(64, 1, 28), F.nll_loss),
     "mlp": (Mlp, 64, images(64, 1, 28), F.nll_loss),
     "resnet18_28": (lambda: resnet18(1, torch.float32), 16, images(16, 1, 28), F.cross_entropy),

@@ -114,7 +114,7 @@ static void handle_collect(lua_State *L)
 
 void ah_collect_if_due(lua_State *L, size_t threshold)
 {
-    size_t of_host = threshold ? threshold : account.live / 2 > 64 * MIB ? account.live / 2 : 64 * MIB;
+    size_t of_host = threshold ? threshold : account.live / 16 > 40 * MIB ? account.live / 16 : 40 * MIB;
     size_t bytes = threshold ? account.recent : account.debt;
     bool due = account.stress || (double)bytes > (double)of_host * account.scale;
     for (int i = 0; !due && i < device_count; i++)

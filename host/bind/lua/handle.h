@@ -32,7 +32,7 @@ void ah_share_handle(lua_State *L, int index);
 void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_value *args, int count);
 
 /* Collect garbage when the native bytes held by dead handles may have passed `threshold` bytes; 0 means the threshold
- * inside ops: max(64 MiB, half of the live bytes), or, for a device that reports its free memory, max(64 MiB, a tenth
+ * inside ops: max(40 MiB, 1/16 of the live bytes), or, for a device that reports its free memory, max(64 MiB, a tenth
  * of the free memory), at most half of it. Another threshold means a boundary of a step, where tensors of the step may
  * be dead that lived through a collection inside it. Only from a C function called by Lua.
  *

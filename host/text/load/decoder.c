@@ -6,13 +6,12 @@
 
 static const char what_decoder[] = "decoder";
 
-/* Add a step, which the tokenizer owns. */
-static int new_decoder(struct ah_tokenizer *tokenizer, enum ah_decoder_kind kind, struct ah_decoder **out)
+static int decoder_add(struct ah_tokenizer *tokenizer, int kind, void **out)
 {
     if (tokenizer->decoders == AH_TOKENIZER_STEPS)
         return ah_fail(AH_EINVAL, "%s: more than %d steps", what_decoder, AH_TOKENIZER_STEPS);
+    tokenizer->decoder[tokenizer->decoders].kind = (enum ah_decoder_kind)kind;
     *out = &tokenizer->decoder[tokenizer->decoders++];
-    (*out)->kind = kind;
     return 0;
 }
 
@@ -27,49 +26,28 @@ static int load_text(const json_t *value, const char *name, const char *fallback
     return *out ? 0 : ah_fail(AH_ENOMEM, "out of memory");
 }
 
-static int wordpiece_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
+static int wordpiece_decoder(void *out, const json_t *value)
 {
-    struct ah_decoder *step = NULL;
-    AH_TRY(new_decoder(tokenizer, AH_DECODE_WORDPIECE, &step));
+    struct ah_decoder *step = out;
     AH_TRY(load_text(value, "prefix", "##", &step->content));
     return ah_load_flag(value, what_decoder, "cleanup", true, &step->cleans);
 }
 
-static int byte_level_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
+static int metaspace_decoder(void *out, const json_t *value)
 {
-    struct ah_decoder *step = NULL;
-    return new_decoder(tokenizer, AH_DECODE_BYTE_LEVEL, &step);
-}
-
-static int metaspace_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    struct ah_decoder *step = NULL;
+    struct ah_decoder *step = out;
     enum ah_split_prepend prepend;
-    AH_TRY(new_decoder(tokenizer, AH_DECODE_METASPACE, &step));
     AH_TRY(ah_load_character(value, what_decoder, "replacement", AH_METASPACE, &step->mark));
     AH_TRY(ah_load_prepend(value, what_decoder, &prepend));
     step->left = prepend != AH_PREPEND_NEVER;
     return 0;
 }
 
-static int replace_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
+static int replace_decoder(void *out, const json_t *value)
 {
-    struct ah_decoder *step = NULL;
-    AH_TRY(new_decoder(tokenizer, AH_DECODE_REPLACE, &step));
+    struct ah_decoder *step = out;
     AH_TRY(load_text(value, "content", NULL, &step->content));
     return ah_load_pattern(value, what_decoder, &step->pattern);
-}
-
-static int fallback_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    struct ah_decoder *step = NULL;
-    return new_decoder(tokenizer, AH_DECODE_BYTE_FALLBACK, &step);
-}
-
-static int fuse_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    struct ah_decoder *step = NULL;
-    return new_decoder(tokenizer, AH_DECODE_FUSE, &step);
 }
 
 static int load_count(const json_t *value, const char *name, int64_t *out)
@@ -81,29 +59,27 @@ static int load_count(const json_t *value, const char *name, int64_t *out)
                : ah_fail(AH_EINVAL, "%s: %s: expected a whole number", what_decoder, name);
 }
 
-static int strip_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
+static int strip_decoder(void *out, const json_t *value)
 {
-    struct ah_decoder *step = NULL;
-    AH_TRY(new_decoder(tokenizer, AH_DECODE_STRIP, &step));
+    struct ah_decoder *step = out;
     AH_TRY(ah_load_character(value, what_decoder, "content", " ", &step->mark));
     AH_TRY(load_count(value, "start", &step->start));
     return load_count(value, "stop", &step->stop);
 }
 
-static int decoder_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
-
-static const struct ah_load_type decoders[] = {
-    {"WordPiece", wordpiece_decoder}, {"ByteLevel", byte_level_decoder}, {"Metaspace", metaspace_decoder},
-    {"Replace", replace_decoder}, {"ByteFallback", fallback_decoder}, {"Fuse", fuse_decoder}, {"Strip", strip_decoder},
-    {"Sequence", decoder_sequence}, {NULL, NULL},
-};
-
-static int decoder_sequence(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    return ah_load_each(tokenizer, value, what_decoder, "decoders", decoders);
-}
-
 int ah_load_decoder(struct ah_tokenizer *tokenizer, const json_t *value)
 {
-    return ah_load_by_type(tokenizer, value, what_decoder, decoders);
+    static const struct ah_load_type types[] = {
+        {"WordPiece", AH_DECODE_WORDPIECE, wordpiece_decoder},
+        {"ByteLevel", AH_DECODE_BYTE_LEVEL, NULL},
+        {"Metaspace", AH_DECODE_METASPACE, metaspace_decoder},
+        {"Replace", AH_DECODE_REPLACE, replace_decoder},
+        {"ByteFallback", AH_DECODE_BYTE_FALLBACK, NULL},
+        {"Fuse", AH_DECODE_FUSE, NULL},
+        {"Strip", AH_DECODE_STRIP, strip_decoder},
+        {"Sequence", AH_LOAD_SEQUENCE, NULL},
+        {NULL, 0, NULL},
+    };
+    static const struct ah_load_section section = {what_decoder, "decoders", decoder_add, types};
+    return ah_load_steps(tokenizer, value, &section);
 }

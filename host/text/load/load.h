@@ -32,15 +32,21 @@ int ah_load_character(const json_t *object, const char *what, const char *name, 
 #define AH_METASPACE "\xE2\x96\x81"
 int ah_load_prepend(const json_t *value, const char *what, enum ah_split_prepend *out);
 
-/* Reader of an object by its "type": AH_EINVAL names types that are not in the table. */
+/* A section whose objects are steps of several types. */
 struct ah_load_type {
     const char *name;
-    int (*load)(struct ah_tokenizer *tokenizer, const json_t *value);
+    int kind;                                     /* AH_LOAD_SEQUENCE: the list `sequence` has the steps */
+    int (*load)(void *step, const json_t *value); /* reads the options; NULL: there are none */
 };
-int ah_load_by_type(struct ah_tokenizer *tokenizer, const json_t *value, const char *what,
-                    const struct ah_load_type *types);
-/* The same for each item of the array `name` in `value`. */
-int ah_load_each(struct ah_tokenizer *tokenizer, const json_t *value, const char *what, const char *name,
-                 const struct ah_load_type *types);
+#define AH_LOAD_SEQUENCE (-1)
+struct ah_load_section {
+    const char *what;     /* in errors */
+    const char *sequence; /* field of a Sequence */
+    /* Add a step, which the tokenizer owns and closes after a failure too. */
+    int (*add)(struct ah_tokenizer *tokenizer, int kind, void **step);
+    const struct ah_load_type *types; /* NULL-ended */
+};
+/* Read an object of a section; AH_EINVAL names the types if its own is another one. */
+int ah_load_steps(struct ah_tokenizer *tokenizer, const json_t *value, const struct ah_load_section *section);
 
 #endif

@@ -44,44 +44,21 @@ static int load_choice(const json_t *object, const char *name, const char *const
     return text ? ah_fail(AH_EINVAL, "%s: %s: '%.40s' is not supported", what_splitter, name, text) : 0;
 }
 
-/* Add a step, which the tokenizer owns. */
-static int new_splitter(struct ah_tokenizer *tokenizer, enum ah_splitter_kind kind, struct ah_splitter **out)
+static int splitter_add(struct ah_tokenizer *tokenizer, int kind, void **out)
 {
     if (tokenizer->splitters == AH_TOKENIZER_STEPS)
         return ah_fail(AH_EINVAL, "%s: more than %d steps", what_splitter, AH_TOKENIZER_STEPS);
     if (tokenizer->model.byte_level)
         return ah_fail(AH_EINVAL, "%s: nothing may follow ByteLevel", what_splitter);
+    tokenizer->splitter[tokenizer->splitters].kind = (enum ah_splitter_kind)kind;
     *out = &tokenizer->splitter[tokenizer->splitters++];
-    (*out)->kind = kind;
     tokenizer->model.byte_level = kind == AH_SPLIT_BYTE_LEVEL;
     return 0;
 }
 
-static int add_splitter(struct ah_tokenizer *tokenizer, enum ah_splitter_kind kind)
+static int byte_level(void *out, const json_t *value)
 {
-    struct ah_splitter *step = NULL;
-    return new_splitter(tokenizer, kind, &step);
-}
-
-static int bert_splitter(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    return add_splitter(tokenizer, AH_SPLIT_BERT);
-}
-
-static int load_whitespace(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    return add_splitter(tokenizer, AH_SPLIT_WHITESPACE);
-}
-
-static int whitespace_split(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    return add_splitter(tokenizer, AH_SPLIT_SPACES);
-}
-
-static int byte_level(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    struct ah_splitter *step = NULL;
-    AH_TRY(new_splitter(tokenizer, AH_SPLIT_BYTE_LEVEL, &step));
+    struct ah_splitter *step = out;
     AH_TRY(ah_load_flag(value, what_splitter, "add_prefix_space", true, &step->add_prefix_space));
     return ah_load_flag(value, what_splitter, "use_regex", true, &step->use_regex);
 }
@@ -97,17 +74,17 @@ int ah_load_prepend(const json_t *value, const char *what, enum ah_split_prepend
     return 0;
 }
 
-static int load_metaspace(struct ah_tokenizer *tokenizer, const json_t *value)
+static int load_metaspace(void *out, const json_t *value)
 {
-    struct ah_splitter *step = NULL;
-    AH_TRY(new_splitter(tokenizer, AH_SPLIT_METASPACE, &step));
+    struct ah_splitter *step = out;
     AH_TRY(ah_load_character(value, what_splitter, "replacement", AH_METASPACE, &step->mark));
     AH_TRY(ah_load_flag(value, what_splitter, "split", true, &step->split));
     return ah_load_prepend(value, what_splitter, &step->prepend);
 }
 
-static int load_behavior(const json_t *value, struct ah_splitter *step)
+static int load_behavior(void *out, const json_t *value)
 {
+    struct ah_splitter *step = out;
     static const char *const behaviors[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous",
                                             NULL};
     int behavior;
@@ -116,46 +93,37 @@ static int load_behavior(const json_t *value, struct ah_splitter *step)
     return 0;
 }
 
-static int load_split(struct ah_tokenizer *tokenizer, const json_t *value)
+static int load_split(void *out, const json_t *value)
 {
-    struct ah_splitter *step = NULL;
-    AH_TRY(new_splitter(tokenizer, AH_SPLIT_PATTERN, &step));
+    struct ah_splitter *step = out;
     AH_TRY(ah_load_flag(value, what_splitter, "invert", false, &step->invert));
-    AH_TRY(load_behavior(value, step));
+    AH_TRY(load_behavior(step, value));
     return ah_load_pattern(value, what_splitter, &step->pattern);
 }
 
-static int load_digits(struct ah_tokenizer *tokenizer, const json_t *value)
+static int load_digits(void *out, const json_t *value)
 {
-    struct ah_splitter *step = NULL;
+    struct ah_splitter *step = out;
     bool each;
-    AH_TRY(new_splitter(tokenizer, AH_SPLIT_DIGITS, &step));
     AH_TRY(ah_load_flag(value, what_splitter, "individual_digits", false, &each));
     step->behavior = each ? AH_SPLIT_ISOLATED : AH_SPLIT_CONTIGUOUS;
     return 0;
 }
 
-static int load_punctuation(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    struct ah_splitter *step = NULL;
-    AH_TRY(new_splitter(tokenizer, AH_SPLIT_PUNCTUATION, &step));
-    return load_behavior(value, step);
-}
-
-static int splitter_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
-
-static const struct ah_load_type splitters[] = {
-    {"BertPreTokenizer", bert_splitter}, {"Whitespace", load_whitespace}, {"WhitespaceSplit", whitespace_split},
-    {"ByteLevel", byte_level}, {"Metaspace", load_metaspace}, {"Split", load_split}, {"Digits", load_digits},
-    {"Punctuation", load_punctuation}, {"Sequence", splitter_sequence}, {NULL, NULL},
-};
-
-static int splitter_sequence(struct ah_tokenizer *tokenizer, const json_t *value)
-{
-    return ah_load_each(tokenizer, value, what_splitter, "pretokenizers", splitters);
-}
-
 int ah_load_splitter(struct ah_tokenizer *tokenizer, const json_t *value)
 {
-    return ah_load_by_type(tokenizer, value, what_splitter, splitters);
+    static const struct ah_load_type types[] = {
+        {"BertPreTokenizer", AH_SPLIT_BERT, NULL},
+        {"Whitespace", AH_SPLIT_WHITESPACE, NULL},
+        {"WhitespaceSplit", AH_SPLIT_SPACES, NULL},
+        {"ByteLevel", AH_SPLIT_BYTE_LEVEL, byte_level},
+        {"Metaspace", AH_SPLIT_METASPACE, load_metaspace},
+        {"Split", AH_SPLIT_PATTERN, load_split},
+        {"Digits", AH_SPLIT_DIGITS, load_digits},
+        {"Punctuation", AH_SPLIT_PUNCTUATION, load_behavior},
+        {"Sequence", AH_LOAD_SEQUENCE, NULL},
+        {NULL, 0, NULL},
+    };
+    static const struct ah_load_section section = {what_splitter, "pretokenizers", splitter_add, types};
+    return ah_load_steps(tokenizer, value, &section);
 }

@@ -164,8 +164,9 @@ static int load_items(struct ah_template *template, const json_t *list, const js
     return seen[0] == 1 && seen[1] == pair ? 0 : ah_fail(AH_EINVAL, "%s: expected each text once", what_post);
 }
 
-static int template_processing(struct ah_tokenizer *tokenizer, const json_t *value)
+static int template_processing(void *out, const json_t *value)
 {
+    struct ah_tokenizer *tokenizer = out;
     const json_t *specials = json_object_get(value, "special_tokens");
     tokenizer->single.count = tokenizer->pair.count = 0;
     AH_TRY(load_items(&tokenizer->single, json_object_get(value, "single"), specials, false));
@@ -199,38 +200,42 @@ static int set_marks(struct ah_tokenizer *tokenizer, const json_t *value, bool d
     return add_item(&tokenizer->pair, -1, sep, second);
 }
 
-static int load_trimming(struct ah_tokenizer *tokenizer, const json_t *value)
+static int load_trimming(void *out, const json_t *value)
 {
+    struct ah_tokenizer *tokenizer = out;
     AH_TRY(ah_load_flag(value, what_post, "trim_offsets", true, &tokenizer->trim_offsets));
     return ah_load_flag(value, what_post, "add_prefix_space", true, &tokenizer->trims_prefix);
 }
 
-static int bert_processing(struct ah_tokenizer *tokenizer, const json_t *value)
+static int bert_processing(void *tokenizer, const json_t *value)
 {
     return set_marks(tokenizer, value, false, 1);
 }
 
-static int roberta_processing(struct ah_tokenizer *tokenizer, const json_t *value)
+static int roberta_processing(void *tokenizer, const json_t *value)
 {
     AH_TRY(load_trimming(tokenizer, value));
     return set_marks(tokenizer, value, true, 0);
 }
 
-static int post_sequence(struct ah_tokenizer *tokenizer, const json_t *value);
-
-static const struct ah_load_type post_processors[] = {
-    {"TemplateProcessing", template_processing}, {"BertProcessing", bert_processing},
-    {"RobertaProcessing", roberta_processing}, {"ByteLevel", load_trimming}, {"Sequence", post_sequence},
-    {NULL, NULL},
-};
-
-static int post_sequence(struct ah_tokenizer *tokenizer, const json_t *value)
+/* The post-processor is a part of the tokenizer. */
+static int post_add(struct ah_tokenizer *tokenizer, int kind, void **step)
 {
-    return ah_load_each(tokenizer, value, what_post, "processors", post_processors);
+    *step = tokenizer;
+    return 0;
 }
 
 int ah_load_post_processor(struct ah_tokenizer *tokenizer, const json_t *value)
 {
+    static const struct ah_load_type types[] = {
+        {"TemplateProcessing", 0, template_processing},
+        {"BertProcessing", 0, bert_processing},
+        {"RobertaProcessing", 0, roberta_processing},
+        {"ByteLevel", 0, load_trimming},
+        {"Sequence", AH_LOAD_SEQUENCE, NULL},
+        {NULL, 0, NULL},
+    };
+    static const struct ah_load_section section = {what_post, "processors", post_add, types};
     AH_TRY(set_plain(tokenizer, 1));
-    return value ? ah_load_by_type(tokenizer, value, what_post, post_processors) : 0;
+    return value ? ah_load_steps(tokenizer, value, &section) : 0;
 }

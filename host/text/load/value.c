@@ -21,40 +21,44 @@ int ah_load_text(const json_t *object, const char *what, const char *name, const
     return !value || json_is_null(value) || *out ? 0 : ah_fail(AH_EINVAL, "%s: %s: expected a text", what, name);
 }
 
-int ah_load_by_type(struct ah_tokenizer *tokenizer, const json_t *value, const char *what,
-                    const struct ah_load_type *types)
+static int load_step(struct ah_tokenizer *tokenizer, const json_t *value, const struct ah_load_section *section,
+                     const struct ah_load_type *type)
 {
-    const char *type;
+    const json_t *list = json_object_get(value, section->sequence), *item;
+    void *step;
+    size_t i;
+    if (type->kind != AH_LOAD_SEQUENCE) {
+        AH_TRY(section->add(tokenizer, type->kind, &step));
+        return type->load ? type->load(step, value) : 0;
+    }
+    if (!json_is_array(list))
+        return ah_fail(AH_EINVAL, "%s: %s: expected a list", section->what, section->sequence);
+    json_array_foreach(list, i, item)
+        AH_TRY(ah_load_steps(tokenizer, item, section));
+    return 0;
+}
+
+int ah_load_steps(struct ah_tokenizer *tokenizer, const json_t *value, const struct ah_load_section *section)
+{
+    const char *name;
     char known[512] = "";
     size_t used = 0;
     if (!json_is_object(value))
-        return ah_fail(AH_EINVAL, "%s: expected an object", what);
-    AH_TRY(ah_load_text(value, what, "type", &type));
-    if (!type)
-        return ah_fail(AH_EINVAL, "%s: no type", what);
-    for (; types->name; types++) {
-        size_t length = strlen(types->name);
-        if (strcmp(types->name, type) == 0)
-            return types->load(tokenizer, value);
+        return ah_fail(AH_EINVAL, "%s: expected an object", section->what);
+    AH_TRY(ah_load_text(value, section->what, "type", &name));
+    if (!name)
+        return ah_fail(AH_EINVAL, "%s: no type", section->what);
+    for (const struct ah_load_type *type = section->types; type->name; type++) {
+        size_t length = strlen(type->name);
+        if (strcmp(type->name, name) == 0)
+            return load_step(tokenizer, value, section, type);
         if (used + length + 3 < sizeof known) {
             memcpy(known + used, ", ", 2);
-            memcpy(known + used + 2, types->name, length + 1);
+            memcpy(known + used + 2, type->name, length + 1);
             used += length + 2;
         }
     }
-    return ah_fail(AH_EINVAL, "%s: '%.60s' is not supported (known: %s)", what, type, known + 2);
-}
-
-int ah_load_each(struct ah_tokenizer *tokenizer, const json_t *value, const char *what, const char *name,
-                 const struct ah_load_type *types)
-{
-    const json_t *list = json_object_get(value, name), *item;
-    size_t i;
-    if (!json_is_array(list))
-        return ah_fail(AH_EINVAL, "%s: %s: expected a list", what, name);
-    json_array_foreach(list, i, item)
-        AH_TRY(ah_load_by_type(tokenizer, item, what, types));
-    return 0;
+    return ah_fail(AH_EINVAL, "%s: '%.60s' is not supported (known: %s)", section->what, name, known + 2);
 }
 
 void ah_load_fallback(struct ah_model *model)

@@ -118,43 +118,43 @@ int ah_forward_conv2d(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-static int check_grad(const struct ah_call *c, const struct ah_conv *s)
+int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, const struct ah_value *size)
 {
-    const struct ah_tensor *g = ah_args(c, conv2d_grad_input)->grad.tensor;
-    int64_t size[4];
-    int ndim = ah_conv_output_size(s, size);
-    if (g->ndim == ndim && !memcmp(g->size, size, (size_t)ndim * sizeof *size))
-        return 0;
-    return ah_fail(AH_EINVAL, "%s: expected a gradient of shape %s, got %s", c->op->name, ah_shape_text(size, ndim),
-                   ah_shape(g));
+    const struct ah_tensor *g = c->arg[0].tensor;
+    if (g->ndim != ndim || memcmp(g->size, expected, (size_t)ndim * sizeof *expected) != 0) {
+        return ah_fail(AH_EINVAL, "%s: expected a gradient of shape %s, got %s", c->op->name,
+                       ah_shape_text(expected, ndim), ah_shape(g));
+    }
+    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
+    return ah_call_kernel(c);
+}
+
+/* The gradient of a convolution of these sizes with respect to its tensor of size `size`. */
+static int conv_gradient(struct ah_call *c, const int64_t *input, int input_ndim, const int64_t *weight,
+                         int weight_ndim, struct ah_conv_options options, const struct ah_value *size)
+{
+    struct ah_conv s;
+    int64_t expected[4];
+    AH_TRY(ah_call_expect_float(c, 0));
+    AH_TRY(same_dtype(c, 0, 1));
+    AH_TRY(ah_conv_geometry(&s, c->op->name, input, input_ndim, weight, weight_ndim, options));
+    return ah_gradient_output(c, expected, ah_conv_output_size(&s, expected), size);
 }
 
 int ah_forward_conv2d_grad_input(struct ah_call *c)
 {
     const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
-    const struct ah_tensor *g = arg->grad.tensor, *w = arg->weight.tensor;
+    const struct ah_tensor *w = arg->weight.tensor;
     const struct ah_value *size = &arg->input_size;
-    AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(same_dtype(c, 0, 1));
-    struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, size->ints.at, size->ints.count, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
-    AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
-    return ah_call_kernel(c);
+    return conv_gradient(c, size->ints.at, size->ints.count, w->size, w->ndim, AH_CONV_OPTIONS(arg), size);
 }
 
 int ah_forward_conv2d_grad_weight(struct ah_call *c)
 {
     const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
-    const struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
+    const struct ah_tensor *x = arg->input.tensor;
     const struct ah_value *size = &arg->weight_size;
-    AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(same_dtype(c, 0, 1));
-    struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, size->ints.at, size->ints.count, AH_CONV_OPTIONS(arg)));
-    AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
-    return ah_call_kernel(c);
+    return conv_gradient(c, x->size, x->ndim, size->ints.at, size->ints.count, AH_CONV_OPTIONS(arg), size);
 }
 
 /* The sum over all dims but the channel: the gradient of a convolution's bias. */

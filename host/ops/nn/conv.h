@@ -31,6 +31,9 @@ int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, in
 /* The output's sizes; returns their number (3 or 4). */
 int ah_conv_output_size(const struct ah_conv *s, int64_t *size);
 
+/* Check that argument 0, a gradient, has the expected shape, and compute out[0], of size `size`, from it. */
+int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, const struct ah_value *size);
+
 /* One or two integers (absent: `fallback` twice) as a pair in least..2^31-1, so that sums and products of them stay in
  * 64 bits. */
 int ah_pair(const char *op, const char *name, const struct ah_value *value, const int64_t *fallback, int64_t least,

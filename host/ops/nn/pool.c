@@ -68,15 +68,10 @@ static int output_size(const struct ah_window *s, int64_t *size)
     return at;
 }
 
-static int check_grad(const struct ah_call *c, const struct ah_window *s)
+static int pool_gradient(struct ah_call *c, const struct ah_window *s, const struct ah_value *size)
 {
-    const struct ah_tensor *g = ah_args(c, avg_pool2d_backward)->grad.tensor;
-    int64_t size[4];
-    int ndim = output_size(s, size);
-    if (g->ndim == ndim && !memcmp(g->size, size, (size_t)ndim * sizeof *size))
-        return 0;
-    return ah_fail(AH_EINVAL, "%s: expected a gradient of shape %s, got %s", c->op->name, ah_shape_text(size, ndim),
-                   ah_shape(g));
+    int64_t expected[4];
+    return ah_gradient_output(c, expected, output_size(s, expected), size);
 }
 
 int ah_forward_max_pool2d(struct ah_call *c)
@@ -118,9 +113,7 @@ int ah_forward_max_pool2d_backward(struct ah_call *c)
     struct ah_window s;
     AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &arg->kernel_size, &arg->stride,
                               &arg->padding, &arg->dilation, arg->ceil_mode.flag));
-    AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
+    return pool_gradient(c, &s, size);
 }
 
 static int check_divisor(const struct ah_call *c, const struct ah_value *divisor)
@@ -152,9 +145,7 @@ int ah_forward_avg_pool2d_backward(struct ah_call *c)
     struct ah_window s;
     AH_TRY(ah_window_geometry(&s, c->op->name, size->ints.at, size->ints.count, &arg->kernel_size, &arg->stride,
                               &arg->padding, NULL, arg->ceil_mode.flag));
-    AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
+    return pool_gradient(c, &s, size);
 }
 
 static int adaptive_geometry(struct ah_window *s, const struct ah_call *c, const int64_t *input, int ndim,
@@ -196,9 +187,7 @@ int ah_forward_adaptive_avg_pool2d_backward(struct ah_call *c)
     const struct ah_value *size = &arg->input_size;
     struct ah_window s;
     AH_TRY(adaptive_geometry(&s, c, size->ints.at, size->ints.count, &arg->output_size));
-    AH_TRY(check_grad(c, &s));
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
+    return pool_gradient(c, &s, size);
 }
 
 /* The places of the maxima are kept for the gradient. */

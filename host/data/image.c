@@ -8,17 +8,9 @@
 
 static int open_codecs(const struct ah_image_codecs **out)
 {
-    static const struct ah_image_codecs *codecs;
-    void *symbol = NULL;
-    if (!codecs) {
-        AH_TRY(ah_plugin_open("image", "ah_image_plugin", &symbol));
-        const struct ah_image_codecs *found = symbol;
-        if (found->abi != AH_IMAGE_ABI)
-            return ah_fail(AH_EINVAL, "accelhost-image.so has interface %u, this program %d: build both again",
-                           found->abi, AH_IMAGE_ABI);
-        codecs = found;
-    }
-    *out = codecs;
+    static const void *found;
+    AH_TRY(ah_plugin_open("image", "ah_image_plugin", AH_IMAGE_ABI, NULL, &found));
+    *out = found;
     return 0;
 }
 

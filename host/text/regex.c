@@ -10,16 +10,9 @@ static const struct ah_regex_engine *regex_engine;
 
 static int regex_find_engine(void)
 {
-    void *symbol = NULL;
-    if (regex_engine)
-        return 0;
-    int status = ah_plugin_open("regex", "ah_regex_plugin", &symbol);
-    if (status < 0)
-        return ah_fail_prefix(status, "patterns are matched by PCRE2 (Debian: libpcre2-32-0; to build: libpcre2-dev)");
-    const struct ah_regex_engine *found = symbol;
-    if (found->abi != AH_REGEX_ABI)
-        return ah_fail(AH_EINVAL, "accelhost-regex.so has interface %u, this program %d: build both again", found->abi,
-                       AH_REGEX_ABI);
+    const void *found = regex_engine;
+    AH_TRY(ah_plugin_open("regex", "ah_regex_plugin", AH_REGEX_ABI,
+                          "patterns are matched by PCRE2 (Debian: libpcre2-32-0; to build: libpcre2-dev)", &found));
     regex_engine = found;
     return 0;
 }

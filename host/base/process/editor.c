@@ -6,14 +6,9 @@
 
 int ah_editor_open(const struct ah_editor **out)
 {
-    void *symbol = NULL;
-    int status = ah_plugin_open("edit", "ah_edit_plugin", &symbol);
-    if (status < 0)
-        return ah_fail_prefix(status, "line editing needs libedit (Debian: install libedit-dev, then build again)");
-    const struct ah_editor *found = symbol;
-    if (found->abi != AH_EDITOR_ABI)
-        return ah_fail(AH_EINVAL, "accelhost-edit.so has interface %u, this program %d: build both again", found->abi,
-                       AH_EDITOR_ABI);
+    const void *found = NULL;
+    AH_TRY(ah_plugin_open("edit", "ah_edit_plugin", AH_EDITOR_ABI,
+                          "line editing needs libedit (Debian: install libedit-dev, then build again)", &found));
     *out = found;
     return 0;
 }

@@ -25,7 +25,7 @@ bool ah_plugin_find(const char *name, char *path, size_t room)
     return false;
 }
 
-int ah_plugin_open(const char *name, const char *symbol, void **out)
+static int plugin_symbol(const char *name, const char *symbol, const void **out)
 {
     char path[4096];
     if (!ah_plugin_find(name, path, sizeof path))
@@ -38,5 +38,21 @@ int ah_plugin_open(const char *name, const char *symbol, void **out)
         dlclose(library);
         return ah_fail(AH_EINVAL, "%s is not a plugin of this program (no symbol %s)", path, symbol);
     }
+    return 0;
+}
+
+int ah_plugin_open(const char *name, const char *symbol, unsigned abi, const char *needs, const void **out)
+{
+    const void *interface = NULL;
+    if (*out)
+        return 0;
+    int status = plugin_symbol(name, symbol, &interface);
+    if (status < 0)
+        return needs ? ah_fail_prefix(status, "%s", needs) : status;
+    unsigned found = *(const unsigned *)interface;
+    if (found != abi)
+        return ah_fail(AH_EINVAL, "accelhost-%s.so has interface %u, this program %u: build both again", name, found,
+                       abi);
+    *out = interface;
     return 0;
 }

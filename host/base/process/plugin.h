@@ -10,8 +10,9 @@
  * program's folder. */
 bool ah_plugin_find(const char *name, char *path, size_t room);
 
-/* Open the plugin and return the address of its symbol; it stays open. AH_EINVAL when the file or the symbol is
- * missing. */
-int ah_plugin_open(const char *name, const char *symbol, void **out);
+/* Set *out, NULL at first, to the plugin's interface: its `symbol`, a struct that begins with the `unsigned abi` of the
+ * headers that it was built with. It stays open. AH_EINVAL if the file or the symbol is missing, after the text `needs`
+ * unless that is NULL, or if the plugin has another abi. */
+int ah_plugin_open(const char *name, const char *symbol, unsigned abi, const char *needs, const void **out);
 
 #endif

@@ -14,17 +14,12 @@ static pid_t begun_by;
 
 static int find_driver(void)
 {
-    void *symbol = NULL;
+    const void *found = NULL;
     if (driver)
         return 0;
-    int status = ah_plugin_open("mpi", "ah_mpi_plugin", &symbol);
-    if (status < 0)
-        return ah_fail_prefix(status, "transport mpi is Open MPI's (Debian: openmpi-bin; to build: libopenmpi-dev)");
-    const struct ah_mpi_driver *found = symbol;
-    if (found->abi != AH_MPI_ABI)
-        return ah_fail(AH_EINVAL, "accelhost-mpi.so has interface %u, this program %d: build both again", found->abi,
-                       AH_MPI_ABI);
-    AH_TRY(ah_transport_register(found->transport));
+    AH_TRY(ah_plugin_open("mpi", "ah_mpi_plugin", AH_MPI_ABI,
+                          "transport mpi is Open MPI's (Debian: openmpi-bin; to build: libopenmpi-dev)", &found));
+    AH_TRY(ah_transport_register(((const struct ah_mpi_driver *)found)->transport));
     driver = found;
     return 0;
 }

@@ -25,7 +25,7 @@ function fused.gelu_between(x, w1, b1, w2, b2)
   local y, before = C.linear_gelu(x, w1, b1)
   if not w2 then return y end
   local out = before and C.linear_of_gelu(y, before, w2, b2) or C.linear(y, w2, b2)
-  y:free() -- the largest tensors of a transformer's layer; the graph holds what it needs of them
+  y:free() -- the largest tensors of a transformer's layer; the graph holds those that it reads
   if before then before:free() end
   return out
 end

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A table of the resident memory (MiB) of training steps of five nets, and of PyTorch's: the peak of the process, and its
-# growth since the library was loaded.
+# A table of the resident memory (MiB) of training steps of five nets, and of PyTorch's: the peak of the process, and
+# its growth since the library was loaded.
 #
 # usage: peak.sh PYTHON [STEPS]       ACCELHOST_BINARY: another program than build/accelhost
 set -eu

@@ -57,6 +57,21 @@ describe("accelhost estimate-memory", function()
     assert.equal("213.00 KiB", list["training, without activations"][1])
   end)
 
+  it("reads the folder of a checkpoint by its config.json, without weights", function()
+    local config = '{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 9, "n_positions": 8, '
+      .. '"n_embd": 8, "n_layer": 1, "n_head": 2}'
+    local made = require("lfs").mkdir "checkpoint" and write("checkpoint/config.json", config)
+    local _, text = rows("checkpoint", "--batch", "2x4:int64")
+    assert.equal("checkpoint: GPT2LMHeadModel, 1,024 parameters (1,024 trained), 0 elements of buffers\n",
+      text:match "^[^\n]*\n")
+    assert.matches("\npeak of a training step ", text)
+    _, text = rows(made, "--model", "GPT2Model")
+    assert.matches("^checkpoint/config.json: GPT2Model, 1,024 parameters", text)
+    local result = estimate("checkpoint", "--model", "GPT2Modell")
+    assert.equal("accelhost estimate-memory: --model: accelhost.models has no 'GPT2Modell'\n", result.stderr)
+    assert.equal(1, result.code)
+  end)
+
   it("accepts other dtypes, optimizers and their options", function()
     local list = rows("net.lua", "--dtypes", "float64,int8,int4", "--optimizer", "SGD,momentum=0.9,nesterov=true")
     assert.same({"106.59 KiB", "13.33 KiB", "6.67 KiB"}, list.weights)
@@ -190,7 +205,7 @@ return {small = Model, other = 3}]])
       [{"net.lua", "--optimizer", "LBFGS"}] = "--optimizer: cannot infer the state of LBFGS from shapes: " ..
         "LBFGS:step: closure: expected a function",
       [{"net.lua", "--optimizer", "SGD,lr=-1"}] = "--optimizer: cannot infer the state of SGD from shapes: SGD: lr: ",
-      [{"model.safetensors", "--batch", "3"}] = "--batch is for a model script (FILE.lua)",
+      [{"model.safetensors", "--batch", "3"}] = "--batch is for a model (a script or a checkpoint's folder)",
       [{"no.safetensors"}] = "no.safetensors",
     } do
       local result = estimate(unpack(words))

@@ -28,7 +28,7 @@ static const struct ah_flag estimate_flags[] = {
     {"--optimizer", AH_FLAG_TEXT, FIELD(optimizer), .value = "NAME",
      .help = "of accelhost.optim, with options as in SGD,momentum=0.9 (default AdamW)"},
     {"--model", AH_FLAG_TEXT, FIELD(model), .value = "NAME",
-     .help = "which model of the table that the script returns"},
+     .help = "which model of the table that the script returns, or class of accelhost.models for a folder"},
     {"--trace", AH_FLAG_SWITCH, FIELD(trace),
      .help = "run FILE, a script that trains, for some steps, and print its memory at the peak"},
     {"--steps", AH_FLAG_VALUE, FIELD(steps), {.kind = AH_VALUE_WHOLE, 1, 1000}, "N",
@@ -37,7 +37,8 @@ static const struct ah_flag estimate_flags[] = {
 /* The end of a chunk. */
 #define REPORT                                                                                   \
     "io.stdout:flush()\n"                                                                        \
-    "if not fine then io.stderr:write('accelhost estimate-memory: ', tostring(text), '\\n') end\n" \
+    "text = not fine and tostring(text):gsub('^estimate%-memory:%d+: ', '')\n"                    \
+    "if text then io.stderr:write('accelhost estimate-memory: ', text, '\\n') end\n"              \
     "exit_code = fine and 0 or 1\n"
 
 enum { FLAGS = sizeof estimate_flags / sizeof *estimate_flags };
@@ -49,8 +50,9 @@ static void print_help(void)
          "Prints the memory of training: weights, gradients, an optimizer's state, the largest layer, for each dtype,\n"
          "and for a batch the activations of its forward and the peak of a step. FILE is a script that returns a\n"
          "model, a function or class that makes one, or a table of these, which is run on shapes alone (device\n"
-         "\"meta\"): no memory is allocated, nothing is computed. Or it is a file of weights (.safetensors,\n"
-         ".safetensors.index.json, .npz, .pt), whose header is read.\n\n"
+         "\"meta\"): no memory is allocated, nothing is computed. Or it is a checkpoint's folder, whose config.json\n"
+         "describes the model, or a file of weights (.safetensors, .safetensors.index.json, .npz, .pt), whose header\n"
+         "is read.\n\n"
          "With --trace a script that trains is run for some steps, on the CPU in one process. Its table has the\n"
          "memory at the peak by kind, activations by module and op, the largest allocations with the lines of the\n"
          "script that made them, and the peak of each phase.\n\noptions:");

@@ -125,13 +125,14 @@ local function prepare(accelhost, path, options)
   if not name or not pcall(function() return optim[name] end) then
     fail("--optimizer: accelhost.optim has no '%s'", what.optimizer)
   end
-  if path:find "%.lua$" then
-    what.model = source.model(accelhost, path, options.model)
+  local checkpoint = source.checkpoint_folder(path)
+  if checkpoint or path:find "%.lua$" then
+    what.model = (checkpoint and source.of_checkpoint or source.model)(accelhost, checkpoint or path, options.model)
     what.rows = source.of_model(what.model)
     what.inputs = options.batch and step.inputs(options.batch)
   else
     if options.batch or options.model then
-      fail("--%s is for a model script (FILE.lua): a file of weights has no computation",
+      fail("--%s is for a model (a script or a checkpoint's folder): a file of weights has no computation",
         options.batch and "batch" or "model")
     end
     what.rows = source.of_file(accelhost, path)

@@ -52,6 +52,42 @@ local function ends_with_return(path)
   return not loadstring(text:gsub("^#[^\n]*", "") .. "\nlocal _")
 end
 
+-- Call a function while new tensors are on the device "meta".
+local function on_meta(accelhost, fn)
+  local before = accelhost.get_default_device()
+  accelhost.set_default_device "meta"
+  local fine, result = xpcall(fn, tostring)
+  accelhost.set_default_device(before)
+  return fine, result
+end
+
+--- Return the folder of a checkpoint for a folder, or for the config.json in it; nil for other paths.
+---@param path string
+---@return string?
+function source.checkpoint_folder(path)
+  if C.data.look(path) == "folder" then return path end
+  if path:match "[^/]*$" == "config.json" then return path:match "^(.*)/" or "." end
+end
+
+--- The model of a checkpoint's configuration, on the device "meta": the class that wrote it, or the class `name` of
+--- accelhost.models.
+---@param accelhost table the public surface
+---@param folder string
+---@param name? string
+---@return table module
+function source.of_checkpoint(accelhost, folder, name)
+  local fine, result = on_meta(accelhost, function()
+    local models = accelhost.models
+    local config = models.AutoConfig.from_pretrained(folder)
+    name = name or config.architectures and config.architectures[1] or "AutoModel"
+    local known, cls = pcall(function() return models[name] end)
+    if not known or cls == nil then arguments.fail("--model: accelhost.models has no '%s'", name) end
+    return cls.from_config and cls.from_config(config) or cls(config)
+  end)
+  if not fine then fail("%s", result) end
+  return result:to "meta"
+end
+
 --- The model of a script, made on the device "meta": without memory and without values.
 ---@param accelhost table the public surface
 ---@param path string
@@ -64,12 +100,7 @@ function source.model(accelhost, path, name)
     fail("%s: expected the file to return a model (nn.Module), or a function or class that makes one, got nothing (it "
       .. "ends without a return, and was not run)", path)
   end
-  local before = accelhost.get_default_device()
-  accelhost.set_default_device "meta"
-  local fine, result = xpcall(function() return to_model(chunk(), path, name) end, function(text)
-    return tostring(text)
-  end)
-  accelhost.set_default_device(before)
+  local fine, result = on_meta(accelhost, function() return to_model(chunk(), path, name) end)
   if not fine then
     local hint = result:find("on meta", 1, true) and
       "\n  the script runs on shapes alone (device \"meta\"): let it return the model instead of using it" or ""

@@ -415,6 +415,32 @@ describe("the gradient of a variance", function()
   end)
 end)
 
+describe("sums of halves", function()
+  it("are those of float32, rounded once, along any dim and wherever vectors end", function()
+    accelhost.manual_seed(5)
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      for _, shape in ipairs {{3, 1}, {5, 15}, {9, 64}, {17, 65}, {8, 79}, {70, 96}, {2, 1100}, {1100, 67}} do
+        local x = accelhost.randn(shape):to(dtype)
+        local scale = dtype == "float16" and 2 ^ -11 or 2 ^ -8
+        for _, view in ipairs {x, x:t(), x:view(1, shape[1], shape[2]), x:narrow(1, 0, math.ceil(shape[2] / 2))} do
+          for dim = -2, -1 do
+            local wanted = view:double():sum(dim)
+            local off = (view:sum(dim):double() - wanted):abs() - wanted:abs() * scale
+            assert.is_true((off - view:double():abs():sum(dim) * 1e-6):max():item() <= 0)
+          end
+          assert.is_true(math.abs(view:sum():item() - view:double():sum():item()) <=
+            math.abs(view:double():sum():item()) * scale + view:double():abs():sum():item() * 1e-6)
+        end
+      end
+      local x = accelhost.ones({100}, {dtype = dtype})
+      x[70] = inf
+      assert.equal(inf, x:sum():item())
+      x[99] = nan
+      assert.is_true(x:sum():isnan():item())
+    end
+  end)
+end)
+
 describe("long products", function()
   it("are those of float64, wherever the vectors end", function()
     accelhost.manual_seed(1)

@@ -1,5 +1,5 @@
 /* matmul and linear: operands are read in place when BLAS can (rows or columns dense), else packed; batches that are
- * stored like one tall matrix are multiplied as one. Integers are multiplied by plain loops, exactly. */
+ * stored like one tall matrix are multiplied as one. Integers are multiplied in tiles, exactly. */
 #include <stdatomic.h>
 #include <string.h>
 

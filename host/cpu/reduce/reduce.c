@@ -270,7 +270,7 @@ static int reduce_run(struct ah_reduction *out, struct ah_tensor *input, uint32_
     if (dense_row && plan.outputs == 1 && plan.reduced_count == 1)
         return reduce_single(&plan);
     if (dense_row) {
-        bool brief = plan.folded < SHORT && plan.kept_count == 1 && plan.reduced_count == 1;
+        bool brief = plan.folded < SHORT && plan.kept_count == 1 && plan.reduced_count == 1 && plan.item != 2;
         ah_parallel_for(plan.outputs, ah_grain(plan.folded, AH_SHARE_MIDDLE), brief ? short_rows : reduce_rows, &plan);
         return 0;
     }
@@ -290,10 +290,12 @@ int ah_reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t mask, 
     struct ah_tensor *wide = NULL;
     enum ah_dtype dtype = ah_compute_dtype(input->dtype);
     memset(out, 0, sizeof *out);
-    /* Halves are read as float32; folds of magnitudes exist for floats only. */
+    /* Halves are read as float32, unless they have loops and rows are long; folds of magnitudes exist for floats
+     * only. */
     if (fold >= AH_FOLD_ABS && !ah_dtype_is_float(dtype))
         dtype = AH_F64;
-    if (dtype != input->dtype) {
+    bool direct = ah_fold_loops(input->dtype, fold)->row && input->ndim > 0 && input->size[input->ndim - 1] >= SHORT;
+    if (dtype != input->dtype && !direct) {
         AH_TRY(ah_contiguous_as(&wide, input, dtype));
         input = wide;
     }

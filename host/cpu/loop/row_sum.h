@@ -37,8 +37,20 @@ static inline ah_wide_lanes ah_widen_sum(ah_lanes x)
     return ah_widen(lanes.half[0]) + ah_widen(lanes.half[1]);
 }
 
-/* LANES is applied to each vector of inputs, `expr` to each input x of the last ones. */
-#define AH_ROW_SUM(name, LANES, expr)                                                            \
+/* The first n < 16 numbers, and zeros. */
+static inline ah_lanes ah_lanes_first(const float *from, int64_t n)
+{
+#if defined(__AVX512F__)
+    return (ah_lanes)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), from);
+#else
+    ah_lanes first = {0};
+    memcpy(&first, from, (size_t)n * sizeof *from);
+    return first;
+#endif
+}
+
+/* LANES is applied to each vector of inputs. */
+#define AH_ROW_SUM(name, LANES)                                                                  \
     static inline double name(const float *from, int64_t n)                                      \
     {                                                                                            \
         ah_wide_lanes wide = {0};                                                                \
@@ -56,19 +68,9 @@ static inline ah_wide_lanes ah_widen_sum(ah_lanes x)
         }                                                                                        \
         for (; n >= 16; n -= 16, from += 16)                                                     \
             wide += ah_widen_sum(LANES(*(const ah_lanes *)from));                                \
-        if (n >= 8) {                                                                            \
-            ah_lanes last = {0};                                                                 \
-            memcpy(&last, from, 8 * sizeof *from);                                               \
-            wide += ah_widen_sum(LANES(last));                                                   \
-            n -= 8;                                                                              \
-            from += 8;                                                                           \
-        }                                                                                        \
+        wide += ah_widen_sum(LANES(ah_lanes_first(from, n)));                                    \
         double sum = ((wide[0] + wide[1]) + (wide[2] + wide[3])) +                               \
                      ((wide[4] + wide[5]) + (wide[6] + wide[7]));                                \
-        for (int64_t i = 0; i < n; i++) {                                                        \
-            double x = (double)from[i];                                                          \
-            sum += (expr);                                                                       \
-        }                                                                                        \
         return sum;                                                                              \
     }
 

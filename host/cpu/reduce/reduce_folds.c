@@ -29,13 +29,13 @@ static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows
             to[i] += (double)x[i];
 }
 
-#define SUM_ROW(name, LANES, expr)                                                               \
-    AH_ROW_SUM(name##_of, LANES, expr)                                                           \
+#define SUM_ROW(name, LANES)                                                                     \
+    AH_ROW_SUM(name##_of, LANES)                                                                 \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
         *(double *)acc += name##_of(input, n);                                                   \
     }
-SUM_ROW(sum_f32, , x)
+SUM_ROW(sum_f32, )
 ADD_LOOPS(sum_f64, double, double, x)
 
 #ifdef __AVX512F__
@@ -104,7 +104,7 @@ static inline ah_lanes zero_nan(ah_lanes x)
     return (ah_lanes)((bit_lanes)x & (bit_lanes)(x == x));
 }
 
-SUM_ROW(nansum_f32, zero_nan, x == x ? x : 0)
+SUM_ROW(nansum_f32, zero_nan)
 COLUMN(nansum_f32, float, double, s + (x == x ? x : 0))
 ADD_LOOPS(nansum_f64, double, double, x == x ? x : 0)
 LANES_F32_ROW(prod_f32, 1, *, x)

@@ -168,7 +168,12 @@ static void add_block(const struct rows_job *job, int64_t outer, int64_t first, 
         __typeof__(load((type)0) + INT64_C(0)) scale = alpha;                   \
         type *dst = (type *)job->dst + outer * rows->n * inner;                 \
         const type *src = (const type *)job->src + outer * rows->count * inner; \
-        for (int64_t k = 0; k < rows->count; k++) {                             \
+        for (int64_t k = 0; inner == 1 && k < rows->count; k++) {               \
+            type *to = dst + rows->at[k];                                       \
+            *to = store(AH_WRAPPING(load(*to)) +                                \
+                        AH_WRAPPING(scale) * AH_WRAPPING(load(src[k])));        \
+        }                                                                       \
+        for (int64_t k = 0; inner != 1 && k < rows->count; k++) {               \
             type *restrict to = dst + rows->at[k] * inner;                      \
             const type *restrict from = src + k * inner;                        \
             for (int64_t i = first; i < last; i++)                              \

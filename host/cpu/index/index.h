@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/numeric/dtype.h"
+#include "cpu/loop/f16_item.h"
 
 struct ah_call;
 struct ah_tensor;
@@ -61,7 +62,7 @@ void ah_line_move(const struct ah_line_move *m);
     case AH_U8: BODY(uint8_t, AH_LOAD_SELF, (uint8_t)); break;           \
     case AH_I32: BODY(int32_t, AH_LOAD_SELF, (int32_t)); break;          \
     case AH_I64: BODY(int64_t, AH_LOAD_SELF, (int64_t)); break;          \
-    case AH_F16: BODY(uint16_t, ah_f16_to_f32, ah_f32_to_f16); break;    \
+    case AH_F16: BODY(uint16_t, ah_f16_item_to_f32, ah_f32_to_f16_item); break; \
     case AH_BF16: BODY(uint16_t, ah_bf16_to_f32, ah_f32_to_bf16); break; \
     case AH_F32: BODY(float, AH_LOAD_SELF, (float)); break;              \
     case AH_F64: BODY(double, AH_LOAD_SELF, (double)); break;            \

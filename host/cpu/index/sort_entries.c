@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/numeric/half.h"
+#include "cpu/loop/f16_item.h"
 
 static uint64_t float_key(double value)
 {
@@ -35,7 +36,7 @@ void ah_sort_keys(struct ah_sort_entry *entry, int64_t n, const void *data, int6
     }
 #define INT_KEY(x) ((uint64_t)(int64_t)(x) ^ UINT64_C(1) << 63)
 #define INT32_KEY(x) ((uint32_t)(x) ^ UINT32_C(1) << 31)
-#define F16_KEY(x) float32_key(ah_f16_to_f32(x))
+#define F16_KEY(x) float32_key(ah_f16_item_to_f32(x))
 #define BF16_KEY(x) float32_key(ah_bf16_to_f32(x))
     switch (dtype) {
     case AH_BOOL:

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/numeric/half.h"
+#include "cpu/loop/f16_item.h"
 #include "cpu/loop/iterate.h"
 
 #ifdef __F16C__
@@ -24,25 +25,11 @@ typedef uint16_t t_u16;
 typedef uint32_t t_u32;
 typedef uint64_t t_u64;
 
-#ifdef __F16C__
-static inline float half_to_float(uint16_t bits)
-{
-    return _cvtsh_ss(bits);
-}
-static inline uint16_t float_to_half(float value)
-{
-    return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
-}
-#else
-#define half_to_float ah_f16_to_f32
-#define float_to_half ah_f32_to_f16
-#endif
-
 #define read_b8(x) (x)
 #define read_u8(x) (x)
 #define read_i32(x) (x)
 #define read_i64(x) (x)
-#define read_f16(x) half_to_float(x)
+#define read_f16(x) ah_f16_item_to_f32(x)
 #define read_bf16(x) ah_bf16_to_f32(x)
 #define read_f32(x) (x)
 #define read_f64(x) (x)
@@ -55,7 +42,7 @@ static inline uint16_t float_to_half(float value)
 #define write_u8(x) ((uint8_t)(int64_t)(x))
 #define write_i32(x) ((int32_t)(x))
 #define write_i64(x) ((int64_t)(x))
-#define write_f16(x) float_to_half((float)(x))
+#define write_f16(x) ah_f32_to_f16_item((float)(x))
 #define write_bf16(x) ah_f32_to_bf16((float)(x))
 #define write_f32(x) ((float)(x))
 #define write_f64(x) ((double)(x))

@@ -1,0 +1,24 @@
+/* One fp16 number to and from float32, by the processor's instructions where the level has them. */
+#ifndef AH_CPU_F16_ITEM_H
+#define AH_CPU_F16_ITEM_H
+
+#include "base/numeric/half.h"
+
+#ifdef __F16C__
+#include <immintrin.h>
+
+static inline float ah_f16_item_to_f32(uint16_t bits)
+{
+    return _cvtsh_ss(bits);
+}
+
+static inline uint16_t ah_f32_to_f16_item(float value)
+{
+    return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+}
+#else
+#define ah_f16_item_to_f32 ah_f16_to_f32
+#define ah_f32_to_f16_item ah_f32_to_f16
+#endif
+
+#endif

@@ -120,6 +120,28 @@ describe("float64 functions in vector code", function()
       T {0, -0.0, -0.0, 1, 0, inf, -inf, inf, 1}))
   end)
 
+  it("raise to powers to a unit in the last place, with libm's ends", function()
+    accelhost.manual_seed(9)
+    local unit = accelhost.randn({2003}, {dtype = "float64"})
+    local base = accelhost.cat {(unit * 6):exp(), 1 + unit:clamp(-3, 3) * 1e-4}
+    local power = accelhost.cat {unit:flip(0) * 9, unit:flip(0) * 1e5}
+    for i, value in ipairs(base:pow(power):tolist()) do
+      local right = base[i - 1]:item() ^ power[i - 1]:item()
+      assert.is_true(value == right or math.abs(value - right) < 2.3e-16 * right)
+    end
+    local ends = {inf, -inf, 0, -0.0, 1, -1, 2, -2, 0.5, nan, 1e300, -3, 2 ^ -1074}
+    local powers = {inf, -inf, 0, 1, -1, 2, 3, -3, 0.5, nan, 1e300, 2 ^ 53 + 2, -1074, 1023}
+    local got = T(ends):view(-1, 1):pow(T(powers):view(1, -1))
+    for i, x in ipairs(ends) do
+      for k, y in ipairs(powers) do
+        local value, right = got[i - 1][k - 1]:item(), x ^ y
+        if y == 0.5 and right > 0 and right < inf then right = math.abs(value / right - 1) < 2.3e-16 and value end
+        same({right}, T {value})
+      end
+    end
+    same({1000, 1e22, 2 ^ 60}, T({10, 10, 2}):pow(T {3, 22, 60}))
+  end)
+
   it("know their ends", function()
     same({nan, nan, nan, -0.0, 0}, T({inf, -inf, nan, -0.0, 0}):sin())
     same({nan, nan, 1}, T({inf, nan, 0}):cos())

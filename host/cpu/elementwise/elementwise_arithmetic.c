@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/float64_vector.h"
 #include "cpu/elementwise/half_loops.h"
 #include "cpu/elementwise/pair_vector.h"
 #include "ops/dispatch/op.h"
@@ -67,7 +68,7 @@ LOOP2(pow_u8, uint8_t, uint8_t, integer_power(a, b))
 LOOP2(pow_i32, int32_t, int32_t, integer_power(a, b))
 LOOP2(pow_i64, int64_t, int64_t, integer_power(a, b))
 LOOP2(pow_f32, float, float, ah_powf(a, b))
-LOOP2(pow_f64, double, double, pow(a, b))
+LONG_LOOP2(pow_f64, double, ah_pow(a, b))
 const ah_loop ah_any_power_loops[AH_DTYPE_COUNT] = {
     [AH_U8] = pow_u8, [AH_I32] = pow_i32, [AH_I64] = pow_i64, [AH_F32] = pow_f32, [AH_F64] = pow_f64};
 

@@ -107,10 +107,13 @@ static void pick_range(void *context, int64_t begin, int64_t end)
     do {                                                 \
         const type *from = (const type *)job->src;       \
         type *to = (type *)job->dst;                     \
-        for (int64_t i = begin; i < end; i++) {          \
-            to[i] = from[outer * rows->n + rows->at[k]]; \
-            if (++k == rows->count)                      \
-                k = 0, outer++;                          \
+        for (int64_t i = begin, run; i < end; i += run) { \
+            const type *line = from + outer * rows->n;   \
+            run = rows->count - k < end - i ? rows->count - k : end - i; \
+            for (int64_t j = 0; j < run; j++)            \
+                to[i + j] = line[rows->at[k + j]];       \
+            k = 0;                                       \
+            outer++;                                     \
         }                                                \
     } while (0)
     if (rows->inner == 1) {

@@ -1,10 +1,10 @@
 /* Losses of class labels for one element type: REAL, SUFFIX(name), EXP and LOG are set by cpu/loop/for_reals.h. Labels
  * are int64 and have been checked; totals are summed in order in double. */
 
-/* The item `at`, which may be a half. */
+/* The item `at`, a half unless it is of this type. */
 static inline REAL SUFFIX(item_at)(const struct ah_items *x, int64_t at)
 {
-    if (ah_compute_dtype(x->dtype) == x->dtype)
+    if (x->dtype == (sizeof(REAL) == sizeof(float) ? AH_F32 : AH_F64))
         return ((const REAL *)x->data)[at];
     return (REAL)ah_half_to_f32(((const uint16_t *)x->data)[at], x->dtype);
 }

@@ -631,6 +631,13 @@ describe("arithmetic of halves", function()
             check.near(check.flat(1 / wanted:float()), 1 / got:float(), 0)
           end
         end
+        for _, name in ipairs {"square", "reciprocal", "sqrt", "rsqrt"} do
+          for _, a in ipairs {x, x:t(), y:narrow(1, n - 1, 1)} do
+            local wanted, got = accelhost[name](a:float()):to(dtype), accelhost[name](a)
+            check.near(check.flat(wanted), got, 0)
+            check.near(check.flat(1 / wanted:float()), 1 / got:float(), 0)
+          end
+        end
         local into = x:clone()
         check.near(check.flat((x:float() + y:float()):to(dtype)), into:add_(y), 0)
         check.near(check.flat((y:float() * into:float()):to(dtype)), into:mul_(y), 0)

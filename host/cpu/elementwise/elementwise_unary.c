@@ -8,6 +8,7 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/float64_vector.h"
+#include "cpu/elementwise/half_loops.h"
 #include "cpu/elementwise/special_vector.h"
 
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
@@ -33,7 +34,16 @@
 #define INV_SQRT_2PI 0.39894228040143267794
 
 NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
-NUMBER_UNARY(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
+NUMBER_LOOPS(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
+AH_HALF_LOOPS1(square, a *a)
+
+int ah_cpu_square(struct ah_call *c)
+{
+    static const ah_loop loops[AH_DTYPE_COUNT] = {
+        AH_HALF_ENTRIES(square) [AH_BOOL] = square_u8, [AH_U8] = square_u8, [AH_I32] = square_i32,
+        [AH_I64] = square_i64, [AH_F32] = square_f32, [AH_F64] = square_f64};
+    return ah_elementwise_result(c, 1, loops);
+}
 
 /* Of halves the bits decide: 0x8000 is -0; numbers below 0 are 0x8001 to 0x8000 + the bits of infinity. */
 #define F16_INFINITY 0x7c00
@@ -85,9 +95,21 @@ ROUNDING(ceil, ceilf(a), ceil(a))
 ROUNDING(round, rintf(a), rint(a))
 ROUNDING(trunc, truncf(a), trunc(a))
 
-FLOAT_UNARY(reciprocal, 1.0f / a, 1.0 / a)
-FLOAT_UNARY(sqrt, sqrtf(a), sqrt(a))
-FLOAT_UNARY(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a))
+/* The last expression is of a vector of float32. */
+#define UNARY_OF_HALVES(name, expr32, expr64, expr)                                                          \
+    AH_HALF_LOOPS1(name, expr)                                                                               \
+    LOOP1(name##_f32, float, float, expr32)                                                                  \
+    LOOP1(name##_f64, double, double, expr64)                                                                \
+    int ah_cpu_##name(struct ah_call *c)                                                                     \
+    {                                                                                                        \
+        static const ah_loop loops[AH_DTYPE_COUNT] = {                                                       \
+            AH_HALF_ENTRIES(name) [AH_F32] = name##_f32, [AH_F64] = name##_f64};                             \
+        return ah_elementwise_result(c, 1, loops);                                                           \
+    }
+#define ROOT(a) ((ah_lanes_f32)_mm512_sqrt_ps((__m512)(a)))
+UNARY_OF_HALVES(reciprocal, 1.0f / a, 1.0 / a, 1.0f / a)
+UNARY_OF_HALVES(sqrt, sqrtf(a), sqrt(a), ROOT(a))
+UNARY_OF_HALVES(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ROOT(a))
 FLOAT_UNARY(exp, ah_expf(a), ah_exp(a))
 LONG_UNARY(expm1, ah_expm1f(a), ah_expm1(a))
 FLOAT_UNARY(log, ah_logf(a), ah_log(a))

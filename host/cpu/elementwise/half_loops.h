@@ -1,5 +1,5 @@
-/* Loops of two fp16 or bf16 inputs that are widened, joined in float32 and rounded in registers, where the level has
- * AVX-512; elsewhere the iterator converts them in buffers. */
+/* Loops of one or two fp16 or bf16 inputs that are widened, computed in float32 and rounded in registers, where the
+ * level has AVX-512; elsewhere the iterator converts them in buffers. */
 #ifndef AH_CPU_HALF_LOOPS_H
 #define AH_CPU_HALF_LOOPS_H
 
@@ -36,7 +36,21 @@ static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
     _mm256_storeu_si256((__m256i *)(void *)y, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
 
-/* As LOOP2 (cpu/elementwise/elementwise.h), of an expression of vectors; the last one is filled up. */
+/* As LOOP1 and LOOP2 (cpu/elementwise/elementwise.h), of an expression of vectors; the last one is filled up. */
+#define AH_HALF_LOOP1(name, half, expr)                                                                 \
+    static void name##_##half(int64_t n, void *const *data, const int64_t *step, const void *context)   \
+    {                                                                                                   \
+        uint16_t *y = data[0], last[16] = {0};                                                          \
+        const uint16_t *x = data[1];                                                                    \
+        for (int64_t i = 0; i < n; i += 16) {                                                           \
+            size_t left = n - i < 16 ? (size_t)(n - i) * sizeof *y : 0;                                 \
+            ah_lanes_f32 a = ah_wide_##half(left ? memcpy(last, x + i, left) : x + i);                  \
+            ah_narrow_##half(left ? last : y + i, (expr));                                              \
+            if (left)                                                                                   \
+                memcpy(y + i, last, left);                                                              \
+        }                                                                                               \
+    }
+#define AH_HALF_LOOPS1(name, expr) AH_HALF_LOOP1(name, f16, expr) AH_HALF_LOOP1(name, bf16, expr)
 #define AH_HALF_LOOP2(name, half, expr)                                                                 \
     static void name##_##half(int64_t n, void *const *data, const int64_t *step, const void *context)   \
     {                                                                                                   \
@@ -63,6 +77,7 @@ static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 #define AH_HALF_ENTRIES(name) [AH_F16] = name##_f16, [AH_BF16] = name##_bf16,
 
 #else
+#define AH_HALF_LOOPS1(name, expr)
 #define AH_HALF_LOOPS2(name, expr)
 #define AH_HALF_ENTRIES(name)
 #endif

@@ -21,7 +21,7 @@ collectives.ReduceOp = setmetatable({
     name == "PREMUL_SUM" and ": multiply the tensor before the call" or "", table.concat(known, ", "))
 end})
 
-local op_kind = "op: 'sum'|'mean'|'product'|'min'|'max'|'and'|'or'|'xor'"
+local reduction = {"op: 'sum'|'mean'|'product'|'min'|'max'|'and'|'or'|'xor'", "sum", "of ReduceOp"}
 
 -- Begin a call, or make it: `finish` copies its result to the script's tensors.
 local function run(group, kind, out, given, options, async, value, finish)
@@ -53,15 +53,13 @@ collectives.root_of = root_of
 
 -- In place.
 
-local read_all_reduce = reader("all_reduce", {"tensor: tensor", {op_kind, "sum"}})
+local read_all_reduce = reader("all_reduce", {"tensor: tensor", reduction})
 
 --- Combine the processes' tensors, in place, on every one of them.
 --
 --   dist.all_reduce(x)                                       -- x is the sum now
 --   dist.all_reduce(x, {op = dist.ReduceOp.MAX, async_op = true}):wait()
 ---@param tensor userdata of one shape and dtype on all processes
----@param op? string of ReduceOp, default SUM
----@param async_op? boolean default false; true: return a work at once
 ---@return Work? # with async_op
 function collectives.all_reduce(...)
   local tensor, op, group, async = read_all_reduce(...)
@@ -90,7 +88,7 @@ function collectives.broadcast(...)
 end
 
 local read_reduce = arguments.signature("distributed.reduce", {
-  "tensor: tensor", {"dst: size"}, {op_kind, "sum"}, {"group: group"}, {"async_op: flag", false}, {"group_dst: size"},
+  "tensor: tensor", {"dst: size"}, reduction, {"group: group"}, {"async_op: flag", false}, {"group_dst: size"},
 })
 
 --- Combine the processes' tensors, in place, on one of them; those of the others are unchanged.
@@ -98,7 +96,6 @@ local read_reduce = arguments.signature("distributed.reduce", {
 --   dist.reduce(x, 0)
 ---@param tensor userdata of one shape and dtype on all processes
 ---@param dst? integer the taker's rank in the job
----@param op? string of ReduceOp, default SUM
 ---@return Work? # with async_op
 function collectives.reduce(...)
   local what = "distributed.reduce"
@@ -238,7 +235,6 @@ local read_gather_single = arguments.signature("distributed.gather_single", {
 ---@param gather_tensor? userdata on the taker; written
 ---@param dst? integer the taker's rank in the job; default: the group's first
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@param group_dst? integer its rank in the group, instead of `dst`
 ---@return Work? # with async_op
 function collectives.gather_single(...)
@@ -292,14 +288,13 @@ function collectives.scatter(...)
   return run(group, "scatter", tensor, given, {root = root}, async, tensor)
 end
 
-local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_list: tensor_list", {op_kind, "sum"}})
+local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_list: tensor_list", reduction})
 
 --- Combine the processes' lists tensor by tensor; process r receives the r-th.
 --
 --   dist.reduce_scatter(accelhost.empty(3), {accelhost.ones(3)})
 ---@param output userdata written
 ---@param input_list userdata[] one for each process, as large as `output`
----@param op? string of ReduceOp, default SUM
 ---@return Work? # with async_op
 function collectives.reduce_scatter(...)
   local what = "distributed.reduce_scatter"
@@ -311,7 +306,7 @@ function collectives.reduce_scatter(...)
 end
 
 local read_reduce_scatter_tensor = reader("reduce_scatter_tensor", {
-  "output: tensor", "input: tensor", {op_kind, "sum"},
+  "output: tensor", "input: tensor", reduction,
 })
 
 --- Combine the processes' tensors; process r receives the r-th part of dim 0: [processes * n, ...] (or [processes, n,
@@ -320,9 +315,7 @@ local read_reduce_scatter_tensor = reader("reduce_scatter_tensor", {
 --   dist.reduce_scatter_tensor(accelhost.empty(3), accelhost.ones(3))
 ---@param output userdata written
 ---@param input userdata of one shape and dtype on all processes
----@param op? string of ReduceOp, default SUM
 ---@param group? ProcessGroup default: the world
----@param async_op? boolean default false
 ---@return Work? # with async_op
 function collectives.reduce_scatter_tensor(...)
   local what = "distributed.reduce_scatter_tensor"

@@ -70,7 +70,6 @@ end
 ---@param module Module with at least one parameter that requires a gradient
 ---@param device_ids? table of GPUs: nothing, for a module on the cpu
 ---@param output_device? string of GPUs
----@param dim? integer 0
 ---@param broadcast_buffers? boolean default true: every process has rank 0's buffers after a backward
 ---@param init_sync? boolean default true; false: every process keeps its own values, which must be equal already
 ---@param bucket_cap_mb? number size of a bucket; default 25, the first one 1
@@ -82,7 +81,6 @@ end
 ---@param param_to_hook_all_reduce? nil
 ---@param mixed_precision? nil
 ---@param device_mesh? nil
----@param skip_all_reduce_unused_params? boolean false
 function DistributedDataParallel:init(...)
   local inner, device_ids, output_device, dim, broadcast_buffers, init_sync, group, bucket_cap_mb, find_unused, _,
     bucket_view, static, delayed, delaying, mixed_precision, device_mesh, skipping = read_options(...)

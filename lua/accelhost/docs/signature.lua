@@ -38,6 +38,7 @@ local known_texts = {
   transform = "of a sample before it is returned", target_transform = "of a sample's label",
   reduction = "of the losses of the samples: mean, sum, or none to have each",
   last_epoch = "the epoch to resume from; -1 begins", group = world, process_group = world,
+  async_op = "true: return a work at once",
   group_src = "its rank in the group, instead of `src`", group_dst = "its rank in the group, instead of `dst`",
 }
 

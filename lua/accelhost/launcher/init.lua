@@ -198,8 +198,6 @@ local read_notebook = arguments.signature("notebook_launcher", notebook_signatur
 ---@param fn fun(...): ...
 ---@param args any[]?
 ---@param num_processes integer? default: ACCELHOST_NUM_PROCESSES, else 1
----@param node_rank integer? 0
----@param num_nodes integer? 1
 ---@return any ... the results of the function on rank 0
 function launcher.notebook_launcher(...)
   local fn, options = by_name(notebook_signature, read_notebook(...))

@@ -24,8 +24,6 @@ local read = arguments.signature("AdaptiveLogSoftmaxWithLoss", {
 })
 
 ---@param cutoffs integer[] rising, each in 1..n_classes - 1
----@param div_value number? 4
----@param head_bias boolean? false
 function Adaptive:init(...)
   local in_features, n_classes, cutoffs, div_value, head_bias, device, dtype = read(...)
   if type(cutoffs) == "number" then cutoffs = {cutoffs} end

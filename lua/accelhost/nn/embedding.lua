@@ -148,7 +148,6 @@ local read_bag = reader("EmbeddingBag", rows, treatment, {
   {"device: device"}, {"dtype: dtype"},
 })
 
----@param mode string? "mean", "sum" or "max"
 function EmbeddingBag:init(...)
   local options = {}
   read_bag(options, ...)

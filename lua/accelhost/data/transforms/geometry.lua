@@ -108,7 +108,6 @@ local read_rotation = signature("RandomRotation", {
 --
 --   transforms.RandomRotation(10)(image):size(-1)  --> 28
 ---@param degrees number|number[] from -degrees to degrees, or from the first to the second
----@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param center? number[] {x, y} in pixels
 function RandomRotation:init(...)
   local degrees
@@ -140,7 +139,6 @@ local read_affine = signature("RandomAffine", {
 ---@param translate? number[]|table largest shift along x and y, as parts of width and height
 ---@param scale? number[] from the first to the second
 ---@param shear? number|number[] degrees along x as `degrees`, or {x from, to, y from, to}
----@param interpolation? string "nearest" (default) or "bilinear"
 ---@param center? number[] {x, y} in pixels
 function RandomAffine:init(...)
   local degrees, shear

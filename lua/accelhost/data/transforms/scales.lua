@@ -158,7 +158,6 @@ local read_rotate = signature("transforms.rotate", {
 --     y = data.transforms.functional.rotate(image, 30)
 ---@param image userdata [..., channels, rows, columns]
 ---@param angle number degrees
----@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param expand? boolean make the result as large as the turned image; default false
 ---@param center? number[] {x, y} in pixels; default: the middle
 ---@param fill? number|number[] the value outside, one or one for each channel; without one 0, and pixels at the
@@ -192,7 +191,6 @@ local read_affine = signature("transforms.affine", {
 ---@param angle number degrees, clockwise
 ---@param translate number[] {x, y} in pixels
 ---@param shear number|number[] degrees along x, or {x, y}
----@param interpolation? string|table "nearest" (default) or "bilinear"
 ---@param fill? number|number[] the value outside, as for rotate
 ---@param center? number[] {x, y} in pixels
 function scales.affine(...)

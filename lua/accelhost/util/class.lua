@@ -125,16 +125,12 @@ function class.sized(name)
   return made
 end
 
---- Let object[i] return `read(object, i)` for each number i, in a class of class.sized and its subclasses.
----@param cls table
----@param read fun(object: table, i: number): any
----@return table cls
-function class.with_positions(cls, read)
-  cls._has_positions = true
+-- Look up keys that neither an instance nor its class has by `missing(class, instance, key)`, in subclasses too.
+local function look_up_by(cls, missing)
   cls._make_index = function(made)
-    return function(fields, key)
+    return function(self, key)
       local value = made[key]
-      if value == nil and type(key) == "number" then return read(objects[fields], key) end
+      if value == nil then return missing(made, self, key) end
       return value
     end
   end
@@ -142,22 +138,25 @@ function class.with_positions(cls, read)
   return cls
 end
 
+--- Let object[i] return `read(object, i)` for each number i, in a class of class.sized and its subclasses.
+---@param cls table
+---@param read fun(object: table, i: number): any
+---@return table cls
+function class.with_positions(cls, read)
+  cls._has_positions = true
+  return look_up_by(cls, function(_, fields, key)
+    if type(key) == "number" then return read(objects[fields], key) end
+  end)
+end
+
 --- Make reading a position that an instance does not have, object[0], an error with the correct form.
 ---@param cls table
 ---@param advice string
 ---@return table cls
 function class.without_positions(cls, advice)
-  cls._make_index = function(made)
-    return function(_, key)
-      local value = made[key]
-      if value == nil and type(key) == "number" then
-        arguments.fail("%s: there is no [%s]; %s", made._name, tostring(key), advice)
-      end
-      return value
-    end
-  end
-  cls.__index = cls._make_index(cls)
-  return cls
+  return look_up_by(cls, function(made, _, key)
+    if type(key) == "number" then arguments.fail("%s: there is no [%s]; %s", made._name, tostring(key), advice) end
+  end)
 end
 
 --- Is a value a class, not an object?
@@ -231,27 +230,23 @@ end
 function class.strict(cls, may_be_nil)
   local absent = {}
   for _, name in ipairs(may_be_nil or {}) do absent[name] = true end
-  cls._make_index = function(made)
-    return function(self, key)
-      local value = made[key]
-      if value == nil and made._getters and made._getters[key] then return made._getters[key](self) end
-      if value == nil and not absent[key] and type(key) == "string" then
-        local known = {}
-        for at in pairs(self) do known[#known + 1] = at end
-        for at in pairs(made._getters or {}) do known[#known + 1] = at end
-        local from = made
-        while from do
-          for at in pairs(from) do known[#known + 1] = at end
-          from = rawget(from, "_parent")
-        end
-        for at in pairs(absent) do known[#known + 1] = at end
-        arguments.fail("%s has no field or method '%s'%s", made._name, key, arguments.did_you_mean(key, known))
-      end
-      return value
+  return look_up_by(cls, function(made, self, key)
+    if made._getters and made._getters[key] then return made._getters[key](self) end
+    if absent[key] or type(key) ~= "string" then return nil end
+    local known = {}
+    local function add(names)
+      for name in pairs(names) do known[#known + 1] = name end
     end
-  end
-  cls.__index = cls._make_index(cls)
-  return cls
+    add(self)
+    add(made._getters or {})
+    local from = made
+    while from do
+      add(from)
+      from = rawget(from, "_parent")
+    end
+    add(absent)
+    arguments.fail("%s has no field or method '%s'%s", made._name, key, arguments.did_you_mean(key, known))
+  end)
 end
 
 --- Add a computed field to a strict class; its instances can be assigned to it where `set` is

@@ -62,45 +62,37 @@ function join.atleast_2d(...) return mapped("atleast_2d", at_least_2, ...) end
 ---@return userdata|userdata[] ...
 function join.atleast_3d(...) return mapped("atleast_3d", at_least_3, ...) end
 
-local function stacked(what, tensors, at_least, dim)
-  if #tensors == 0 then fail("%s: tensors: expected at least one", what) end
-  local list = {}
-  for i, tensor in ipairs(tensors) do list[i] = at_least(tensor) end
-  return C.cat(list, type(dim) == "function" and dim(list[1]) or dim)
+-- Make a function that concatenates tensors with at least some dims along a dim, or along that of `dim(first)`.
+local function stacking(what, at_least, dim)
+  local read = signature(what, {"tensors: tensor_list"})
+  return function(...)
+    local tensors, list = read(...), {}
+    if #tensors == 0 then fail("%s: tensors: expected at least one", what) end
+    for i, tensor in ipairs(tensors) do list[i] = at_least(tensor) end
+    return C.cat(list, type(dim) == "function" and dim(list[1]) or dim)
+  end
 end
-
-local read_hstack = signature("hstack", {"tensors: tensor_list"})
 
 --- Side by side: along dim 1, of 1-d tensors along dim 0.
 --
 --     accelhost.hstack {accelhost.ones(2), accelhost.zeros(1)}  --> tensor([1., 1., 0.])
-function join.hstack(...)
-  return stacked("hstack", read_hstack(...), at_least_1, function(first) return first:dim() == 1 and 0 or 1 end)
-end
-
-local read_vstack = signature("vstack", {"tensors: tensor_list"})
+join.hstack = stacking("hstack", at_least_1, function(first) return first:dim() == 1 and 0 or 1 end)
 
 --- One below the other: along dim 0, of 1-d tensors as rows.
 --
 --     accelhost.vstack {accelhost.ones(2), accelhost.zeros(2)}  --> tensor([[1., 1.], [0., 0.]])
-function join.vstack(...) return stacked("vstack", read_vstack(...), at_least_2, 0) end
-
-local read_row_stack = signature("row_stack", {"tensors: tensor_list"})
+join.vstack = stacking("vstack", at_least_2, 0)
 
 --- The same as vstack.
-function join.row_stack(...) return stacked("row_stack", read_row_stack(...), at_least_2, 0) end
-
-local read_dstack = signature("dstack", {"tensors: tensor_list"})
+join.row_stack = stacking("row_stack", at_least_2, 0)
 
 --- One behind the other: along dim 2.
-function join.dstack(...) return stacked("dstack", read_dstack(...), at_least_3, 2) end
+join.dstack = stacking("dstack", at_least_3, 2)
 
 local function column(tensor) return tensor:dim() < 2 and tensor:reshape(tensor:numel(), 1) or tensor end
 
-local read_column_stack = signature("column_stack", {"tensors: tensor_list"})
-
 --- Side by side, 1-d tensors as columns.
-function join.column_stack(...) return stacked("column_stack", read_column_stack(...), column, 1) end
+join.column_stack = stacking("column_stack", column, 1)
 
 local function promoted(tensors)
   local dtype = tensors[1].dtype
@@ -319,39 +311,35 @@ end
 ---@return userdata[] # a table, counted from 1
 function join.tensor_split(...) return tensor_split("tensor_split", read_tensor_split(...)) end
 
--- Equal parts only, along PyTorch's dim of these names.
-local function split_equal(what, least, along, input, sections)
-  if input:dim() < least then
-    fail("%s: expected at least %d dims, got shape %s", what, least, arguments.shape_text(input))
+-- Make a function that splits tensors of at least some dims into equal parts along PyTorch's dim of this name.
+local function equal_split(what, least, along)
+  local read = signature(what, {"input: tensor", "indices_or_sections: integer|integers"})
+  return function(...)
+    local input, sections = read(...)
+    if input:dim() < least then
+      fail("%s: expected at least %d dims, got shape %s", what, least, arguments.shape_text(input))
+    end
+    local dim = least == 1 and input:dim() == 1 and 0 or along
+    local size = input:size(dim)
+    if type(sections) == "number" and (sections < 1 or size % sections ~= 0) then
+      fail("%s: dim %d of size %d cannot be split into %d equal sections", what, dim, size, sections)
+    end
+    return tensor_split(what, input, sections, dim)
   end
-  local size = input:size(along)
-  if type(sections) == "number" and (sections < 1 or size % sections ~= 0) then
-    fail("%s: dim %d of size %d cannot be split into %d equal sections", what, along, size, sections)
-  end
-  return tensor_split(what, input, sections, along)
 end
-
-local read_hsplit = signature("hsplit", {"input: tensor", "indices_or_sections: integer|integers"})
 
 --- Views side by side: along dim 1, of a 1-d tensor along dim 0, in equal sections or before the given indices.
 ---@return userdata[]
-function join.hsplit(...)
-  local input, sections = read_hsplit(...)
-  return split_equal("hsplit", 1, input:dim() == 1 and 0 or 1, input, sections)
-end
-
-local read_vsplit = signature("vsplit", {"input: tensor", "indices_or_sections: integer|integers"})
+join.hsplit = equal_split("hsplit", 1, 1)
 
 --- Views one below the other: along dim 0, in equal sections or before the given indices.
 ---@param input userdata of at least 2 dims
 ---@return userdata[]
-function join.vsplit(...) return split_equal("vsplit", 2, 0, read_vsplit(...)) end
-
-local read_dsplit = signature("dsplit", {"input: tensor", "indices_or_sections: integer|integers"})
+join.vsplit = equal_split("vsplit", 2, 0)
 
 --- Views one behind the other: along dim 2, in equal sections or before the given indices.
 ---@param input userdata of at least 3 dims
 ---@return userdata[]
-function join.dsplit(...) return split_equal("dsplit", 3, 2, read_dsplit(...)) end
+join.dsplit = equal_split("dsplit", 3, 2)
 
 return join

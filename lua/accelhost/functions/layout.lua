@@ -202,65 +202,44 @@ function layout.vander(...)
   return x:unsqueeze(-1):pow(exponents)
 end
 
--- In place, a tensor becomes a view of itself. A gradient's history could not follow.
-local function become(what, input, view)
-  if input.requires_grad then
-    fail("%s: input requires grad, and a tensor with a gradient keeps its shape; use x = x:%s(...)", what,
-      (what:gsub("_$", "")))
+-- Make a function by which a tensor becomes a view of itself. A gradient's history could not follow.
+local function becoming(what, parameters, view)
+  local read = signature(what, {"input: tensor", unpack(parameters)})
+  return function(...)
+    local input, first, second = read(...)
+    if input.requires_grad then
+      fail("%s: input requires grad, and a tensor with a gradient keeps its shape; use x = x:%s(...)", what,
+        (what:gsub("_$", "")))
+    end
+    C.set_data(input, view(input, first, second))
+    return input
   end
-  C.set_data(input, view)
-  return input
 end
-
-local read_squeeze = signature("squeeze_", {"input: tensor", {"dim: integer|integers"}})
 
 --- Drop dims of size 1 in place. A tensor that requires grad refuses.
 ---@param dim? integer|integer[] all dims by default
 ---@return userdata input
-function layout.squeeze_(...)
-  local input, dim = read_squeeze(...)
-  return become("squeeze_", input, C.squeeze(input, dim))
-end
-
-local read_unsqueeze = signature("unsqueeze_", {"input: tensor", "dim: integer"})
+layout.squeeze_ = becoming("squeeze_", {{"dim: integer|integers"}}, function(input, dim)
+  return C.squeeze(input, dim)
+end)
 
 --- Insert a dim of size 1 in place. A tensor that requires grad refuses.
 ---@return userdata input
-function layout.unsqueeze_(...)
-  local input, dim = read_unsqueeze(...)
-  return become("unsqueeze_", input, C.unsqueeze(input, dim))
-end
-
-local read_t = signature("t_", {"input: tensor"})
+layout.unsqueeze_ = becoming("unsqueeze_", {"dim: integer"}, function(input, dim) return C.unsqueeze(input, dim) end)
 
 --- Transpose a matrix in place. A tensor that requires grad refuses.
 ---@param input userdata of at most 2 dims
 ---@return userdata input
-function layout.t_(...)
-  local input = read_t(...)
-  return become("t_", input, C.t(input))
-end
-
--- Three names of one method.
-local function swapping(what, first, second)
-  local read = signature(what, {"input: tensor", first .. ": integer", second .. ": integer"})
-  return function(...)
-    local input, a, b = read(...)
-    return become(what, input, C.transpose(input, a, b))
-  end
-end
+layout.t_ = becoming("t_", {}, function(input) return C.t(input) end)
 
 --- Swap two dims in place. A tensor that requires grad refuses.
----@type fun(input: userdata, dim0: integer, dim1: integer): userdata
-layout.transpose_ = swapping("transpose_", "dim0", "dim1")
+layout.transpose_ = becoming("transpose_", {"dim0: integer", "dim1: integer"}, C.transpose)
 
 --- Swap two dims in place, as transpose_.
----@type fun(input: userdata, dim0: integer, dim1: integer): userdata
-layout.swapdims_ = swapping("swapdims_", "dim0", "dim1")
+layout.swapdims_ = becoming("swapdims_", {"dim0: integer", "dim1: integer"}, C.transpose)
 
 --- Swap two dims in place, as transpose_.
----@type fun(input: userdata, axis0: integer, axis1: integer): userdata
-layout.swapaxes_ = swapping("swapaxes_", "axis0", "axis1")
+layout.swapaxes_ = becoming("swapaxes_", {"axis0: integer", "axis1: integer"}, C.transpose)
 
 autocast(layout, "float32", "trace", "none")
 

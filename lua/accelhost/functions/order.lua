@@ -282,17 +282,18 @@ local function steps_along(what, y, x, dx, dim)
   return order.diff(x, 1, dim), dim
 end
 
-local function trapezoid(what, y, x, dx, dim)
-  local steps
-  steps, dim = steps_along(what, y, x, dx, dim)
-  if y:size(dim) == 0 then return y:detach():sum {dim = dim, dtype = y.dtype} end
-  if x then return (neighbours(y, dim) * steps):sum(dim) / 2 end
-  return (y:sum(dim) - (y:select(dim, 0) + y:select(dim, -1)) * 0.5) * steps
-end
-
 local under = {"y: tensor", {"x: tensor"}, {"dx: number"}, {"dim: integer", -1}}
 
-local read_trapezoid = signature("trapezoid", under)
+local function trapezoid(what)
+  local read = signature(what, under)
+  return function(...)
+    local y, x, dx, given = read(...)
+    local steps, dim = steps_along(what, y, x, dx, given)
+    if y:size(dim) == 0 then return y:detach():sum {dim = dim, dtype = y.dtype} end
+    if x then return (neighbours(y, dim) * steps):sum(dim) / 2 end
+    return (y:sum(dim) - (y:select(dim, 0) + y:select(dim, -1)) * 0.5) * steps
+  end
+end
 
 --- The area under y along a dim by the trapezoidal rule, at the places x, or at places dx apart. Whole numbers yield
 --- float32, and are multiplied and summed as whole numbers if x is passed.
@@ -300,18 +301,12 @@ local read_trapezoid = signature("trapezoid", under)
 --     accelhost.trapezoid(accelhost.tensor {1, 2, 3})  --> tensor(4.)
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
-function order.trapezoid(...)
-  return trapezoid("trapezoid", read_trapezoid(...))
-end
-
-local read_trapz = signature("trapz", under)
+order.trapezoid = trapezoid "trapezoid"
 
 --- The same as trapezoid.
 ---@param x? userdata|table 1-d, or of y's shape
 ---@param dx? number default 1
-function order.trapz(...)
-  return trapezoid("trapz", read_trapz(...))
-end
+order.trapz = trapezoid "trapz"
 
 local read_cumulative = signature("cumulative_trapezoid", under)
 

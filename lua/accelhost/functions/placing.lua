@@ -7,9 +7,17 @@ local fail, signature, shape_text = arguments.fail, arguments.signature, argumen
 
 local placing = {}
 
--- Write the result of fn into the input, of which backward may need the earlier value.
-local function written(what, fn, input, ...)
-  return input:copy_(fn(what, C.autograd.is_grad_enabled() and input:clone() or input, ...))
+-- Make the function of a name with these parameters: fn(name, ...).
+local function named(what, parameters, fn)
+  local read = signature(what, parameters)
+  return function(...) return fn(what, read(...)) end
+end
+
+-- The same with the result written into the input, of which backward may need the earlier value.
+local function in_place(what, parameters, fn)
+  return named(what, parameters, function(_, input, ...)
+    return input:copy_(fn(what, C.autograd.is_grad_enabled() and input:clone() or input, ...))
+  end)
 end
 
 -- Return the neutral element of a fold that leaves out the input, a number or a tensor of the index's shape: the
@@ -65,8 +73,6 @@ local folding = {
   {"include_self: flag", true},
 }
 
-local read_scatter_reduce = signature("scatter_reduce", folding)
-
 --- The input with the values of src folded into the places that `index` names along a dim: out[index[i]] is the sum,
 --- product, mean, maximum or minimum of the values written there, and of the input's value unless `include_self` is
 --- false. Integer means round down.
@@ -75,15 +81,11 @@ local read_scatter_reduce = signature("scatter_reduce", folding)
 --       accelhost.tensor {1, 2, 3}, "amax")  --> tensor([2., 3.])
 ---@param index userdata int64 or int32, not larger than src
 ---@param src userdata of the input's dtype
-function placing.scatter_reduce(...) return scatter_reduce("scatter_reduce", read_scatter_reduce(...)) end
-
-local read_scatter_reduce_ = signature("scatter_reduce_", folding)
+placing.scatter_reduce = named("scatter_reduce", folding, scatter_reduce)
 
 --- scatter_reduce, written into the input.
 ---@return userdata input
-function placing.scatter_reduce_(...)
-  return written("scatter_reduce_", scatter_reduce, read_scatter_reduce_(...))
-end
+placing.scatter_reduce_ = in_place("scatter_reduce_", folding, scatter_reduce)
 
 local function index_reduce(what, input, dim, index, source, reduce, include)
   dim = dims.wrap(what, dim, input:dim())
@@ -104,20 +106,14 @@ local by_index = {
   {"include_self: flag", true},
 }
 
-local read_index_reduce = signature("index_reduce", by_index)
-
 --- The input with slice i of source folded into the slice index[i] along a dim, as scatter_reduce folds values.
 ---@param index userdata 1-d
-function placing.index_reduce(...) return index_reduce("index_reduce", read_index_reduce(...)) end
-
-local read_index_reduce_ = signature("index_reduce_", by_index)
+placing.index_reduce = named("index_reduce", by_index, index_reduce)
 
 --- index_reduce, written into the input.
 ---@param index userdata 1-d
 ---@return userdata input
-function placing.index_reduce_(...)
-  return written("index_reduce_", index_reduce, read_index_reduce_(...))
-end
+placing.index_reduce_ = in_place("index_reduce_", by_index, index_reduce)
 
 -- A copy of the input whose part has the values of src.
 local function with_part(what, input, src, part)
@@ -240,14 +236,12 @@ local putting = {
   "input: tensor", "indices: tensors", "values: number|flag|tensor", {"accumulate: flag", false},
 }
 
-local read_index_put = signature("index_put", putting)
-
 --- The input with `values` where the index tensors point: one tensor for dim 0, or a table of tensors for the first
 --- dims, which broadcast and index together. With `accumulate` the values are added. bool tensors are masks.
 --
 --     local at = accelhost.arange(2)
 --     accelhost.zeros(2, 2):index_put({at, at}, 1)  --> tensor([[1., 0.], [0., 1.]])
-function placing.index_put(...) return index_put("index_put", read_index_put(...)) end
+placing.index_put = named("index_put", putting, index_put)
 
 local read_index_put_ = signature("index_put_", putting)
 
@@ -270,22 +264,18 @@ end
 
 local flat_putting = {"input: tensor", "index: tensor", "source: tensor", {"accumulate: flag", false}}
 
-local read_put = signature("put", flat_putting)
-
 --- The input with the values of source at positions that count through all its elements.
 ---@param index userdata int64
 ---@param source userdata of as many elements
 ---@param accumulate? boolean|table default false; add instead
-function placing.put(...) return put("put", read_put(...)) end
-
-local read_put_ = signature("put_", flat_putting)
+placing.put = named("put", flat_putting, put)
 
 --- put, written into the input.
 ---@param index userdata int64
 ---@param source userdata of as many elements
 ---@param accumulate? boolean|table default false; add instead
 ---@return userdata input
-function placing.put_(...) return written("put_", put, read_put_(...)) end
+placing.put_ = in_place("put_", flat_putting, put)
 
 local read_nonzero = signature("nonzero", {"input: tensor", {"as_tuple: flag", false}})
 

@@ -79,13 +79,16 @@ local function median_of_all(input, skip)
   return flat:masked_select(flat:detach():eq(value)):amax()
 end
 
-local function median(what, input, dim, keepdim, skip)
-  expect_numbers(what, input)
-  if dim then return median_along(what, input, dim, keepdim, skip) end
-  return median_of_all(input, skip)
+-- Make a median, which leaves out nans with `skip`.
+local function median(what, skip)
+  local read = signature(what, reducing)
+  return function(...)
+    local input, dim, keepdim = read(...)
+    expect_numbers(what, input)
+    if dim then return median_along(what, input, dim, keepdim, skip) end
+    return median_of_all(input, skip)
+  end
 end
-
-local read_median = signature("median", reducing)
 
 --- The middle of the values, the lower one of two: of all elements one value; with a dim the values along it and where
 --- they are. A nan among the values is the result.
@@ -93,20 +96,12 @@ local read_median = signature("median", reducing)
 --     accelhost.tensor {3, 1, 2}:median()  --> tensor(2.)
 ---@return userdata values
 ---@return userdata? indices int64
-function statistics.median(...)
-  local input, dim, keepdim = read_median(...)
-  return median("median", input, dim, keepdim, false)
-end
-
-local read_nanmedian = signature("nanmedian", reducing)
+statistics.median = median("median", false)
 
 --- The median of the values that are not nan.
 ---@return userdata values
 ---@return userdata? indices int64
-function statistics.nanmedian(...)
-  local input, dim, keepdim = read_nanmedian(...)
-  return median("nanmedian", input, dim, keepdim, true)
-end
+statistics.nanmedian = median("nanmedian", true)
 
 local read_kthvalue = signature("kthvalue",
   {"input: tensor", "k: count", {"dim: integer", -1}, {"keepdim: flag", false}})

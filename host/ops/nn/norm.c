@@ -99,11 +99,25 @@ int ah_forward_batch_norm(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+/* Store the gradient channels-last where the input is, so that the kernel and all ops before it in the graph keep that
+ * order: else a row-major gradient, as of a mean over the image, has each block of a residual network converted. Memory
+ * with views and that of other owners stays as it is. */
+static int follow_input_order(struct ah_tensor *grad, const struct ah_tensor *x)
+{
+    struct ah_storage *storage = grad->storage;
+    if (!x->storage->channels_last || storage->channels_last || storage->device != &ah_cpu || storage->release ||
+        atomic_load(&storage->refs) != 1 || grad->ndim != 4 || !ah_tensor_is_contiguous(grad) ||
+        storage->nbytes != ah_tensor_bytes(grad))
+        return 0;
+    return ah_tensor_channels_last(grad, false);
+}
+
 int ah_forward_batch_norm_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
     const struct ah_tensor *x = arg->input.tensor;
     enum ah_dtype affine = ah_given(&arg->weight) ? arg->weight.tensor->dtype : x->dtype;
+    AH_TRY(follow_input_order(arg->grad.tensor, x));
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
     AH_TRY(ah_call_output(c, 1, &x->size[1], 1, affine));
     AH_TRY(ah_call_output(c, 2, &x->size[1], 1, affine));

@@ -4,7 +4,7 @@
  * Collectives pass through it in chunks: every rank writes its chunk, all meet, each reads its part, all meet again.
  * Messages pass through a box for each pair of ranks. A waiting rank monitors the others: one that has ended or left
  * without its call is an asynchronous error, and the work waits on until the communicator is aborted, as on a
- * card. */
+ * card. With $ACCELHOST_SIM_LINKS segments are files in that folder, which several hosts in namespaces share. */
 #ifndef AH_SIM_NCCL_H
 #define AH_SIM_NCCL_H
 
@@ -32,6 +32,7 @@ struct Posted {
 struct Shared_rank {
     std::atomic<uint64_t> step;
     std::atomic<int> process, device;
+    std::atomic<uint64_t> host; /* of its processes' numbers */
     std::atomic<int> state; /* 0: not here yet, 1: here, 2: gone */
     Posted posted;
 };
@@ -93,6 +94,11 @@ class Link
     size_t bytes_ = 0;
     unsigned pauses_ = 0;
     bool connecting_ = false;
+
+    /* Is it a thread of this process? */
+    bool is_own(int peer) const;
+    int open_segment() const;
+    void remove_segment() const;
 };
 
 /* One call of a rank. */

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -55,6 +56,41 @@ bool Link::pause()
     return !aborted;
 }
 
+/* The namespace in which processes have numbers, as a number: another one is another host (scripts/testhosts). */
+static uint64_t own_host()
+{
+    struct stat about;
+    return stat("/proc/self/ns/pid", &about) ? 0 : (uint64_t)about.st_ino;
+}
+
+/* The file of a segment in a folder that hosts share; empty where it is in the host's shared memory. */
+static std::string path_of(const std::string &name)
+{
+    const char *folder = getenv("ACCELHOST_SIM_LINKS");
+    return folder && *folder ? folder + name : "";
+}
+
+int Link::open_segment() const
+{
+    std::string path = path_of(name_);
+    return path.empty() ? shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                        : open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+}
+
+void Link::remove_segment() const
+{
+    std::string path = path_of(name_);
+    if (path.empty())
+        shm_unlink(name_.c_str());
+    else
+        unlink(path.c_str());
+}
+
+bool Link::is_own(int peer) const
+{
+    return segment_->rank[peer].process == getpid() && segment_->rank[peer].host == own_host();
+}
+
 /* A zombie has ended too, which only its descriptor shows. */
 static bool has_ended(int process)
 {
@@ -70,7 +106,8 @@ static bool has_ended(int process)
 bool Link::is_gone(int peer) const
 {
     const Shared_rank &other = segment_->rank[peer];
-    return other.state == 2 || (other.state == 1 && other.process != getpid() && has_ended(other.process));
+    return other.state == 2 || (other.state == 1 && other.host == own_host() && other.process != getpid() &&
+                                has_ended(other.process));
 }
 
 void Link::lose(int peer)
@@ -89,7 +126,7 @@ void Link::meet()
 {
     if (fault_now(FAULT_INIT))
         raise(SIGKILL);
-    int file = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int file = open_segment();
     bytes_ = sizeof(Segment) + (size_t)ranks * CHUNK + (size_t)(ranks * ranks) * sizeof(Box);
     void *memory = MAP_FAILED;
     if (file >= 0 && !ftruncate(file, (off_t)bytes_))
@@ -104,6 +141,7 @@ void Link::meet()
     if (!segment_->ranks.compare_exchange_strong(none, ranks) && none != ranks)
         return fail(ncclInvalidArgument, "ranks differ in how many there are");
     mine.process = getpid();
+    mine.host = own_host();
     mine.device = bus_of(context->index);
     if (mine.state.exchange(1))
         return fail(ncclInvalidUsage, "rank " + std::to_string(rank) + " is here twice");
@@ -115,9 +153,9 @@ void Link::meet()
         if (!pause())
             break;
     }
-    shm_unlink(name_.c_str());
+    remove_segment();
     for (int i = 0; i < ranks && segment_->here >= ranks; i++)
-        if (i != rank && segment_->rank[i].device == mine.device)
+        if (i != rank && segment_->rank[i].device == mine.device && segment_->rank[i].host == mine.host)
             fail(ncclInvalidUsage, "Duplicate GPU detected: ranks " + std::to_string(rank) + " and " +
                                        std::to_string(i) + " both on cuda:" + std::to_string(context->index));
     int setting_up = ncclInProgress;
@@ -137,7 +175,7 @@ void Link::begin_connect()
 bool Link::connect()
 {
     for (int i = 0; i < ranks; i++)
-        if (i != rank && segment_->rank[i].process == getpid()) /* one thread calls for both, one after the other */
+        if (i != rank && is_own(i)) /* one thread calls for both, one after the other */
             return true;
     while (connecting_ && segment_->connecting < ranks)
         if (!pause())

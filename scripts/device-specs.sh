@@ -14,7 +14,7 @@ folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 not='(compile|format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 # Specs of CUDA devices only.
-card='^spec/(device/(card|bench|cuda_(capture|conv|ctc|fault|feed|fused|jobs|nccl|place|precision|random|recurrent'
+card='^spec/(device/(card|bench|cuda_(capture|conv|ctc|fault|prefetch|fused|jobs|nccl|place|precision|random|recurrent'
 card="$card|scaler|spatial|tf32))|accelerator/precision|linalg/linalg)_spec"
 
 every=$(find "$@" -name '*_spec.lua' | LC_ALL=C sort)

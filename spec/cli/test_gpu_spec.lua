@@ -31,6 +31,21 @@ describe("make test-gpu", function()
     assert.is_true(cuda["spec/device/card_spec.lua"])
   end)
 
+  it("has each spec of CUDA devices that its list names", function()
+    local file = assert(io.open "scripts/device-specs.sh")
+    local text = file:read("*a"):gsub('\'\ncard="%$card', "")
+    file:close()
+    local names, count = text:match "cuda_%((.-)%)", 0
+    for name in names:gmatch "[^|'\n]+" do
+      count = count + 1
+      local path = ("spec/device/cuda_%s_spec.lua"):format(name)
+      local found = io.open(path)
+      assert(found, "scripts/device-specs.sh names " .. path .. ", which does not exist")
+      found:close()
+    end
+    assert.is_true(count > 10)
+  end)
+
   it("fails where nothing ran", function()
     local result = run.program({"scripts/test.sh", build, "spec/data/cifar"},
       {env = {DEVICE_ONLY = "1", ACCELHOST_TEST_DEVICE = "none"}})

@@ -50,4 +50,23 @@ describe("Attention by wide heads on a CUDA device", function()
     local starts = accelhost.tensor({0, 3}, {dtype = "int32", device = "cuda"})
     local _, text = pcall(F.varlen_attn, t, t, t, starts, starts, 3, 3)
     print((tostring(text):gsub("^.-(attention: )", "%1")))]])
+
+  sim.case("has the scores of a part of the queries in memory where no gradient is wanted", function()
+    local result = sim.host((HEAD:gsub("SIMULATOR", sim.library or "")) .. [[
+      accelhost.manual_seed(4)
+      local function part(...) return accelhost.randn {...} end
+      local q, k, v = part(1, 1100, 260), part(1, 1000, 260), part(1, 1000, 4)
+      local mask = part(1100, 1000):gt(0)
+      local far = {q:cuda(), k:cuda(), v:cuda()}
+      for _, given in ipairs {false, mask} do
+        local wanted = F.scaled_dot_product_attention(q, k, v, {attn_mask = given or nil})
+        accelhost.cuda.reset_peak_memory_stats()
+        local before = accelhost.cuda.memory_allocated()
+        local far_mask = given and given:cuda() or nil
+        local got = F.scaled_dot_product_attention(far[1], far[2], far[3], {attn_mask = far_mask})
+        local most = accelhost.cuda.max_memory_allocated() - before
+        print((got:cpu() - wanted):abs():max():item() < 1e-4, most < 6 * 2 ^ 20)
+      end]], {ACCELHOST_SIM_MEMORY = "24MiB"})
+    assert.equal("true\ttrue\ntrue\ttrue\n", result.stdout, result.stderr)
+  end)
 end)

@@ -2,6 +2,7 @@
  * does not store the scores; sequences of unequal lengths behind each other as the latter only. */
 #include "ops/nn/attention.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/dispatch/rows.h"
@@ -310,6 +311,66 @@ static int attention_factors(struct ah_tensor **made, const struct ah_args_atten
     return 0;
 }
 
+/* Scores of fewer bytes are not cut, and of those that are a chunk's are at most a quarter of the free memory. */
+enum { LEAST_CUT = 4 << 20, LARGEST_CHUNK = 1 << 30 };
+
+/* The queries whose scores a device has in memory at a time; 0: all. Only without gradients, which need all weights,
+ * and without a causal mask and dropout, which depend on a query's place. */
+static int64_t attention_chunk(const struct ah_call *c, const struct ah_args_attention_by_ops *arg)
+{
+    const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor;
+    struct ah_device *device = q->storage->device;
+    size_t available, total, pinned;
+    if (!device->type->memory_info || arg->is_causal.flag || arg->dropout_p.number > 0 || q->numel == 0 ||
+        (ah_recorder && ah_recorder->wanted(c)))
+        return 0;
+    int64_t queries = q->size[q->ndim - 2], heads = q->numel / (queries * q->size[q->ndim - 1]);
+    int64_t each = 2 * heads * k->size[k->ndim - 2] * (int64_t)ah_dtype_size(ah_compute_dtype(q->dtype));
+    if (each * queries <= LEAST_CUT || device->type->memory_info(device, &available, &total, &pinned) < 0)
+        return 0;
+    int64_t room = (int64_t)(available / 4);
+    room = room < LEAST_CUT ? LEAST_CUT : room > LARGEST_CHUNK ? LARGEST_CHUNK : room;
+    int64_t rows = room / each > 1 ? room / each : 1;
+    return rows < queries ? rows : 0;
+}
+
+/* The result for `count` queries from `first` on. */
+static int attention_part(const struct ah_args_attention_by_ops *arg, int64_t first, int64_t count,
+                          struct ah_tensor **out)
+{
+    struct ah_tensor *query = NULL, *mask = ah_given(&arg->attn_mask), *own = NULL;
+    int64_t queries = arg->query.tensor->size[arg->query.tensor->ndim - 2];
+    int status = ah_op1(AH_OP_narrow, &query, arg->query, AH_I(-2), AH_I(first), AH_I(count));
+    if (status == 0 && mask && mask->ndim >= 2 && mask->size[mask->ndim - 2] == queries)
+        status = ah_op1(AH_OP_narrow, &own, arg->attn_mask, AH_I(-2), AH_I(first), AH_I(count));
+    if (status == 0)
+        status = ah_op1(AH_OP_attention_by_ops, out, AH_T(query), arg->key, arg->value, AH_T(own ? own : mask),
+                        arg->dropout_p, arg->is_causal, arg->scale, arg->enable_gqa);
+    ah_tensor_release(query);
+    ah_tensor_release(own);
+    return status;
+}
+
+static int attention_in_chunks(struct ah_call *c, const struct ah_args_attention_by_ops *arg, int64_t rows)
+{
+    int64_t queries = arg->query.tensor->size[arg->query.tensor->ndim - 2];
+    int count = (int)((queries + rows - 1) / rows), made = 0, status = 0;
+    struct ah_tensor **part = calloc((size_t)count, sizeof(struct ah_tensor *));
+    if (!part)
+        return ah_fail(AH_ENOMEM, "out of memory");
+    for (; made < count && status == 0; made += status == 0) {
+        int64_t first = made * rows;
+        status = attention_part(arg, first, queries - first < rows ? queries - first : rows, &part[made]);
+    }
+    if (status == 0)
+        status = ah_op1(AH_OP_cat, &c->out[0], AH_L(part, count), AH_I(-2));
+    c->out_count = status == 0;
+    while (made > 0)
+        ah_tensor_release(part[--made]);
+    free(part);
+    return status;
+}
+
 /* The scale goes to the query, which is the smaller factor. */
 int ah_forward_attention_by_ops(struct ah_call *c)
 {
@@ -319,6 +380,9 @@ int ah_forward_attention_by_ops(struct ah_call *c)
     double p = arg->dropout_p.number;
     struct ah_tensor *made[MADE] = {NULL}, *weights;
     int status;
+    int64_t chunk = attention_chunk(c, arg);
+    if (chunk)
+        return attention_in_chunks(c, arg, chunk);
     AH_TRYGO(attention_factors(made, arg), out);
     AH_TRYGO(ah_op1(AH_OP_mul, &made[SCALED], AH_T(made[QUERY]), AH_N(scale_of(&arg->scale, q))), out);
     AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(made[KEY]), AH_I(-2), AH_I(-1)), out);

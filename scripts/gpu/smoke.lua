@@ -1,5 +1,6 @@
 --- One call of each kind on a CUDA device against float64 on the CPU: products, attention, convolution, norms, losses,
---- optimizer, a captured step. usage: accelhost scripts/gpu/smoke.lua      Exit status 1 when one is too far off.
+--- linear algebra, optimizer, a captured step.
+--- usage: accelhost scripts/gpu/smoke.lua      Exit status 1 when one is too far off.
 --
 -- A line each, as it ends: name, relative error ||got - expected|| / ||expected||, the most that is allowed.
 local accelhost = require "accelhost"
@@ -75,6 +76,46 @@ for _, dtype in ipairs {"float32", "bfloat16"} do
     return F.conv2d(x, w, b, {padding = 1})
   end)
 end
+
+-- Linear algebra: one matrix and batches, tall and wide ones. Of factors whose signs are not determined the product.
+local linalg = accelhost.linalg
+local function gram(x)
+  return x:matmul(x:transpose(-1, -2)) + accelhost.eye(x:size(-2), {dtype = x.dtype, device = x.device})
+end
+for _, dtype in ipairs {"float64", "float32"} do
+  local most = dtype == "float64" and 1e-10 or 1e-3
+  for what, shape in pairs {matrix = {60, 60}, batch = {5, 24, 24}} do
+    compare("solve, " .. what, dtype, most, {shape, shape}, function(x, b) return linalg.solve(gram(x), b) end)
+    compare("inverse, " .. what, dtype, most, {shape}, function(x) return linalg.inv(gram(x)) end)
+    compare("cholesky, " .. what, dtype, most, {shape}, function(x) return linalg.cholesky(gram(x)) end)
+    compare("slogdet, " .. what, dtype, most, {shape}, function(x) return (select(2, linalg.slogdet(gram(x)))) end)
+    compare("eigenvalues, " .. what, dtype, most, {shape}, function(x) return linalg.eigvalsh(gram(x)) end)
+  end
+  for what, shape in pairs {tall = {3, 40, 18}, wide = {3, 18, 40}} do
+    compare("singular values, " .. what, dtype, most, {shape}, linalg.svdvals)
+    compare("U S V', " .. what, dtype, most, {shape}, function(x)
+      local U, S, Vh = linalg.svd(x, {full_matrices = false})
+      return U:matmul(S:unsqueeze(-1) * Vh)
+    end)
+    compare("Q R, " .. what, dtype, most, {shape}, function(x)
+      local Q, R = linalg.qr(x)
+      return Q:matmul(R)
+    end)
+    compare("least squares, " .. what, dtype, most, {shape, {3, shape[2], 2}}, function(x, b)
+      return (linalg.lstsq(x, b))
+    end)
+  end
+end
+compare("attention, heads of 320", "bfloat16", few.bfloat16, {{1, 2, 70, 320}, {1, 2, 70, 320}, {1, 2, 70, 320}},
+  F.scaled_dot_product_attention)
+do
+  local function numbers(...) return accelhost.randint(-99, 99, {...}, {device = "cpu"}) end
+  local a, b = numbers(70, 90), numbers(90, 50)
+  line("matmul int64", {off(a:cuda():matmul(b:cuda()), a:matmul(b):double())}, 0)
+end
+local gpu = accelhost.cuda.sensors()
+print(gpu and ("sensors: %s %% busy, %s C, %s W"):format(gpu.utilization, gpu.temperature, gpu.power)
+  or "sensors: none (NVML)")
 
 -- Losses of 10 steps, eager and captured, which must be the same bits.
 local function losses(device, compiled)

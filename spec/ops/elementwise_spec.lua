@@ -744,6 +744,34 @@ describe("dropout of halves", function()
   end
 end)
 
+describe("dropout's mask", function()
+  it("is saved as a bit per element", function()
+    local x = accelhost.randn({1024, 1024}, {device = "cpu"}):requires_grad_()
+    collectgarbage()
+    local before = accelhost.memory_stats().live
+    local y = F.dropout(x, 0.1, true)
+    assert.truthy(y.requires_grad)
+    assert.equal(4 * 2 ^ 20 + 2 ^ 17, accelhost.memory_stats().live - before)
+  end)
+
+  -- Gradients are multiplied by the mask in chunks of bits, or by bytes where their memory has another order.
+  for _, size in ipairs {1, 7, 8, 1023, 1024, 1025, 3 * 1024 + 5} do
+    it("multiplies gradients of " .. size .. " elements in each memory order", function()
+      local x = accelhost.ones(size, 3):requires_grad_()
+      local y = F.dropout(x, 0.5, true)
+      local g = accelhost.randn(size, 3)
+      y:backward(g, {retain_graph = true})
+      check.near(check.flat(y:detach() * g), x.grad, 0)
+      x.grad = nil
+      y:backward(g:t():contiguous():t(), {retain_graph = true})
+      check.near(check.flat(y:detach() * g), x.grad, 0)
+      x.grad = nil
+      y:backward(accelhost.ones(1, 1):expand(size, 3))
+      check.near(check.flat(y:detach()), x.grad, 0)
+    end)
+  end
+end)
+
 describe("channels-last memory", function()
   local function marked(shape)
     local image = accelhost.randn(shape)

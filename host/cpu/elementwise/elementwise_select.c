@@ -1,5 +1,5 @@
 /* Elementwise kernels that choose: a loop by the values of operands (sums, powers, clamping, polygamma), elements by a
- * mask of one byte per element (where, dropout); copies and fills. */
+ * mask of one byte per element (where); copies and fills. */
 #include <math.h>
 #include <string.h>
 
@@ -188,89 +188,6 @@ int ah_cpu_masked_fill(struct ah_call *c)
 {
     const struct ah_args_masked_fill *arg = ah_args(c, masked_fill);
     return select_into(c->out[0], arg->mask.tensor, arg->value.tensor, arg->input.tensor);
-}
-
-/* Dropout by a mask of one byte per element, drawn as PyTorch draws it. Dropped elements are multiplied by 0, so that
- * NaN and infinity show, as in PyTorch. */
-static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const float scale = (float)*(const double *)context;
-    float *y = data[0];
-    const float *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (keep[i] ? scale : 0.0f);
-}
-
-static void dropout_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const double scale = *(const double *)context;
-    double *y = data[0];
-    const double *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (keep[i] ? scale : 0.0);
-}
-
-static void dropout_bf16(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const float scale = (float)*(const double *)context;
-    uint16_t *y = data[0];
-    const uint16_t *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = ah_f32_to_bf16(ah_bf16_to_f32(x[i]) * (keep[i] ? scale : 0.0f));
-}
-
-static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)
-{
-    bool bf16 = out->dtype == AH_BF16 && input->dtype == AH_BF16;
-    enum ah_dtype dtype = bf16 ? AH_BF16 : ah_compute_dtype(out->dtype);
-    const struct ah_operand operand[] = {{out, dtype}, {input, dtype}, {mask, AH_BOOL}};
-    ah_loop loop = bf16 ? dropout_bf16 : dtype == AH_F64 ? dropout_f64 : dropout_f32;
-    return ah_iterate(operand, 3, false, loop, &scale);
-}
-
-int ah_cpu_dropout(struct ah_call *c)
-{
-    const struct ah_args_dropout *arg = ah_args(c, dropout);
-    struct ah_tensor *mask = c->extra[0];
-    double p = arg->p.number;
-    if (p == 1)
-        memset(ah_tensor_data(mask), 0, (size_t)mask->numel);
-    else
-        ah_generator_fill_keep(ah_default_generator(), ah_tensor_data(mask), mask->numel, 1 - p);
-    return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
-}
-
-int ah_cpu_padded_dropout(struct ah_call *c)
-{
-    const struct ah_args_padded_dropout *arg = ah_args(c, padded_dropout);
-    struct ah_tensor *mask = c->extra[0];
-    uint8_t *keep = ah_tensor_data(mask);
-    int64_t n = arg->input.tensor->size[0], width = mask->numel / n, row = 0;
-    double p = arg->p.number;
-    if (p == 1) { /* as dropout, which draws nothing then */
-        memset(keep, 0, (size_t)mask->numel);
-        return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
-    }
-    for (int64_t i = 0; i < n; i++, row++, keep += width) {
-        int64_t at = ah_tensor_get_int(arg->at.tensor, i);
-        ah_generator_skip(ah_default_generator(), 2 * width * (at - row));
-        ah_generator_fill_keep(ah_default_generator(), keep, width, 1 - p);
-        row = at;
-    }
-    ah_generator_skip(ah_default_generator(), 2 * width * (arg->rows.integer - row));
-    return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
-}
-
-int ah_cpu_dropout_backward(struct ah_call *c)
-{
-    const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);
-    return apply_mask(c->out[0], arg->grad.tensor, arg->mask.tensor, arg->scale.number);
 }
 
 /* Copies and fills. */

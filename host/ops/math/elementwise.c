@@ -323,12 +323,16 @@ int ah_forward_masked_fill(struct ah_call *c)
 }
 
 /* The kernel draws the mask, extra[0], in the order of the input's memory, as PyTorch, and applies it. A channels-last
- * mark is no such order: to the user that input is row-major. */
-/* p in 0..1, above 0. */
-static int elementwise_drop(struct ah_call *c, struct ah_tensor *input, double p)
+ * mark is no such order: to the user that input is row-major. With `bits` the mask of a row-major input has a bit per
+ * element on the CPU. p in 0..1, above 0. */
+static int elementwise_drop(struct ah_call *c, struct ah_tensor *input, double p, bool bits)
 {
+    const char *device = c->device->type->name;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_tensor_empty_ordered(&c->extra[0], input, AH_BOOL, c->device));
+    if (bits && (!strcmp(device, "cpu") || !strcmp(device, "meta")) && ah_tensor_is_contiguous(input))
+        AH_TRY(ah_tensor_empty(&c->extra[0], (int64_t[]){(input->numel + 7) / 8}, 1, AH_U8, c->device));
+    else
+        AH_TRY(ah_tensor_empty_ordered(&c->extra[0], input, AH_BOOL, c->device));
     /* PyTorch divides a mask of ones in the tensor's dtype. */
     double keep = 1 - p;
     switch (input->dtype) {
@@ -351,7 +355,15 @@ int ah_forward_dropout(struct ah_call *c)
         return ah_fail(AH_EINVAL, "dropout: expected p in 0..1, got %g", p);
     if (!arg->training.flag || p == 0 || arg->input.tensor->numel == 0)
         return elementwise_same(c);
-    return elementwise_drop(c, arg->input.tensor, p);
+    return elementwise_drop(c, arg->input.tensor, p, true);
+}
+
+/* A mask of bits is row-major, as the gradient's shape is. */
+int ah_forward_dropout_backward(struct ah_call *c)
+{
+    const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);
+    bool bits = arg->mask.tensor->dtype == AH_U8;
+    return elementwise_forward(c, bits ? 1 : 2, arg->grad.tensor->dtype);
 }
 
 int ah_forward_padded_dropout(struct ah_call *c)
@@ -366,7 +378,7 @@ int ah_forward_padded_dropout(struct ah_call *c)
         return ah_fail(AH_EINVAL, "dropout: expected packed rows in a contiguous tensor, got %s", ah_shape(input));
     if (p == 0 || input->numel == 0)
         return elementwise_same(c);
-    return elementwise_drop(c, arg->input.tensor, p);
+    return elementwise_drop(c, arg->input.tensor, p, false);
 }
 
 int ah_forward_bitwise(struct ah_call *c)

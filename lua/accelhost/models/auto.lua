@@ -77,7 +77,7 @@ end
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
 ---@class AutoModel
 define("AutoModel", with_encoders("Model", with_decoders(2, {
-  gpt2 = {"gpt2", "GPT2Model"}, resnet = {"resnet", "ResNetModel"}, vit = {"vit", "ViTModel"},
+  gpt2 = {"gpt2", "GPT2Model"}, t5 = {"t5", "T5Model"}, resnet = {"resnet", "ResNetModel"}, vit = {"vit", "ViTModel"},
   convnext = {"convnext", "ConvNextModel"},
 })))
 
@@ -112,5 +112,9 @@ define("AutoModelForImageClassification", {
   resnet = {"resnet", "ResNetForImageClassification"}, vit = {"vit", "ViTForImageClassification"},
   convnext = {"convnext", "ConvNextForImageClassification"},
 })
+
+--- A model that writes a text for another: from_pretrained(DIR), from_config(config).
+---@class AutoModelForSeq2SeqLM
+define("AutoModelForSeq2SeqLM", {t5 = {"t5", "T5ForConditionalGeneration"}})
 
 return auto

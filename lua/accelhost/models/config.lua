@@ -221,7 +221,7 @@ local by_type = {
   bert = {"bert", "BertConfig"}, distilbert = {"distilbert", "DistilBertConfig"},
   electra = {"electra", "ElectraConfig"}, mpnet = {"mpnet", "MPNetConfig"}, roberta = {"roberta", "RobertaConfig"},
   ["xlm-roberta"] = {"xlm_roberta", "XLMRobertaConfig"},
-  gpt2 = {"config", "GPT2Config"}, gpt_neox = {"gpt_neox", "GPTNeoXConfig"},
+  gpt2 = {"config", "GPT2Config"}, t5 = {"t5", "T5Config"}, gpt_neox = {"gpt_neox", "GPTNeoXConfig"},
   gemma2 = {"gemma2", "Gemma2Config"}, gemma3_text = {"gemma3", "Gemma3TextConfig"}, llama = {"llama", "LlamaConfig"},
   mistral = {"mistral", "MistralConfig"}, phi3 = {"phi3", "Phi3Config"}, qwen2 = {"qwen2", "Qwen2Config"},
   qwen3 = {"qwen3", "Qwen3Config"}, convnext = {"convnext", "ConvNextConfig"}, resnet = {"resnet", "ResNetConfig"},

@@ -1,6 +1,7 @@
 --- accelhost.models: encoders (BERT, DistilBERT, RoBERTa, XLM-RoBERTa, MPNet, ELECTRA), decoders (GPT-2, Llama,
---- Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX) and image models (ResNet, ViT, ConvNeXt) under the names, and
---- with the weights, of the transformers library; image models with the weights of torchvision and timm too.
+--- Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, GPT-NeoX), T5 and image models (ResNet, ViT, ConvNeXt) under the names,
+--- and with the weights, of the transformers library; image models with the weights of torchvision and timm too;
+--- embeddings of texts as sentence-transformers has them.
 --
 --   local models = accelhost.models
 --   local config = models.GPT2Config{vocab_size = 11, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
@@ -23,6 +24,7 @@ for file, name in pairs {bert = "Bert", distilbert = "DistilBert", roberta = "Ro
   })
 end
 namespace.add(lazy, "accelhost.models.electra", {"ElectraForPreTraining"})
+namespace.add(lazy, "accelhost.models.t5", {"T5Config", "T5Model", "T5EncoderModel", "T5ForConditionalGeneration"})
 namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
 namespace.add(lazy, "accelhost.models.generation.config", {"GenerationConfig"})
 -- Decoders: file -> the first part of its classes' names.
@@ -52,7 +54,7 @@ namespace.add(lazy, "accelhost.models.sentence_losses", {
 namespace.add(lazy, "accelhost.models.auto", {
   "AutoModel", "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
   "AutoModelForQuestionAnswering", "AutoModelForMultipleChoice", "AutoModelForMaskedLM", "AutoModelForCausalLM",
-  "AutoModelForImageClassification",
+  "AutoModelForSeq2SeqLM", "AutoModelForImageClassification",
 })
 
 return namespace.new("accelhost.models", {}, lazy, {refused = {

@@ -38,6 +38,9 @@ PreTrainedModel.architecture = nil
 -- name of a parameter in checkpoints -> its name in the model, where they differ
 PreTrainedModel.renamed = {}
 
+-- patterns of names in checkpoints of which the model is a part, and does not read the rest
+PreTrainedModel.unread = {}
+
 ---@param config PretrainedConfig|table
 ---@param options? table options of `build`
 function PreTrainedModel:init(config, options)

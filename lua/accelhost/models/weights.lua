@@ -10,7 +10,7 @@ local weights = {}
 -- Buffers that older versions wrote and no model reads.
 local needless = {
   "embeddings%.position_ids$", "attn%.bias$", "attn%.masked_bias$", "attention%.bias$", "attention%.masked_bias$",
-  "rotary_emb%.inv_freq$",
+  "rotary_emb%.inv_freq$", "EncDecAttention%.relative_attention_bias%.weight$",
 }
 
 --- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They are
@@ -74,9 +74,9 @@ local function fit_prefix(state, own, prefix)
   return result
 end
 
-local function drop_needless(state, own)
+local function drop_needless(state, own, patterns)
   for _, name in ipairs(arguments.sorted_keys(state)) do
-    for _, pattern in ipairs(needless) do
+    for _, pattern in ipairs(patterns) do
       if own[name] == nil and name:find(pattern) then state[name] = nil end
     end
   end
@@ -112,7 +112,8 @@ function weights.assign(model, state, ignore_mismatched)
   local own = model:state_dict()
   state = model:own_names(state, own)
   state = fit_prefix(rename(state, model.renamed), own, model.base_model_prefix)
-  drop_needless(state, own)
+  drop_needless(state, own, needless)
+  drop_needless(state, own, model.unread)
   fill_tied(state, model:tied_weights())
   local mismatched = ignore_mismatched and take_mismatched(state, own) or {}
   local result = model:load_state_dict(state, {strict = false, assign = true})

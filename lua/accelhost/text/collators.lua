@@ -116,6 +116,53 @@ function LanguageModeling:__call(features)
   return batch
 end
 
+---@class DataCollatorForSeq2Seq
+local ForSeq2Seq = class.new "DataCollatorForSeq2Seq"
+collators.DataCollatorForSeq2Seq = ForSeq2Seq
+
+local set_seq2seq = arguments.setter("DataCollatorForSeq2Seq", {
+  "tokenizer", {"model: any"}, {"padding: flag|'longest'|'max_length'", true}, {"max_length: size"},
+  {"pad_to_multiple_of: count"}, {"label_pad_token_id: number", IGNORED},
+})
+
+--- A collate function that pads texts, and their labels apart from them by label_pad_token_id. Of a model such as
+--- T5ForConditionalGeneration the decoder's inputs are made from the labels, too.
+--
+--   local model = {type = "WordPiece", vocab = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2}}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
+--   local collate = accelhost.text.DataCollatorForSeq2Seq(tokenizer)
+--   local batch = collate{{input_ids = {2}, labels = {2, 2}}, {input_ids = {2}, labels = {2}}}
+--   print(batch.labels[1])  --> tensor([   2, -100])
+---@param tokenizer table with pad_token_id and padding_side
+---@param model? table with prepare_decoder_input_ids_from_labels
+---@param padding? boolean|string true or "longest" (default), or "max_length"
+---@param max_length? integer with "max_length": number of tokens of texts and of labels
+---@param pad_to_multiple_of? integer
+---@param label_pad_token_id? integer default -100
+function ForSeq2Seq:init(...)
+  set_seq2seq(self, ...)
+  if self.padding == false then fail "DataCollatorForSeq2Seq: padding: false does not pad" end
+end
+
+function ForSeq2Seq:__call(features)
+  local texts, labels = {}, {}
+  for i, row in ipairs(features) do
+    texts[i] = {}
+    for name, value in pairs(row) do
+      if name == "label" or name == "labels" then labels[i] = {input_ids = value} else texts[i][name] = value end
+    end
+  end
+  local batch = padding.batch(self._name, self.tokenizer, texts, self)
+  if #labels == 0 then return batch end
+  local filler = {pad_token_id = self.label_pad_token_id, padding_side = self.tokenizer.padding_side}
+  batch.labels = padding.batch(self._name, filler, labels, self).input_ids
+  local model = self.model
+  if model and model.prepare_decoder_input_ids_from_labels then
+    batch.decoder_input_ids = model:prepare_decoder_input_ids_from_labels(batch.labels)
+  end
+  return batch
+end
+
 ---@class DataCollatorWithFlattening
 local WithFlattening = class.new "DataCollatorWithFlattening"
 collators.DataCollatorWithFlattening = WithFlattening

@@ -422,3 +422,58 @@ describe("A batch without padding", function()
     end
   end)
 end)
+
+-- config.json files of published models, without the entries that name files and versions, and the numbers of their
+-- parameters.
+local published = {
+  {"distilbert-base-uncased", "AutoModelForMaskedLM", 66985530, {model_type = "distilbert", activation = "gelu",
+    attention_dropout = 0.1, dim = 768, dropout = 0.1, hidden_dim = 3072, max_position_embeddings = 512, n_heads = 12,
+    n_layers = 6, qa_dropout = 0.1, seq_classif_dropout = 0.2, sinusoidal_pos_embds = false, tie_weights_ = true,
+    vocab_size = 30522}},
+  {"roberta-base", "AutoModelForMaskedLM", 124697433, {model_type = "roberta", bos_token_id = 0, eos_token_id = 2,
+    hidden_size = 768, intermediate_size = 3072, layer_norm_eps = 1e-5, max_position_embeddings = 514,
+    num_attention_heads = 12, num_hidden_layers = 12, pad_token_id = 1, type_vocab_size = 1, vocab_size = 50265}},
+  {"xlm-roberta-base", "AutoModelForMaskedLM", 278295186, {model_type = "xlm-roberta", bos_token_id = 0,
+    eos_token_id = 2, hidden_size = 768, intermediate_size = 3072, layer_norm_eps = 1e-5, output_past = true,
+    max_position_embeddings = 514, num_attention_heads = 12, num_hidden_layers = 12, pad_token_id = 1,
+    position_embedding_type = "absolute", type_vocab_size = 1, use_cache = true, vocab_size = 250002}},
+  {"all-mpnet-base-v2", "AutoModelForMaskedLM", 109518527, {model_type = "mpnet", bos_token_id = 0, eos_token_id = 2,
+    hidden_size = 768, intermediate_size = 3072, layer_norm_eps = 1e-5, max_position_embeddings = 514,
+    num_attention_heads = 12, num_hidden_layers = 12, pad_token_id = 1, relative_attention_num_buckets = 32,
+    vocab_size = 30527}},
+  {"electra-small-generator", "AutoModelForMaskedLM", 13546682, {model_type = "electra", embedding_size = 128,
+    hidden_size = 256, intermediate_size = 1024, num_attention_heads = 4, num_hidden_layers = 12,
+    summary_activation = "gelu", summary_last_dropout = 0.1, summary_type = "first", summary_use_proj = true,
+    type_vocab_size = 2, vocab_size = 30522}},
+  {"all-MiniLM-L6-v2", "AutoModelForMaskedLM", 22744506, {model_type = "bert", gradient_checkpointing = false,
+    hidden_size = 384, intermediate_size = 1536, num_attention_heads = 12, num_hidden_layers = 6, use_cache = true,
+    position_embedding_type = "absolute", type_vocab_size = 2, vocab_size = 30522}},
+  {"t5-small", "AutoModelForSeq2SeqLM", 60506624, {model_type = "t5", d_ff = 2048, d_kv = 64, d_model = 512,
+    decoder_start_token_id = 0, is_encoder_decoder = true, n_positions = 512, num_heads = 8, num_layers = 6,
+    output_past = true, relative_attention_num_buckets = 32, vocab_size = 32128}},
+  {"flan-t5-small", "AutoModelForSeq2SeqLM", 76961152, {model_type = "t5", d_ff = 1024, d_kv = 64, d_model = 512,
+    decoder_start_token_id = 0, feed_forward_proj = "gated-gelu", num_decoder_layers = 8, num_heads = 6,
+    num_layers = 8, tie_word_embeddings = false, vocab_size = 32128}},
+}
+
+describe("The configuration of a published encoder", function()
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+
+  for _, row in ipairs(published) do
+    it("makes a model with its number of parameters: " .. row[1], function()
+      files.write("config.json", json.encode(row[4]))
+      local config, before, count = models.AutoConfig.from_pretrained ".", accelhost.get_default_device(), 0
+      accelhost.set_default_device "meta"
+      local ok, message = pcall(function()
+        local model, ids = models[row[2]].from_config(config), accelhost.zeros({1, 16}, {dtype = "int64"})
+        for _, parameter in ipairs(model:parameters()) do count = count + parameter:numel() end
+        model {input_ids = ids, labels = ids}
+      end)
+      accelhost.set_default_device(before)
+      assert(ok, message)
+      assert.equal(row[3], count)
+    end)
+  end
+end)

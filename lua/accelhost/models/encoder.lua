@@ -43,8 +43,8 @@ local function seen_by(given, batch, tokens, packs)
   end
   mask = attention.kept(mask)
   local places = packs and packing.places(mask)
-  if places then return {places = places} end
-  return {mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))}
+  mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))
+  return {places = places, mask = not places and mask or nil, kept = mask}
 end
 
 local function forward(self, batch, more)

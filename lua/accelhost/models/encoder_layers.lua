@@ -90,14 +90,18 @@ function SelfAttention:init(o)
 end
 
 local function attend(self, q, k, v, seen)
-  local dropout = self.training and self.rate or 0
-  if seen.places then return attention.attend_packed(q, k, v, self.heads, seen.places, dropout) end
-  local y, weights = attention.attend(attention.split(q, self.heads), attention.split(k, self.heads),
-    attention.split(v, self.heads), {visible = seen, dropout = dropout, weights = seen.weights})
-  return attention.join(y), weights
+  local dropout, places = self.training and self.rate or 0, seen.places
+  if places and not seen.mask then return attention.attend_packed(q, k, v, self.heads, places, dropout) end
+  local function by_heads(x) return attention.split(places and packing.unpack(places, x) or x, self.heads) end
+  local y, weights = attention.attend(by_heads(q), by_heads(k), by_heads(v), {
+    visible = seen, dropout = dropout, weights = seen.weights,
+  })
+  y = attention.join(y)
+  return places and packing.pack(places, y) or y, weights
 end
 
---- `seen`: {mask = which tokens may be seen, places = of packed texts, weights = true where they are wanted}.
+--- `seen`: {mask = which tokens may be seen (or numbers to add), places = of packed texts, weights = true where they
+--- are wanted}. Of packed texts with a mask attention alone is computed with the padding.
 function SelfAttention:forward(x, seen)
   local maps = self.maps
   local query, key, value = self[maps[1]], self[maps[2]], self[maps[3]]
@@ -173,7 +177,8 @@ end
 function Encoder:forward(x, seen, states, attentions)
   local function whole(y) return seen.places and packing.unpack(seen.places, y) or y end
   if self.relative_attention_bias then
-    seen.mask = relative.mask(relative.bias(self.relative_attention_bias, x:size(1), x.device), seen.mask)
+    local tokens = seen.places and seen.places.tokens or x:size(1)
+    seen.mask = relative.mask(relative.bias(self.relative_attention_bias, tokens, x.device), seen.kept)
   end
   if states then states[1] = whole(x) end
   for i, layer in ipairs(self.layer) do

@@ -6,7 +6,7 @@ local encoder = require "accelhost.models.encoder"
 local heads = require "accelhost.models.encoder_heads"
 local layers = require "accelhost.models.encoder_layers"
 local norms = require "accelhost.nn.norm"
-local Dropout = require("accelhost.nn.dropout").Dropout
+local packing = require "accelhost.models.packing"
 local Module = require("accelhost.nn.module").Module
 
 -- The number of padding, whatever pad_token_id is.
@@ -22,7 +22,7 @@ MPNetConfig.defaults = {
   vocab_size = 30527, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, intermediate_size = 3072,
   hidden_act = "gelu", hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1, max_position_embeddings = 512,
   initializer_range = 0.02, layer_norm_eps = 1e-12, relative_attention_num_buckets = 32, pad_token_id = 1,
-  bos_token_id = 0, eos_token_id = 2,
+  bos_token_id = 0, eos_token_id = 2, pack_texts = true,
 }
 
 --- Return the options of the layers.
@@ -40,18 +40,17 @@ local Attention = Module:extend "MPNetAttention"
 function Attention:init(o)
   self.attn = o.classes.SelfAttention(o)
   self.LayerNorm = norms.LayerNorm(o.width, {eps = o.eps})
-  self.dropout = Dropout(o.dropout)
+  self.dropout = packing.Dropout(o.dropout)
 end
 
 function Attention:forward(x, seen)
   local y, weights = self.attn(x, seen)
-  return (norms.of_sum(self.LayerNorm, self.dropout(y), x)), weights
+  return (norms.of_sum(self.LayerNorm, self.dropout(y, seen.places), x)), weights
 end
 
 local mpnet = {MPNetConfig = MPNetConfig}
 
---- MPNet without a head: RobertaModel's inputs and results; token_type_ids are accepted and ignored. Padding is
---- computed, too.
+--- MPNet without a head: RobertaModel's inputs and results; token_type_ids are accepted and ignored.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.MPNetModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12

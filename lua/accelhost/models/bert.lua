@@ -63,7 +63,7 @@ bert.BertForSequenceClassification = heads.sequence_classification("BertForSeque
 bert.BertForTokenClassification = heads.token_classification("BertForTokenClassification", bert.BertModel)
 
 --- BERT that finds answers in texts: start_logits and end_logits [batch, tokens], and, when start_positions and
---- end_positions [batch] are given, the mean of both cross entropies; positions behind the text are left out.
+--- end_positions [batch] are given, the mean of both cross entropies; positions beyond the text are left out.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForQuestionAnswering(config)(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2

@@ -53,7 +53,7 @@ end
 
 -- Heads of texts.
 
---- Return the head of dropout and a layer behind the pooler.
+--- Return the head of dropout and a layer after the pooler.
 ---@param rate string the option of the dropout's rate
 ---@return table
 function heads.pooled(rate)

@@ -112,7 +112,7 @@ function SelfAttention:forward(x, seen)
   return self.result and self[self.result](y) or y, weights
 end
 
--- The projection behind attention and behind the wide layer, with the way around.
+-- The projection after attention and after the wide layer, with the residual connection.
 local Output = Module:extend "Output"
 classes.Output = Output
 
@@ -122,8 +122,8 @@ function Output:init(o, from)
   self.dropout = Dropout(o.dropout)
 end
 
-function Output:forward(x, around, places)
-  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x), places), around))
+function Output:forward(x, residual, places)
+  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x), places), residual))
 end
 
 local Attention = Module:extend "Attention"

@@ -30,7 +30,7 @@ function losses.of_next_tokens(what, logits, labels)
   return losses.of_tokens(what, logits, shifting.next_tokens(labels))
 end
 
---- Mean cross entropy of the begin and of the end of answers; places behind the texts are left out.
+--- Mean cross entropy of the begin and of the end of answers; positions beyond the texts are left out.
 ---@param begins Tensor [batch, tokens] logits
 ---@param ends Tensor
 ---@param first Tensor [batch] or [batch, 1]

@@ -34,7 +34,7 @@ function MPNetConfig:encoder_options()
   return o
 end
 
--- Attention with the way around; its last linear map is one of the inner module.
+-- Attention with the residual connection; its last linear map is in the inner module.
 local Attention = Module:extend "MPNetAttention"
 
 function Attention:init(o)

@@ -1,4 +1,4 @@
---- The layers of sentence-transformers behind a model: pooling, linear maps, norms. Each is called with features, a
+--- The layers of sentence-transformers after a model: pooling, linear maps, norms. Each is called with features, a
 --- table with token_embeddings [texts, tokens, width] and attention_mask, and sets sentence_embedding [texts, width].
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"

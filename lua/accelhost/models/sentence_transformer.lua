@@ -53,7 +53,7 @@ end
 
 local function join(folder, path) return path == "" and folder or folder .. "/" .. path end
 
--- Return a module behind the model, with its weights.
+-- Return a module after the model, with its weights.
 local function read_layer(what, folder, kind)
   local Layer = layers[kind]
   if not Layer then

@@ -46,8 +46,8 @@ function Attention:forward(x, visible, past, states, wants_weights)
   return self.o(attention.join(y)), present, weights
 end
 
--- Make the class of attention with its norm and the way around; `field` is the attention's name.
-local function around(name, field)
+-- Make the class of attention with its norm and the residual connection; `field` is the attention's name.
+local function with_residual(name, field)
   local Layer = Module:extend(name)
   function Layer:init(config, has_bias)
     self[field] = Attention(config, has_bias)
@@ -61,8 +61,8 @@ local function around(name, field)
   return Layer
 end
 
-local SelfAttention = around("T5LayerSelfAttention", "SelfAttention")
-local CrossAttention = around("T5LayerCrossAttention", "EncDecAttention")
+local SelfAttention = with_residual("T5LayerSelfAttention", "SelfAttention")
+local CrossAttention = with_residual("T5LayerCrossAttention", "EncDecAttention")
 
 -- wo(act(wi(x))), or gated wo(act(wi_0(x)) * wi_1(x)).
 local Dense = Module:extend "T5DenseActDense"

@@ -141,6 +141,21 @@ describe("A folder of sentence-transformers", function()
     assert.equal(9, model.max_seq_length)
   end)
 
+  it("with a T5 has the states of its encoder", function()
+    accelhost.utils.makedirs "t5"
+    for _, name in ipairs {"config.json", "model.safetensors"} do
+      files.write("t5/" .. name, files.read(fixtures .. "../t5/t5/" .. name))
+    end
+    for _, name in ipairs {"tokenizer.json", "tokenizer_config.json"} do
+      files.write("t5/" .. name, files.read(fixtures .. "dense/" .. name))
+    end
+    local model = models.SentenceTransformer "t5"
+    local ids = model:tokenize({texts[1]}).input_ids
+    local states = models.T5EncoderModel.from_pretrained "t5"(ids).last_hidden_state
+    check.near(check.flat(states:mean(1)), model:encode {texts[1]}, 1e-6)
+    assert.equal(16, model:get_sentence_embedding_dimension())
+  end)
+
   it("with a module that is not implemented is refused", function()
     saved()
     local list = json.decode(files.read "out/modules.json")

@@ -140,7 +140,9 @@ function SentenceTransformer:init(path, options)
   local folder = join(path, modules[1].path)
   local settings = read_settings(what, folder)
   local config = configs.read_object(what, path .. "/config_sentence_transformers.json") or {}
-  self.transformer = auto.AutoModel.from_pretrained(folder, {dtype = options.dtype})
+  local is_t5 = configs.read(what, folder).model_type == "t5" -- its encoder alone
+  local Model = is_t5 and require("accelhost.models.t5").T5EncoderModel or auto.AutoModel
+  self.transformer = Model.from_pretrained(folder, {dtype = options.dtype})
   self.tokenizer = text.AutoTokenizer.from_pretrained(folder)
   self.max_seq_length = plain(settings.max_seq_length)
     or math.min(self.tokenizer.model_max_length, self.transformer.most or math.huge)

@@ -493,3 +493,97 @@ describe("Texts of a tokenizer", function()
     assert.same({full[3], full[4], full[5], full[6]}, streamed_ids)
   end)
 end)
+
+describe("A captured step", function()
+  local captured = require "accelhost.models.generation.captured"
+  local graphs = require("accelhost._C").graph
+
+  -- The number of captures while a function runs.
+  local function captures(fn, ...)
+    local new, count = graphs.new, 0
+    graphs.new = function(...)
+      count = count + 1
+      return new(...)
+    end
+    local results = {pcall(fn, ...)}
+    graphs.new = new
+    assert(results[1], results[2])
+    return count, unpack(results, 2)
+  end
+
+  -- Tokens and scores without captures.
+  local function plainly(fn)
+    local new = captured.new
+    captured.new = function() end
+    local results = {pcall(fn)}
+    captured.new = new
+    assert(results[1], results[2])
+    return unpack(results, 2)
+  end
+
+  for _, name in ipairs {"gpt2", "decoders/llama", "decoders/gpt_neox", "decoders/qwen3"} do
+    it("writes the same tokens and scores in longer and longer buffers: " .. name, function()
+      local model = loaded[name .. " float64"]
+      local new = name == "gpt2" and 38 or 300
+      local o = {max_new_tokens = new, min_new_tokens = new, pad_token_id = 0, return_dict_in_generate = true,
+        output_scores = true, output_logits = true, repetition_penalty = 1.1}
+      local wanted = plainly(function() return model:generate(prompt, o) end)
+      local count, found = captures(model.generate, model, prompt, o)
+      assert.equal(name == "gpt2" and 1 or 3, count)
+      assert.same(wanted.sequences:tolist(), found.sequences:tolist())
+      for step, scores in ipairs(wanted.scores) do
+        check.near(check.flat(scores:nan_to_num(0, 0, 0)), found.scores[step]:nan_to_num(0, 0, 0), 1e-5)
+        check.near(check.flat(wanted.logits[step]), found.logits[step], 1e-5)
+      end
+      for layer, entry in ipairs(wanted.past_key_values) do
+        check.near(check.flat(entry[1]), found.past_key_values[layer][1], 1e-10)
+        check.near(check.flat(entry[2]), found.past_key_values[layer][2], 1e-10)
+      end
+    end)
+  end
+
+  it("is not used where hooks, masks, short windows, beams or a script's forward are", function()
+    local model = loaded["decoders/llama float32"]
+    local o = {max_new_tokens = 20, min_new_tokens = 20, pad_token_id = 0}
+    local function with(more)
+      for key, value in pairs(o) do more[key] = value end
+      return more
+    end
+    assert.equal(1, (captures(model.generate, model, prompt, o)))
+    assert.equal(0, (captures(model.generate, model, prompt, with {attention_mask = mask})))
+    assert.equal(0, (captures(model.generate, model, prompt, with {num_beams = 2})))
+    assert.equal(0, (captures(model.generate, model, prompt, with {use_cache = false})))
+    local windowed = loaded["decoders/mistral float32"]
+    assert.equal(0, (captures(windowed.generate, windowed, prompt, o)))
+    local calls = 0
+    local handle = model.model.layers[1]:register_forward_hook(function() calls = calls + 1 end)
+    assert.equal(0, (captures(model.generate, model, prompt, o)))
+    handle:remove()
+    assert.equal(20, calls)
+    local Own = models.LlamaForCausalLM:extend "Own"
+    function Own:forward(...)
+      calls = calls + 1
+      return models.LlamaForCausalLM.forward(self, ...)
+    end
+    local own = Own(model.config):eval()
+    assert.equal(0, (captures(own.generate, own, prompt, o)))
+    assert.equal(40, calls)
+  end)
+
+  it("is used in bfloat16, and for adapters", function()
+    local model = models.AutoModelForCausalLM.from_pretrained(folder .. "decoders/llama", {dtype = "bfloat16"})
+    local o = {max_new_tokens = 20, min_new_tokens = 20, pad_token_id = 0}
+    local wanted = plainly(function() return model:generate(prompt, o) end):tolist()
+    local count, found = captures(model.generate, model, prompt, o)
+    assert.equal(1, count)
+    assert.same(wanted, found:tolist())
+    local peft = accelhost.peft
+    local base = models.AutoModelForCausalLM.from_pretrained(folder .. "decoders/qwen3", {dtype = "float64"})
+    local adapted = peft.get_peft_model(base, peft.LoraConfig {target_modules = "all-linear",
+      init_lora_weights = false}):eval()
+    wanted = plainly(function() return adapted:generate(prompt, o) end):tolist()
+    count, found = captures(adapted.generate, adapted, prompt, o)
+    assert.equal(1, count)
+    assert.same(wanted, found:tolist())
+  end)
+end)

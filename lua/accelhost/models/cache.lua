@@ -53,6 +53,11 @@ end
 ---@return table
 function cache.add(entry, keys, values, window)
   if not entry then return {keys, values, seen = keys:size(2)} end
+  if entry.position then
+    entry[1]:index_copy_(2, entry.position, keys)
+    entry[2]:index_copy_(2, entry.position, values)
+    return entry
+  end
   local more, before, count = keys:size(2), entry[1]:size(2), cache.used(entry, window)
   local first, seen = before - count, cache.seen(entry) + more
   if C.autograd.is_grad_enabled() then return with_history(entry, keys, values, first, count, seen) end
@@ -67,6 +72,26 @@ function cache.add(entry, keys, values, window)
   end
   room.used = room.used + more
   return longer
+end
+
+--- Return entries of all layers with the same tokens in buffers of fixed size, in which one token is written at a place
+--- that a tensor has: a captured step writes another one at each replay.
+---@param past table[] by layer, without windows that have left out tokens
+---@param size integer
+---@param position Tensor [1] int64
+---@return table[]
+function cache.fixed(past, size, position)
+  local fixed = {}
+  for i, entry in ipairs(past) do
+    local seen = cache.seen(entry)
+    local room = {buffer_like(entry[1], size), buffer_like(entry[2], size), seen = seen, position = position}
+    for k = 1, 2 do
+      room[k]:zero_() -- values of later places are multiplied by 0
+      room[k]:narrow(2, seen - entry[k]:size(2), entry[k]:size(2)):copy_(entry[k])
+    end
+    fixed[i] = room
+  end
+  return fixed
 end
 
 --- Return the entries of all layers without the last tokens; nil where a window has left out tokens that the next one

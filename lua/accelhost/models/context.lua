@@ -85,6 +85,17 @@ function context.visible(kept, tokens, past, device, o)
   return {mask = mask}
 end
 
+--- Return the keys in a buffer of fixed size that the token at the entry's place may see.
+---@param entry table of cache.fixed
+---@param window? integer
+---@return {mask: Tensor} as attention.attend accepts them
+function context.visible_at(entry, window)
+  local keys, position = C.arange(entry[1]:size(2), {device = entry[1].device}), entry.position
+  local mask = keys:le(position)
+  if window then mask = mask:logical_and(keys:gt(position - window)) end
+  return {mask = mask:view(1, 1, 1, -1)}
+end
+
 --- Return the settings of a call that every layer reads.
 ---@param model table
 ---@param given table inputs by name

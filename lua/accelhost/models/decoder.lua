@@ -73,8 +73,9 @@ local function add_places(self, how, given, past, dtype)
   for kind, number in pairs(self.kinds) do
     local entry, window = given.past_key_values and given.past_key_values[number], self.windows[kind]
     how.angles[kind] = {rotary.angles(self.rotary[kind], positions, length, dtype)}
-    how.visible[kind] = context.visible(how.kept, how.tokens, past, how.device,
-      {window = window, used = entry and cache.used(entry, window), texts = texts})
+    how.visible[kind] = entry and entry.position and context.visible_at(entry, window)
+      or context.visible(how.kept, how.tokens, past, how.device,
+        {window = window, used = entry and cache.used(entry, window), texts = texts})
   end
 end
 
@@ -106,6 +107,16 @@ end
 local function valid_length(self)
   local p = self.config.rope_parameters
   return p.rope_type == "longrope" and p.original_max_position_embeddings or math.huge
+end
+
+-- Angles are of each place alone, and no window has an end before the last token.
+local function is_capturable(self, tokens)
+  local base = base_of(self)
+  for kind in pairs(base.kinds) do
+    local window = base.windows[kind]
+    if base.rotary[kind].varies or window and window < tokens then return false end
+  end
+  return true
 end
 
 -- The head that sorts texts: it reads the last token that is no padding.
@@ -180,7 +191,7 @@ function decoder.causal_lm(name, base)
   CausalLM.tied = {["lm_head.weight"] = ("%s.%s.weight"):format(base.base_model_prefix, base.token_embedding)}
   CausalLM.loss_shifts_labels, CausalLM.has_any_length = true, true
   generation.mix_into(CausalLM)
-  CausalLM._valid_length = valid_length
+  CausalLM._valid_length, CausalLM._is_capturable = valid_length, is_capturable
   return CausalLM
 end
 

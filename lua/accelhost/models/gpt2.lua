@@ -199,8 +199,9 @@ function GPT2Model:forward(batch, more)
   local given = inputs.read(self._name, context.inputs, batch, more)
   local past = context.seen(self._name, given, self.config.n_layer)
   local how = context.settings(self, given, past, given.position_ids and math.huge or self.config.n_positions)
-  how.visible = context.visible(how.kept, how.tokens, past, how.device,
-    {texts = context.texts(how, given.position_ids, past)})
+  local first = given.past_key_values and given.past_key_values[1]
+  how.visible = first and first.position and context.visible_at(first)
+    or context.visible(how.kept, how.tokens, past, how.device, {texts = context.texts(how, given.position_ids, past)})
   local late = sums_late(self, how) and {} or nil
   local x, results = context.run(self, self.h, embed(self, given, how.tokens, past), how, given.past_key_values, late)
   x = late and late.rest and (norms.of_sum(self.ln_f, x, late.rest)) or self.ln_f(x)
@@ -223,6 +224,8 @@ GPT2LMHeadModel.tied = {["lm_head.weight"] = "transformer.wte.weight"}
 GPT2LMHeadModel.loss_shifts_labels = true
 generation.mix_into(GPT2LMHeadModel)
 gpt2.GPT2LMHeadModel = GPT2LMHeadModel
+
+function GPT2LMHeadModel:_is_capturable() return true end -- luacheck: ignore 212
 
 function GPT2LMHeadModel:build(config)
   self.transformer = GPT2Model(config)

@@ -201,6 +201,12 @@ local GenerationMixin = {}
 ---@return number
 function GenerationMixin:_valid_length() return math.huge end -- luacheck: ignore 212
 
+--- Can a step of one token be captured and replayed, in texts of up to this number of tokens? Its calls may depend on
+--- the place of the token by position_ids and past_key_values alone.
+---@param tokens integer
+---@return boolean
+function GenerationMixin:_is_capturable(tokens) return false end -- luacheck: ignore 212
+
 --- Return the start of a run: ids, the first tokens; mask, nil where there is no padding; past; and more, inputs of
 --- every step with a row for each text. A model with an encoder runs it here: its ids are the decoder's first tokens,
 --- `more` has encoder_outputs and the mask of the encoder's tokens. The names of its inputs are in the field

@@ -1,5 +1,6 @@
 --- Greedy search and sampling: one token after the other.
 local C = require "accelhost._C"
+local captured = require "accelhost.models.generation.captured"
 local stopping = require "accelhost.models.generation.stopping"
 
 local search = {}
@@ -73,6 +74,7 @@ function search.run(run)
   local result, collect = search.collector(o)
   put(run.ids, true)
   local logits = search.prefill(run, o.num_return_sequences)
+  local step = captured.new(run)
   local open = C.ones({run.ids:size(0), 1}, {dtype = "bool", device = run.ids.device})
   while true do
     local scores = run:scores(logits)
@@ -86,8 +88,9 @@ function search.run(run)
       if not open:any():item() then break end
     end
     if run.ids:size(1) >= o.last then break end
-    logits = run:forward(1):select(1, -1)
+    logits = step and step:forward() or run:forward(1):select(1, -1)
   end
+  if step then step:finish() end
   finish()
   result.sequences, result.past_key_values = run.ids, run.past
   return result

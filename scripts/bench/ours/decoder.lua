@@ -1,12 +1,12 @@
 --- A decoder of the shape of SmolLM2-135M with random weights: a training step, the reading of a prompt, and written
---- tokens. usage: decoder.lua train|write BLOCKS
+--- tokens. usage: decoder.lua train BLOCKS | write BLOCKS [DTYPE]
 --
 -- peers/decoder.py documents the measurement and does the same.
 local accelhost = require "accelhost"
 local models = accelhost.models
 
 local TOKENS, NEW = 128, 32
-local what, blocks = arg[1], tonumber(arg[2])
+local what, blocks, dtype = arg[1], tonumber(arg[2]), arg[3] or "float32"
 accelhost.manual_seed(1)
 local model = models.LlamaForCausalLM {
   vocab_size = 49152, hidden_size = 576, intermediate_size = 1536, num_hidden_layers = 30, num_attention_heads = 9,
@@ -35,8 +35,21 @@ local function train()
   print("step_ms", 1e3 * median(both))
 end
 
+-- The rate at which a thread reads memory, in GB/s: a sum of 512 MiB.
+local function memory_rate()
+  local numbers, best = accelhost.ones(2 ^ 27), math.huge
+  for _ = 1, 3 do
+    local begin = os.clock()
+    numbers:sum()
+    best = math.min(best, os.clock() - begin)
+  end
+  return 4 * 2 ^ 27 / best / 1e9
+end
+
 local function write()
-  model:eval()
+  model:to(dtype):eval()
+  local bytes = 0
+  for _, parameter in ipairs(model:parameters()) do bytes = bytes + parameter:numel() * parameter:element_size() end
   local reading, writing = {}, {}
   for block = 0, blocks do
     local begin, first = os.clock(), nil
@@ -47,6 +60,8 @@ local function write()
   end
   print("prompt_ms", 1e3 * median(reading))
   print("token_ms", 1e3 * median(writing))
+  print("memory_gb_s", memory_rate())
+  print("token_gb_s", bytes / median(writing) / 1e9)
 end
 
 if what == "train" then train() else write() end

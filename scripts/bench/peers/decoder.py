@@ -1,7 +1,7 @@
-"""transformers' Llama of the shape of SmolLM2-135M with random weights, in float32.
+"""transformers' Llama of the shape of SmolLM2-135M with random weights, in float32 or, to write, another dtype.
 
-usage: decoder.py train BLOCKS     forward, and forward with backward, of a text of 128 tokens
-       decoder.py write BLOCKS     a prompt of 128 tokens is read, then 32 tokens are written with the cache
+usage: decoder.py train BLOCKS          forward, and forward with backward, of a text of 128 tokens
+       decoder.py write BLOCKS [DTYPE]  a prompt of 128 tokens is read, then 32 tokens are written with the cache
 
 Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count.
 """
@@ -56,8 +56,8 @@ class Clock:
         pass
 
 
-def write(blocks):
-    model = make().eval()
+def write(blocks, dtype="float32"):
+    model = make().to(getattr(torch, dtype)).eval()
     prompt = torch.randint(0, 49152, (1, TOKENS))
     reading, writing = [], []
     for block in range(blocks + 1):
@@ -72,4 +72,4 @@ def write(blocks):
     print("token_ms", 1e3 * statistics.median(writing))
 
 
-(train if sys.argv[1] == "train" else write)(int(sys.argv[2]))
+(train if sys.argv[1] == "train" else write)(int(sys.argv[2]), *sys.argv[3:])

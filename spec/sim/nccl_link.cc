@@ -59,8 +59,11 @@ bool Link::pause()
 /* The namespace in which processes have numbers, as a number: another one is another host (scripts/testhosts). */
 static uint64_t own_host()
 {
-    struct stat about;
-    return stat("/proc/self/ns/pid", &about) ? 0 : (uint64_t)about.st_ino;
+    static const uint64_t host = [] {
+        struct stat about;
+        return stat("/proc/self/ns/pid", &about) ? (uint64_t)0 : (uint64_t)about.st_ino;
+    }();
+    return host;
 }
 
 /* The file of a segment in a folder that hosts share; empty where it is in the host's shared memory. */

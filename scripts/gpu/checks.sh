@@ -129,7 +129,7 @@ program() {
 }
 
 if section smoke "one of each against float64 on the CPU"; then
-    program smoke "$(room 30)" "one op of each kind agrees with float64 on the CPU" "$host" scripts/gpu/smoke.lua
+    program smoke "$(room 45)" "one op of each kind agrees with float64 on the CPU" "$host" scripts/gpu/smoke.lua
 fi
 if section captured "captured steps against eager ones"; then
     # shellcheck disable=SC2086

@@ -4,30 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <lua.h>
-
-#include "base/status/status.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
-
-/* Run a chunk that stores its exit code in the global `exit_code`. */
-static int help_run(const char *command, const char *chunk, int argc, char **argv)
-{
-    struct ah_host host = {0};
-    int code = 1, status = ah_host_open(&host, &(struct ah_host_options){0});
-    if (status == 0)
-        status = ah_host_run_text(&host, chunk, strlen(chunk), "=help", argc, argv);
-    if (status < 0) {
-        fprintf(stderr, "accelhost %s: %s\n", command, status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
-    } else {
-        lua_getglobal(host.lua, "exit_code");
-        code = (int)lua_tointeger(host.lua, -1);
-    }
-    if (host.lua)
-        ah_host_close(&host);
-    return code;
-}
 
 static bool is_help(const char *word)
 {
@@ -47,7 +26,7 @@ static int help_report(const struct ah_command *commands, const char *topic)
         words[count++] = commands->name;
         words[count++] = commands->summary;
     }
-    return help_run("help", chunk, count, (char **)words);
+    return ah_host_run_command("help", chunk, "=help", count, (char **)words);
 }
 
 /* A command's own help, and the module of the same name where there is one. */
@@ -57,7 +36,7 @@ static int help_command(const struct ah_command *command)
                                 "exit_code = 0\n";
     int code = command->run(1, (char *[]){(char *)"--help", NULL});
     fflush(stdout);
-    return code ? code : help_run("help", chunk, 1, (char *[]){(char *)command->name, NULL});
+    return code ? code : ah_host_run_command("help", chunk, "=help", 1, (char *[]){(char *)command->name, NULL});
 }
 
 int ah_cli_help(const struct ah_command *commands, int argc, char **argv)
@@ -93,5 +72,6 @@ int ah_cli_types(int argc, char **argv)
     }
     if (argc != 1)
         return ah_usage("types", "expected a folder, got %d words", argc);
-    return help_run("types", "exit_code = require 'accelhost.docs.types'(require 'accelhost', ...)", argc, argv);
+    static const char chunk[] = "exit_code = require 'accelhost.docs.types'(require 'accelhost', ...)";
+    return ah_host_run_command("types", chunk, "=help", argc, argv);
 }

@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <lua.h>
-
-#include "base/status/status.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
@@ -59,31 +56,21 @@ static char *number_text(char text[32], double number)
 static int plot_draw(const struct plot_options *options, char **runs, int count)
 {
     static const char chunk[] = "exit_code = require 'accelhost.plot'(...)\n";
-    struct ah_host host = {0};
     char smooth[32], axis[32], width[32], height[32];
-    int code = 1, status = ah_host_open(&host, &(struct ah_host_options){0});
     char **words = calloc((size_t)(FIXED + count), sizeof *words);
-    if (status == 0 && !words)
-        status = ah_fail(AH_ENOMEM, "out of memory");
-    if (status == 0) {
-        words[0] = (char *)(options->output ? options->output : "");
-        words[1] = (char *)(options->keys ? options->keys : "");
-        words[2] = number_text(smooth, options->smooth);
-        words[3] = number_text(axis, options->axis);
-        words[4] = number_text(width, options->width);
-        words[5] = number_text(height, options->height);
-        words[6] = (char *)(options->log ? "log" : "");
-        memcpy(words + FIXED, runs, (size_t)count * sizeof *runs);
-        status = ah_host_run_text(&host, chunk, strlen(chunk), "=plot", FIXED + count, words);
+    if (!words) {
+        fputs("accelhost plot: out of memory\n", stderr);
+        return 1;
     }
-    if (status < 0) {
-        fprintf(stderr, "accelhost plot: %s\n", status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
-    } else {
-        lua_getglobal(host.lua, "exit_code");
-        code = (int)lua_tointeger(host.lua, -1);
-    }
-    if (host.lua)
-        ah_host_close(&host);
+    words[0] = (char *)(options->output ? options->output : "");
+    words[1] = (char *)(options->keys ? options->keys : "");
+    words[2] = number_text(smooth, options->smooth);
+    words[3] = number_text(axis, options->axis);
+    words[4] = number_text(width, options->width);
+    words[5] = number_text(height, options->height);
+    words[6] = (char *)(options->log ? "log" : "");
+    memcpy(words + FIXED, runs, (size_t)count * sizeof *runs);
+    int code = ah_host_run_command("plot", chunk, "=plot", FIXED + count, words);
     free(words);
     return code;
 }

@@ -1,12 +1,8 @@
 /* accelhost sweep: options here; all else is Lua (lua/accelhost/sweep), in a new Lua host. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <lua.h>
-
-#include "base/status/status.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
@@ -69,19 +65,9 @@ static void print_help(void)
     puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
 }
 
-static void sweep_call(struct ah_host *host, int *code, char **words, int count)
-{
-    static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
-    if (ah_host_run_text(host, chunk, strlen(chunk), "=accelhost/sweep", count, words) < 0) {
-        fprintf(stderr, "accelhost sweep: %s\n", ah_host_error(host));
-        return;
-    }
-    lua_getglobal(host->lua, "exit_code");
-    *code = (int)lua_tointeger(host->lua, -1);
-}
-
 static int sweep_run(const struct sweep_options *options, const char *what, const char *path)
 {
+    static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
     enum { NUMBERS = 7, TEXT = 32, WORDS = 7 };
     const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
                                      options->timeout, options->retries, options->format};
@@ -91,21 +77,13 @@ static int sweep_run(const struct sweep_options *options, const char *what, cons
                                     (char *)(options->output ? options->output : ""),
                                     (char *)(options->reports ? "reports" : ""),
                                     (char *)(options->launcher ? options->launcher : "")};
-    struct ah_host host = {0};
-    int code = 1;
     for (int i = 0; i < NUMBERS; i++) {
         text[i][0] = 0;
         if (numbers[i] >= 0)
             snprintf(text[i], TEXT, "%.17g", numbers[i]);
         words[WORDS + i] = text[i];
     }
-    if (ah_host_open(&host, &(struct ah_host_options){0}) < 0)
-        fprintf(stderr, "accelhost sweep: %s\n", ah_error_text());
-    else
-        sweep_call(&host, &code, words, WORDS + NUMBERS);
-    if (host.lua)
-        ah_host_close(&host);
-    return code;
+    return ah_host_run_command("sweep", chunk, "=accelhost/sweep", WORDS + NUMBERS, words);
 }
 
 /* Options may precede, separate and follow the words, which are moved to the front of argv. */

@@ -1,11 +1,7 @@
 /* accelhost top: options here; host/bind/comm/jobs.c reads the jobs, lua/accelhost/top shows them, in a new Lua
  * host. */
 #include <stdio.h>
-#include <string.h>
 
-#include <lua.h>
-
-#include "base/status/status.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
@@ -51,22 +47,10 @@ static int top_show(const struct top_options *options, const char *job)
     static const char chunk[] = "local job, once, json, interval = ...\n"
                                 "exit_code = require 'accelhost.top'(job ~= '' and job or nil,\n"
                                 "  {once = once == '1', json = json == '1', interval = tonumber(interval)})\n";
-    struct ah_host host = {0};
     char interval[32];
-    int code = 1, status = ah_host_open(&host, &(struct ah_host_options){0});
     snprintf(interval, sizeof interval, "%.9g", options->interval);
     char *words[] = {(char *)job, (char *)(options->once ? "1" : "0"), (char *)(options->json ? "1" : "0"), interval};
-    if (status == 0)
-        status = ah_host_run_text(&host, chunk, strlen(chunk), "=top", 4, words);
-    if (status < 0) {
-        fprintf(stderr, "accelhost top: %s\n", status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
-    } else {
-        lua_getglobal(host.lua, "exit_code");
-        code = (int)lua_tointeger(host.lua, -1);
-    }
-    if (host.lua)
-        ah_host_close(&host);
-    return code;
+    return ah_host_run_command("top", chunk, "=top", 4, words);
 }
 
 int ah_cli_top(int argc, char **argv)

@@ -307,3 +307,20 @@ int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **ar
     struct call call = {.name = path, .argc = argc, .argv = argv};
     return lua_cpcall(host->lua, host_run, &call) ? keep_error(host->lua) : 0;
 }
+
+int ah_host_run_command(const char *command, const char *text, const char *name, int argc, char **argv)
+{
+    struct ah_host host = {0};
+    int code = 1, status = ah_host_open(&host, &(struct ah_host_options){0});
+    if (status == 0)
+        status = ah_host_run_text(&host, text, strlen(text), name, argc, argv);
+    if (status < 0) {
+        fprintf(stderr, "accelhost %s: %s\n", command, status == AH_ELUA ? ah_host_error(&host) : ah_error_text());
+    } else {
+        lua_getglobal(host.lua, "exit_code");
+        code = (int)lua_tointeger(host.lua, -1);
+    }
+    if (host.lua)
+        ah_host_close(&host);
+    return code;
+}

@@ -33,6 +33,9 @@ int ah_host_find_module(struct ah_host *host, const char *name, char *path, size
  * AH_ELUA with message and traceback in ah_host_error. */
 int ah_host_run_text(struct ah_host *host, const char *text, size_t bytes, const char *name, int argc, char **argv);
 int ah_host_run_file(struct ah_host *host, const char *path, int argc, char **argv);
+/* Run a text in a new host. Returns the exit code that it stores in the global `exit_code`, or 1 after printing the
+ * error as that of `command`. */
+int ah_host_run_command(const char *command, const char *text, const char *name, int argc, char **argv);
 /* Pop an error value of the caller's own call from the stack and keep its text; AH_ELUA. */
 int ah_host_keep_error(struct ah_host *host);
 /* Text of the last AH_ELUA; belongs to the state. */

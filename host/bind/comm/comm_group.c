@@ -149,13 +149,7 @@ static int group_size(lua_State *L)
     return 1;
 }
 
-static int group_close(lua_State *L)
-{
-    struct ah_group **group = ah_class_check(L, 1, &group_class);
-    ah_group_close(*group);
-    *group = NULL;
-    return 0;
-}
+AH_CLASS_CLOSER(group_close, group_class, struct ah_group, ah_group_close)
 
 const luaL_Reg ah_comm_groups[] = {{"split", group_split},
                                    {"backend", group_backend},

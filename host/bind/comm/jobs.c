@@ -14,13 +14,8 @@
 #include "comm/control/jobs.h"
 #include "comm/control/rank_status.h"
 
-static int close_control(lua_State *L)
-{
-    struct ah_control_block **held = lua_touserdata(L, 1);
-    ah_control_close(*held);
-    *held = NULL;
-    return 0;
-}
+static const struct ah_class control_class;
+AH_CLASS_CLOSER(close_control, control_class, struct ah_control_block, ah_control_close)
 
 static const struct ah_class control_class = {.name = "accelhost.control_block", .collect = close_control};
 

@@ -75,13 +75,7 @@ static int seek_place(lua_State *L)
     return 1;
 }
 
-static int close_file(lua_State *L)
-{
-    struct ah_row_file **held = ah_class_check(L, 1, &file_class);
-    ah_row_file_close(*held);
-    *held = NULL;
-    return 0;
-}
+AH_CLASS_CLOSER(close_file, file_class, struct ah_row_file, ah_row_file_close)
 
 static int make_table(lua_State *L)
 {

@@ -38,13 +38,7 @@ static int open_tokenizer(lua_State *L)
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "Tokenizer")) : 1;
 }
 
-static int text_collect(lua_State *L)
-{
-    struct ah_tokenizer **held = ah_class_check(L, 1, &tokenizer_class);
-    ah_tokenizer_close(*held);
-    *held = NULL;
-    return 0;
-}
+AH_CLASS_CLOSER(text_collect, tokenizer_class, struct ah_tokenizer, ah_tokenizer_close)
 
 /* Rows of a batch, owned by Lua. */
 struct rows {

@@ -61,13 +61,7 @@ static int worker_start(lua_State *L)
     return 2;
 }
 
-static int close_one(lua_State *L)
-{
-    struct ah_worker **box = to_worker(L, 1);
-    ah_worker_free(*box);
-    *box = NULL;
-    return 0;
-}
+AH_CLASS_CLOSER(close_one, worker_class, struct ah_worker, ah_worker_free)
 
 /* All workers are asked to end before the first is waited for. */
 static int close_all(lua_State *L)

@@ -158,13 +158,8 @@ static void events_purge(lua_State *L, int curves, int64_t step)
 }
 
 /* The mapping is owned by a userdata, so that it is unmapped even if Lua runs out of memory. */
-static int close_mapping(lua_State *L)
-{
-    struct ah_mapping **mapping = lua_touserdata(L, 1);
-    ah_mapping_release(*mapping);
-    *mapping = NULL;
-    return 0;
-}
+static const struct ah_class mapping_class;
+AH_CLASS_CLOSER(close_mapping, mapping_class, struct ah_mapping, ah_mapping_release)
 
 static const struct ah_class mapping_class = {.name = "accelhost.events.mapping", .collect = close_mapping};
 

@@ -33,13 +33,7 @@ static int open_database(lua_State *L)
     return 1;
 }
 
-static int close_database(lua_State *L)
-{
-    struct ah_database **held = ah_class_check(L, 1, &database_class);
-    ah_database_close(*held);
-    *held = NULL;
-    return 0;
-}
+AH_CLASS_CLOSER(close_database, database_class, struct ah_database, ah_database_close)
 
 /* The value on top of the stack, which keeps a text. */
 static struct ah_database_value read_value(lua_State *L, int at)

@@ -80,13 +80,8 @@ static void free_hook(struct ah_hook *hook)
     free(hook);
 }
 
-static int collect_hook(lua_State *L)
-{
-    struct ah_hook **handle = lua_touserdata(L, 1);
-    ah_hook_release(*handle);
-    *handle = NULL;
-    return 0;
-}
+static const struct ah_class hook_class;
+AH_CLASS_CLOSER(collect_hook, hook_class, struct ah_hook, ah_hook_release)
 
 static const struct ah_class hook_class = {.name = "accelhost.hook", .collect = collect_hook};
 

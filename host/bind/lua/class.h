@@ -21,6 +21,17 @@ void *ah_class_to(lua_State *L, int index, const struct ah_class *class);
 /* The same, but raises "bad argument" for any other value. */
 void *ah_class_check(lua_State *L, int index, const struct ah_class *class);
 
+/* Define a method and collector of objects that are pointers: `close` the pointer of such an object and set it to NULL,
+ * for which `close` does nothing. */
+#define AH_CLASS_CLOSER(method, class, type, close)       \
+    static int method(lua_State *L)                       \
+    {                                                     \
+        type **object = ah_class_check(L, 1, &(class));   \
+        close(*object);                                   \
+        *object = NULL;                                   \
+        return 0;                                         \
+    }
+
 /* Add the methods of a NULL-ended list. */
 void ah_class_add(lua_State *L, const struct ah_class *class, const luaL_Reg *methods);
 /* Push the metatable. */

@@ -117,13 +117,7 @@ static struct ah_trace *check_trace(lua_State *L)
     return *held;
 }
 
-static int free_trace(lua_State *L)
-{
-    struct ah_trace **held = ah_class_check(L, 1, &recording_class);
-    ah_trace_free(*held);
-    *held = NULL;
-    return 0;
-}
+AH_CLASS_CLOSER(free_trace, recording_class, struct ah_trace, ah_trace_free)
 
 /* recording:count() -> spans, spans that were lost, texts that were left out */
 static int trace_count(lua_State *L)

@@ -70,46 +70,13 @@ int ah_cpu_elu_backward(struct ah_call *c)
 #define ONE_INPUT(name, expr)                                                                                  \
     LOOP1(name##_f32, float, float, expr)                                                                      \
     LOOP1(name##_f64, double, double, expr)                                                                    \
-    FLOAT_TABLE(name);
-#define TWO_INPUTS(name, expr32, expr64)                                                                       \
-    LOOP2(name##_f32, float, float, expr32)                                                                    \
-    LOOP2(name##_f64, double, double, expr64)                                                                  \
-    FLOAT_TABLE(name);
+    FLOAT_TABLE(name);                                                                                         \
+    RESULT_KERNEL(name, 1)
 
 /* A nan fails every comparison and stays. */
 ONE_INPUT(hardshrink, a >= -c0 && a <= c0 ? 0 : a)
 ONE_INPUT(softshrink, a > c0 ? a - c0 : a < -c0 ? a + c0 : a * 0)
 ONE_INPUT(threshold, a <= c0 ? c1 : a)
-TWO_INPUTS(shrink_backward, b >= -c0 && b <= c0 ? 0 : a, b >= -c0 && b <= c0 ? 0 : a)
-TWO_INPUTS(sloped, a > 0 ? a : a * b, a > 0 ? a : a * b)
-TWO_INPUTS(gated, a *ah_sigmoidf(b), a *ah_sigmoid(b))
-
-int ah_cpu_hardshrink(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, hardshrink_loops);
-}
-
-int ah_cpu_softshrink(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, softshrink_loops);
-}
-
-int ah_cpu_shrink_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, shrink_backward_loops);
-}
-
-int ah_cpu_threshold(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, threshold_loops);
-}
-
-int ah_cpu_sloped(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, sloped_loops);
-}
-
-int ah_cpu_gated(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, gated_loops);
-}
+FLOAT_BINARY(shrink_backward, b >= -c0 && b <= c0 ? 0 : a, b >= -c0 && b <= c0 ? 0 : a)
+FLOAT_BINARY(sloped, a > 0 ? a : a * b, a > 0 ? a : a * b)
+FLOAT_BINARY(gated, a *ah_sigmoidf(b), a *ah_sigmoid(b))

@@ -172,22 +172,43 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
         [AH_BOOL] = name##_b8,  [AH_U8] = name##_u8,   [AH_I32] = name##_i32,                           \
         [AH_I64] = name##_i64,  [AH_F32] = name##_f32, [AH_F64] = name##_f64}
 
-/* A kernel of one float, from an expression in `a` for each dtype; from a long one. */
-#define FLOAT_UNARY(name, expr32, expr64)                 \
-    LOOP1(name##_f32, float, float, expr32)               \
-    LOOP1(name##_f64, double, double, expr64)             \
-    FLOAT_TABLE(name);                                    \
-    int ah_cpu_##name(struct ah_call *c)                  \
-    {                                                     \
-        return ah_elementwise_result(c, 1, name##_loops); \
+/* Define the kernel of op `name`, whose loops are in the table name_loops: over inputs of the result's dtype, or of the
+ * one that the inputs promote to. */
+#define RESULT_KERNEL(name, inputs)                            \
+    int ah_cpu_##name(struct ah_call *c)                       \
+    {                                                          \
+        return ah_elementwise_result(c, inputs, name##_loops); \
     }
-#define LONG_UNARY(name, expr32, expr64)                  \
-    LONG_LOOP1(name##_f32, float, expr32)                 \
-    LONG_LOOP1(name##_f64, double, expr64)                \
-    FLOAT_TABLE(name);                                    \
-    int ah_cpu_##name(struct ah_call *c)                  \
-    {                                                     \
-        return ah_elementwise_result(c, 1, name##_loops); \
+#define PROMOTED_KERNEL(name, inputs)                            \
+    int ah_cpu_##name(struct ah_call *c)                         \
+    {                                                            \
+        return ah_elementwise_promoted(c, inputs, name##_loops); \
     }
+
+/* A kernel of one float or two, from an expression in `a` and `b` for each dtype; from a long one. */
+#define FLOAT_UNARY(name, expr32, expr64)     \
+    LOOP1(name##_f32, float, float, expr32)   \
+    LOOP1(name##_f64, double, double, expr64) \
+    FLOAT_TABLE(name);                        \
+    RESULT_KERNEL(name, 1)
+#define LONG_UNARY(name, expr32, expr64)   \
+    LONG_LOOP1(name##_f32, float, expr32)  \
+    LONG_LOOP1(name##_f64, double, expr64) \
+    FLOAT_TABLE(name);                     \
+    RESULT_KERNEL(name, 1)
+#define FLOAT_BINARY(name, expr32, expr64)    \
+    LOOP2(name##_f32, float, float, expr32)   \
+    LOOP2(name##_f64, double, double, expr64) \
+    FLOAT_TABLE(name);                        \
+    RESULT_KERNEL(name, 2)
+
+/* Loops of two inputs of any dtype. */
+#define ALL_LOOPS2(name, expr)                \
+    LOOP2(name##_b8, uint8_t, uint8_t, expr)  \
+    LOOP2(name##_u8, uint8_t, uint8_t, expr)  \
+    LOOP2(name##_i32, int32_t, int32_t, expr) \
+    LOOP2(name##_i64, int64_t, int64_t, expr) \
+    LOOP2(name##_f32, float, float, expr)     \
+    LOOP2(name##_f64, double, double, expr)
 
 #endif

@@ -45,11 +45,7 @@ AH_HALF_LOOPS2(mul, a * b)
 static const ah_loop mul_loops[AH_DTYPE_COUNT] = {
     AH_HALF_ENTRIES(mul) [AH_BOOL] = mul_b8, [AH_U8] = mul_u8, [AH_I32] = mul_i32, [AH_I64] = mul_i64,
     [AH_F32] = mul_f32, [AH_F64] = mul_f64};
-
-int ah_cpu_mul(struct ah_call *c)
-{
-    return ah_elementwise_promoted(c, 2, mul_loops);
-}
+PROMOTED_KERNEL(mul, 2)
 
 /* Powers. */
 
@@ -124,27 +120,9 @@ LOOP2(squared_difference_u8, uint8_t, uint8_t, (a - b) * (a - b))
 LOOP2(squared_difference_f32, float, float, (a - b) * (a - b))
 LOOP2(squared_difference_f64, double, double, (a - b) * (a - b))
 NUMBER_TABLE(squared_difference);
-LOOP2(smooth_l1_f32, float, float, smooth_l1_at_f32(fabsf(a - b), c0))
-LOOP2(smooth_l1_f64, double, double, smooth_l1_at_f64(fabs(a - b), c0))
-LOOP2(huber_f32, float, float, huber_at_f32(fabsf(a - b), c0))
-LOOP2(huber_f64, double, double, huber_at_f64(fabs(a - b), c0))
-FLOAT_TABLE(smooth_l1);
-FLOAT_TABLE(huber);
-
-int ah_cpu_squared_difference(struct ah_call *c)
-{
-    return ah_elementwise_promoted(c, 2, squared_difference_loops);
-}
-
-int ah_cpu_smooth_l1(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, smooth_l1_loops);
-}
-
-int ah_cpu_huber(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, huber_loops);
-}
+PROMOTED_KERNEL(squared_difference, 2)
+FLOAT_BINARY(smooth_l1, smooth_l1_at_f32(fabsf(a - b), c0), smooth_l1_at_f64(fabs(a - b), c0))
+FLOAT_BINARY(huber, huber_at_f32(fabsf(a - b), c0), huber_at_f64(fabs(a - b), c0))
 
 /* Three inputs. */
 
@@ -176,16 +154,9 @@ LOOP3(addcmul_i64, int64_t, int64_t, int64_t, (uint64_t)a + (uint64_t)c0 * (uint
 LOOP3(addcmul_f32, float, float, float, a + c0 * b * c)
 LOOP3(addcmul_f64, double, double, double, a + c0 * b * c)
 NUMBER_TABLE(addcmul);
+PROMOTED_KERNEL(addcmul, 3)
+
 LOOP3(addcdiv_f32, float, float, float, a + c0 * b / c)
 LOOP3(addcdiv_f64, double, double, double, a + c0 * b / c)
 FLOAT_TABLE(addcdiv);
-
-int ah_cpu_addcmul(struct ah_call *c)
-{
-    return ah_elementwise_promoted(c, 3, addcmul_loops);
-}
-
-int ah_cpu_addcdiv(struct ah_call *c)
-{
-    return ah_elementwise_promoted(c, 3, addcdiv_loops);
-}
+PROMOTED_KERNEL(addcdiv, 3)

@@ -12,10 +12,7 @@
     LONG_LOOP2(name##_f32, float, expr32)        \
     LONG_LOOP2(name##_f64, double, expr64)       \
     FLOAT_TABLE(name);                           \
-    int ah_cpu_##name(struct ah_call *c)         \
-    {                                            \
-        return ah_elementwise_result(c, 2, name##_loops); \
-    }
+    RESULT_KERNEL(name, 2)
 
 /* log(b^x + b^y) as the larger of both plus the other's part; equal infinities are that infinity. */
 static inline double log_sum(double x, double y)
@@ -61,18 +58,10 @@ int ah_cpu_copysign(struct ah_call *c)
     return ah_elementwise_result(c, 2, loops);
 }
 
-#define ALL(name, expr)                                                                       \
-    LOOP2(name##_b8, uint8_t, uint8_t, expr)                                                  \
-    LOOP2(name##_u8, uint8_t, uint8_t, expr)                                                  \
-    LOOP2(name##_i32, int32_t, int32_t, expr)                                                 \
-    LOOP2(name##_i64, int64_t, int64_t, expr)                                                 \
-    LOOP2(name##_f32, float, float, expr)                                                     \
-    LOOP2(name##_f64, double, double, expr)                                                   \
-    ALL_TABLE(name);                                                                          \
-    int ah_cpu_##name(struct ah_call *c)                                                      \
-    {                                                                                         \
-        return ah_elementwise_promoted(c, 2, name##_loops);                                   \
-    }
+#define ALL(name, expr)    \
+    ALL_LOOPS2(name, expr) \
+    ALL_TABLE(name);       \
+    PROMOTED_KERNEL(name, 2)
 ALL(fmax, b != b || a > b ? a : a != a ? b : b)
 ALL(fmin, b != b || a < b ? a : a != a ? b : b)
 ALL(heaviside, a == 0 ? b : a > 0)
@@ -114,10 +103,7 @@ static inline int64_t right_shift(int64_t a, int64_t count, int width)
     LOOP2(name##_i64, int64_t, int64_t, of64)                                                 \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                     \
         [AH_U8] = name##_u8, [AH_I32] = name##_i32, [AH_I64] = name##_i64};                   \
-    int ah_cpu_##name(struct ah_call *c)                                                      \
-    {                                                                                         \
-        return ah_elementwise_promoted(c, 2, name##_loops);                                   \
-    }
+    PROMOTED_KERNEL(name, 2)
 INTEGERS(gcd, gcd(a, b), gcd(size_of(a), size_of(b)), gcd(size_of(a), size_of(b)))
 INTEGERS(lcm, lcm(a, b), lcm(size_of(a), size_of(b)), lcm(size_of(a), size_of(b)))
 INTEGERS(bitwise_left_shift, left_shift(a, b, 8), left_shift(a, b, 32), left_shift(a, b, 64))

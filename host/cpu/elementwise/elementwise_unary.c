@@ -13,21 +13,18 @@
 
 /* Integers (and bool, as uint8) wrap around: their expressions work on the unsigned type. */
 #define NUMBER_LOOPS(name, u8_expr, int_expr, float_expr) \
-    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)         \
-    LOOP1(name##_i32, int32_t, int32_t, int_expr)       \
-    LOOP1(name##_i64, int64_t, int64_t, int_expr)       \
-    LOOP1(name##_f32, float, float, float_expr)         \
+    LOOP1(name##_u8, uint8_t, uint8_t, u8_expr)           \
+    LOOP1(name##_i32, int32_t, int32_t, int_expr)         \
+    LOOP1(name##_i64, int64_t, int64_t, int_expr)         \
+    LOOP1(name##_f32, float, float, float_expr)           \
     LOOP1(name##_f64, double, double, float_expr)
 #define NUMBER_UNARY(name, u8_expr, int_expr, float_expr) \
-    NUMBER_LOOPS(name, u8_expr, int_expr, float_expr)   \
+    NUMBER_LOOPS(name, u8_expr, int_expr, float_expr)     \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = { \
         [AH_BOOL] = name##_u8, [AH_U8] = name##_u8,       \
         [AH_I32] = name##_i32, [AH_I64] = name##_i64,     \
         [AH_F32] = name##_f32, [AH_F64] = name##_f64};    \
-    int ah_cpu_##name(struct ah_call *c)                  \
-    {                                                     \
-        return ah_elementwise_result(c, 1, name##_loops);          \
-    }
+    RESULT_KERNEL(name, 1)
 
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define SQRT_HALF 0.70710678118654752440
@@ -51,8 +48,8 @@ int ah_cpu_square(struct ah_call *c)
 #define HALF_BELOW_0(bits, infinity) ((uint16_t)((bits) - 0x8001) < (infinity))
 #define HALF_UP_TO_0(bits, infinity) ((uint16_t)((bits) - 0x8000) <= (infinity) || (bits) == 0)
 
-#define NUMBER_TABLE_HALVES(name, of_f16, of_bf16)                                       \
-    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                \
+#define NUMBER_TABLE_HALVES(name, of_f16, of_bf16)                                                \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                         \
         [AH_BOOL] = name##_u8, [AH_U8] = name##_u8, [AH_I32] = name##_i32, [AH_I64] = name##_i64, \
         [AH_F16] = of_f16,     [AH_BF16] = of_bf16, [AH_F32] = name##_f32, [AH_F64] = name##_f64}
 NUMBER_LOOPS(neg, 0 - a, 0 - (uint64_t)a, -a)
@@ -60,34 +57,22 @@ NUMBER_LOOPS(abs, a, a < 0 ? 0 - (uint64_t)a : (uint64_t)a, a < 0 ? -a : a + 0)
 LOOP1(neg_half, uint16_t, uint16_t, a ^ 0x8000)
 LOOP1(abs_half, uint16_t, uint16_t, a & 0x7fff)
 NUMBER_TABLE_HALVES(neg, neg_half, neg_half);
+RESULT_KERNEL(neg, 1)
 NUMBER_TABLE_HALVES(abs, abs_half, abs_half);
-
-int ah_cpu_neg(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, neg_loops);
-}
-
-int ah_cpu_abs(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, abs_loops);
-}
+RESULT_KERNEL(abs, 1)
 
 NUMBER_LOOPS(relu, a, a < 0 ? 0 : a, a < 0 ? 0 : a)
 LOOP1(relu_f16, uint16_t, uint16_t, HALF_BELOW_0(a, F16_INFINITY) ? 0 : a)
 LOOP1(relu_bf16, uint16_t, uint16_t, HALF_BELOW_0(a, BF16_INFINITY) ? 0 : a)
 NUMBER_TABLE_HALVES(relu, relu_f16, relu_bf16);
+RESULT_KERNEL(relu, 1)
 
-int ah_cpu_relu(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, relu_loops);
-}
-
-#define ROUNDING(name, expr32, expr64)                  \
-    LOOP1(name##_f32, float, float, expr32)             \
-    LOOP1(name##_f64, double, double, expr64)           \
-    FLOAT_TABLE(name);                                  \
-    int ah_cpu_##name(struct ah_call *c)                \
-    {                                                   \
+#define ROUNDING(name, expr32, expr64)                    \
+    LOOP1(name##_f32, float, float, expr32)               \
+    LOOP1(name##_f64, double, double, expr64)             \
+    FLOAT_TABLE(name);                                    \
+    int ah_cpu_##name(struct ah_call *c)                  \
+    {                                                     \
         return ah_elementwise_of_floats(c, name##_loops); \
     }
 ROUNDING(floor, floorf(a), floor(a))
@@ -149,14 +134,11 @@ FLOAT_UNARY(silu, a *ah_sigmoidf(a), a / (1.0 + ah_exp(-a)))
             }                                                                                      \
         }                                                                                          \
     }
-#define TRIGONOMETRIC(name, turns, expr32, far32, expr64, far64)                                   \
-    TRIG_LOOP(name##_f32, float, fabsf, AH_TRIG_LIMIT / (turns), expr32, far32)                      \
-    TRIG_LOOP(name##_f64, double, fabs, AH_TRIG_LIMIT_F64 / (turns), expr64, far64)                 \
-    FLOAT_TABLE(name);                                                                             \
-    int ah_cpu_##name(struct ah_call *c)                                                           \
-    {                                                                                              \
-        return ah_elementwise_result(c, 1, name##_loops);                                          \
-    }
+#define TRIGONOMETRIC(name, turns, expr32, far32, expr64, far64)                    \
+    TRIG_LOOP(name##_f32, float, fabsf, AH_TRIG_LIMIT / (turns), expr32, far32)     \
+    TRIG_LOOP(name##_f64, double, fabs, AH_TRIG_LIMIT_F64 / (turns), expr64, far64) \
+    FLOAT_TABLE(name);                                                              \
+    RESULT_KERNEL(name, 1)
 TRIGONOMETRIC(sin, 1, ah_trigf(a, 0), sinf(a), ah_trig(a, 0), sin(a))
 TRIGONOMETRIC(cos, 1, ah_trigf(a, 1), cosf(a), ah_trig(a, 1), cos(a))
 TRIGONOMETRIC(tan, 1, ah_tanf(a), tanf(a), ah_tan(a), tan(a))
@@ -167,11 +149,6 @@ TRIGONOMETRIC(sinc, 4, SINC(SINC_SINE_F32, (float)M_PI), SINC(sinf, (float)M_PI)
               SINC(sin, M_PI))
 
 /* Activations with numbers: c0 and c1. */
-#define FLOAT_LOOPS(name, expr32, expr64)        \
-    LOOP1(name##_f32, float, float, expr32)      \
-    LOOP1(name##_f64, double, double, expr64)    \
-    FLOAT_TABLE(name);
-
 /* Loops on the bits of bfloat16, converted in registers: `of` a number, or of the second one times the first. */
 #define BF16_LOOP1(fn, of) LOOP1(fn, uint16_t, uint16_t, ah_f32_to_bf16(of(ah_bf16_to_f32(a))))
 #define BF16_LOOP2(fn, of) LOOP2(fn, uint16_t, uint16_t, ah_f32_to_bf16(ah_bf16_to_f32(a) * of(ah_bf16_to_f32(b))))
@@ -235,22 +212,12 @@ LOOP1(gelu_tanh_f32, float, float, gelu_tanh_of(a))
 LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 BF16_LOOP1(gelu_tanh_bf16, gelu_tanh_of)
 FLOAT_TABLE_BF16(gelu_tanh);
-FLOAT_LOOPS(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
-FLOAT_LOOPS(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
+FLOAT_UNARY(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
+FLOAT_UNARY(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
 
 int ah_cpu_gelu(struct ah_call *c)
 {
     return ah_elementwise_result(c, 1, ah_elementwise_has(c, "tanh") ? gelu_tanh_loops : gelu_erf_loops);
-}
-
-int ah_cpu_softplus(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, softplus_loops);
-}
-
-int ah_cpu_leaky_relu(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, leaky_relu_loops);
 }
 
 LOOP1(isnan_f32, float, uint8_t, a != a)
@@ -296,12 +263,6 @@ int ah_cpu_bitwise_not(struct ah_call *c)
     return ah_elementwise_result(c, 1, loops);
 }
 
-/* Fused gradients: a is the incoming gradient, b the tensor that the forward saved. */
-#define FLOAT_BACKWARD(name, expr32, expr64)         \
-    LOOP2(name##_f32, float, float, expr32)          \
-    LOOP2(name##_f64, double, double, expr64)        \
-    FLOAT_TABLE(name);
-
 static inline float gelu_erf_slope(float x)
 {
     return fmaf(x, ah_expf(-0.5f * x * x) * (float)INV_SQRT_2PI, normal_below(x));
@@ -337,6 +298,7 @@ static inline double silu_slope_f64(double x)
     return s * (1.0 + x * (1.0 - s));
 }
 
+/* Fused gradients: a is the incoming gradient, b the tensor that the forward saved. */
 LOOP2(relu_backward_f16, uint16_t, uint16_t, HALF_UP_TO_0(b, F16_INFINITY) ? 0 : a)
 LOOP2(relu_backward_bf16, uint16_t, uint16_t, HALF_UP_TO_0(b, BF16_INFINITY) ? 0 : a)
 LOOP2(relu_backward_f32, float, float, b <= 0 ? 0 : a)
@@ -344,13 +306,14 @@ LOOP2(relu_backward_f64, double, double, b <= 0 ? 0 : a)
 static const ah_loop relu_backward_loops[AH_DTYPE_COUNT] = {
     [AH_F16] = relu_backward_f16, [AH_BF16] = relu_backward_bf16,
     [AH_F32] = relu_backward_f32, [AH_F64] = relu_backward_f64};
-FLOAT_BACKWARD(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
-FLOAT_BACKWARD(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
-FLOAT_BACKWARD(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
+RESULT_KERNEL(relu_backward, 2)
+FLOAT_BINARY(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
+FLOAT_BINARY(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
+FLOAT_BINARY(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
 /* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
-FLOAT_BACKWARD(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ? 0 : a,
+FLOAT_BINARY(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ? 0 : a,
                b > -3 && b < 3 ? a *(b / 3 + 0.5) : b <= -3 ? 0 : a)
-FLOAT_BACKWARD(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
+FLOAT_BINARY(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
 LOOP2(gelu_erf_backward_f32, float, float, a *gelu_erf_slope(b))
 LONG_LOOP2(gelu_erf_backward_f64, double, a *gelu_erf_slope_f64(b))
 BF16_LOOP2(gelu_erf_backward_bf16, gelu_erf_slope_short)
@@ -359,36 +322,6 @@ LOOP2(gelu_tanh_backward_f32, float, float, a *gelu_tanh_slope(b))
 LONG_LOOP2(gelu_tanh_backward_f64, double, a *gelu_tanh_slope_f64(b))
 BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);
-
-int ah_cpu_relu_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, relu_backward_loops);
-}
-
-int ah_cpu_tanh_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, tanh_backward_loops);
-}
-
-int ah_cpu_sigmoid_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, sigmoid_backward_loops);
-}
-
-int ah_cpu_silu_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, silu_backward_loops);
-}
-
-int ah_cpu_hardswish_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, hardswish_backward_loops);
-}
-
-int ah_cpu_leaky_relu_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, leaky_relu_backward_loops);
-}
 
 int ah_cpu_gelu_backward(struct ah_call *c)
 {

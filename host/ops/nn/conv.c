@@ -225,20 +225,19 @@ static int check_row(const struct ah_call *c, const struct ah_value *pairs)
     return 0;
 }
 
-int ah_forward_conv1d(struct ah_call *c)
+/* The 2-d op of input and weight as images of height 1 and these arguments from the third on; its result without the
+ * height is the call's. */
+static int conv_lifted(struct ah_call *c, enum ah_opid op, struct ah_value *args, int count)
 {
-    const struct ah_args_conv1d *arg = ah_args(c, conv1d);
     struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
-    struct ah_value pairs[3];
     int status;
-    AH_TRY(ah_row_options(c, 3, 3, (int64_t[]){1, 0, 1}, pairs));
-    AH_TRY(check_row(c, pairs));
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     AH_TRYGO(conv_lift(c, 0, &x), out);
     AH_TRYGO(conv_lift(c, 1, &w), out);
-    AH_TRYGO(ah_op1(AH_OP_conv2d, &y, AH_T(x), AH_T(w), arg->bias, pairs[0], pairs[1], pairs[2],
-                    arg->groups), out);
+    args[0] = AH_T(x);
+    args[1] = AH_T(w);
+    AH_TRYGO(ah_op_call1(op, &y, args, count), out);
     AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
     c->out_count = 1;
 out:
@@ -248,27 +247,24 @@ out:
     return status;
 }
 
+int ah_forward_conv1d(struct ah_call *c)
+{
+    const struct ah_args_conv1d *arg = ah_args(c, conv1d);
+    struct ah_value pairs[3];
+    AH_TRY(ah_row_options(c, 3, 3, (int64_t[]){1, 0, 1}, pairs));
+    AH_TRY(check_row(c, pairs));
+    struct ah_value args[] = {AH_NIL, AH_NIL, arg->bias, pairs[0], pairs[1], pairs[2], arg->groups};
+    return conv_lifted(c, AH_OP_conv2d, args, 7);
+}
+
 int ah_forward_conv_transpose1d(struct ah_call *c)
 {
     const struct ah_args_conv_transpose1d *arg = ah_args(c, conv_transpose1d);
-    struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
     struct ah_value pairs[3], dilation;
-    int status;
     AH_TRY(ah_row_options(c, 3, 3, (int64_t[]){1, 0, 0}, pairs));
     AH_TRY(ah_row_options(c, 7, 1, (int64_t[]){1}, &dilation));
-    AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(same_dtype(c, 0, 1));
-    AH_TRYGO(conv_lift(c, 0, &x), out);
-    AH_TRYGO(conv_lift(c, 1, &w), out);
-    AH_TRYGO(ah_op1(AH_OP_conv_transpose2d, &y, AH_T(x), AH_T(w), arg->bias, pairs[0], pairs[1],
-                    pairs[2], arg->groups, dilation), out);
-    AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
-    c->out_count = 1;
-out:
-    ah_tensor_release(x);
-    ah_tensor_release(w);
-    ah_tensor_release(y);
-    return status;
+    struct ah_value args[] = {AH_NIL, AH_NIL, arg->bias, pairs[0], pairs[1], pairs[2], arg->groups, dilation};
+    return conv_lifted(c, AH_OP_conv_transpose2d, args, 8);
 }
 
 /* x with `count` zeros more at the end of a dim: the steps that an output padding of a stride or more adds. */

@@ -129,7 +129,5 @@ int ah_open_prefetch(lua_State *L)
         {"event", new_event, "device:D, timed:b?"},
         {NULL, NULL, NULL},
     };
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), functions);
-    return 1;
+    return ah_new_library(L, functions);
 }

@@ -210,7 +210,5 @@ int ah_open_events(lua_State *L)
         {"read", read_events, "path:s"},
         {NULL, NULL, NULL},
     };
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), list);
-    return 1;
+    return ah_new_library(L, list);
 }

@@ -48,8 +48,7 @@ int ah_open_json(lua_State *L)
     };
     luaL_newmetatable(L, ARRAY);
     lua_pop(L, 1);
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), list);
+    ah_new_library(L, list);
     lua_pushlightuserdata(L, NULL);
     lua_setfield(L, -2, "null");
     return 1;

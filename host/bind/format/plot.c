@@ -89,7 +89,5 @@ static int plot_png(lua_State *L)
 int ah_open_plot(lua_State *L)
 {
     static const struct ah_function list[] = {{"png", plot_png, "scene:*"}, {NULL, NULL, NULL}};
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), list);
-    return 1;
+    return ah_new_library(L, list);
 }

@@ -121,7 +121,5 @@ static const struct ah_class database_class = {"accelhost.database", database_me
 int ah_open_sqlite(lua_State *L)
 {
     static const struct ah_function functions[] = {{"open", open_database, "path:s, mode:s?"}, {NULL, NULL, NULL}};
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), functions);
-    return 1;
+    return ah_new_library(L, functions);
 }

@@ -124,7 +124,5 @@ static int yaml_decode(lua_State *L)
 int ah_open_yaml(lua_State *L)
 {
     static const struct ah_function list[] = {{"decode", yaml_decode, "text:s"}, {NULL, NULL, NULL}};
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), list);
-    return 1;
+    return ah_new_library(L, list);
 }

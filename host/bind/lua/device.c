@@ -257,7 +257,5 @@ int ah_open_device(lua_State *L)
         {"synchronize", device_synchronize, "device:D?"},
         {NULL, NULL, NULL},
     };
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), functions);
-    return 1;
+    return ah_new_library(L, functions);
 }

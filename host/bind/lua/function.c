@@ -190,6 +190,13 @@ void ah_set_methods(lua_State *L, int table, const struct ah_function *list)
     function_set(L, table, list, true);
 }
 
+int ah_new_library(lua_State *L, const struct ah_function *list)
+{
+    lua_newtable(L);
+    ah_set_functions(L, lua_gettop(L), list);
+    return 1;
+}
+
 const struct ah_function *ah_to_function(lua_State *L, int index)
 {
     if (lua_tocfunction(L, index) != function_entry || !lua_getupvalue(L, index, 1))

@@ -18,6 +18,8 @@ struct ah_function {
  * A method whose first argument is not its object raises an error with the right call. */
 void ah_set_functions(lua_State *L, int table, const struct ah_function *list);
 void ah_set_methods(lua_State *L, int table, const struct ah_function *list);
+/* Push a new table of these functions; returns 1. */
+int ah_new_library(lua_State *L, const struct ah_function *list);
 
 /* Raise "NAME: expected a tensor before it ..." for a method that was called with something else as its first value. */
 int ah_raise_not_method(lua_State *L, const char *name, const char *wanted);

@@ -127,7 +127,5 @@ int ah_open_dtype(lua_State *L)
          * @return table<string, number> */
         {"iinfo", dtype_iinfo, "type:d"},
         {NULL, NULL, NULL}};
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), functions);
-    return 1;
+    return ah_new_library(L, functions);
 }

@@ -69,7 +69,5 @@ static const struct ah_function precision_functions[] = {
 
 int ah_open_precision(lua_State *L)
 {
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), precision_functions);
-    return 1;
+    return ah_new_library(L, precision_functions);
 }

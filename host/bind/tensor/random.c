@@ -159,7 +159,5 @@ static const struct ah_function random_functions[] = {
 int ah_open_random(lua_State *L)
 {
     ah_open_generators(L);
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), random_functions);
-    return 1;
+    return ah_new_library(L, random_functions);
 }

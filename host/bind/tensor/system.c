@@ -237,8 +237,7 @@ int ah_open_system(lua_State *L)
         {"take_signal", take_signal, ""},
         {NULL, NULL, NULL},
     };
-    lua_newtable(L);
-    ah_set_functions(L, lua_gettop(L), list);
+    ah_new_library(L, list);
     lua_pushliteral(L, AH_VERSION);
     lua_setfield(L, -2, "version");
     lua_pushstring(L, ah_level_name());

@@ -53,7 +53,7 @@ end
 
 local function build_classifier(self, config)
   self[self.base_model_prefix] = self.base_class(config, self.base_options)
-  self.classifier = self.make_head(config)
+  self.classifier = self._make_head(config)
 end
 
 local function forward_classifier(self, batch, more)
@@ -61,7 +61,7 @@ local function forward_classifier(self, batch, more)
   local labels = given.labels
   given.labels = nil
   local base = self[self.base_model_prefix](given)
-  local logits = self.classifier(self.pooled(base))
+  local logits = self.classifier(self._pooled(base))
   return {
     logits = logits, loss = labels and losses.of_texts(self, logits, labels), hidden_states = base.hidden_states,
     attentions = base.attentions,
@@ -90,7 +90,7 @@ end
 function image_model.classifier(name, base, o)
   local Classifier = base:extend(name)
   Classifier.base_class, Classifier.base_options = base, o.options
-  Classifier.make_head, Classifier.pooled = o.head, o.pooled
+  Classifier._make_head, Classifier._pooled = o.head, o.pooled
   Classifier.inputs = arguments.copy(o.inputs)
   Classifier.inputs.labels = "tensor"
   Classifier.build, Classifier.forward, Classifier.recomputes = build_classifier, forward_classifier, nil

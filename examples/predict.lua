@@ -25,7 +25,7 @@ if config then
 elseif not args.model then
   io.stderr:write(("There is no model in '%s' yet: examples/text_classification.lua trains one.\n"):format(folder))
   local own = arg
-  _G.arg = {[0] = arg[0]:gsub("predict%.lua$", "text_classification.lua"), "--save", folder,
+  _G.arg = {[0] = arg[0]:gsub("predict%.lua$", "text_classification.lua"), "--save", folder, "--quiet",
     args.smoke and "--smoke" or nil}
   dofile(_G.arg[0])
   _G.arg = own

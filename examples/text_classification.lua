@@ -21,6 +21,7 @@ local args = accelhost.parse_args {
   {"lr", nil, "learning rate (default: 5e-5 with --model, else 2e-3)", type = "number"},
   {"warmup", 0.1, "share of the steps in which the rate rises"},
   {"seed", 42, "seed of weights and order", integer = true, minimum = 0},
+  {"quiet", false, "print nothing"},
   {"smoke", false, "the same in a few seconds"},
 }
 if args.smoke then args.epochs, args.batch_size = 1, 8 end
@@ -164,20 +165,26 @@ local function evaluate()
   return measured:compute()
 end
 
+local function report(line)
+  if not args.quiet then accelerator:print(line) end
+end
+
 local found
 for epoch = 1, args.epochs do
   model:train()
-  for batch in accelhost.progress(train_loader, {desc = ("epoch %d/%d"):format(epoch, args.epochs)}) do
+  for batch in accelhost.progress(train_loader, {
+    desc = ("epoch %d/%d"):format(epoch, args.epochs), disable = args.quiet,
+  }) do
     accelerator:backward(model(batch).loss)
     optimizer:step()
     schedule:step()
     optimizer:zero_grad()
   end
   found = evaluate()
-  accelerator:print(("epoch %d: accuracy %.4f, f1 %.4f"):format(epoch, found.accuracy, found.f1))
+  report(("epoch %d: accuracy %.4f, f1 %.4f"):format(epoch, found.accuracy, found.f1))
 end
 if args.save and accelerator.is_main_process then
   accelerator:unwrap_model(model):save_pretrained(args.save)
   tokenizer:save_pretrained(args.save)
 end
-accelerator:print(("Accuracy: %.2f"):format(100 * found.accuracy))
+report(("Accuracy: %.2f"):format(100 * found.accuracy))

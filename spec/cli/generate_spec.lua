@@ -123,7 +123,7 @@ describe("accelhost generate", function()
 
   it("lists every option of generation that a word can set", function()
     local help = generate({"--help"}).stdout
-    for _, row in ipairs(require("accelhost.models.generation.config").rows) do
+    for _, row in ipairs(require("accelhost.models.common.generation_config").rows) do
       local kind = row[3][3]
       if kind and not ("use_cache bos_token_id decoder_start_token_id"):find(row[1], 1, true) then
         assert.truthy(help:find("\n  %-%-" .. row[1] .. "[ \n]"), row[1])

@@ -5,7 +5,7 @@ local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local files = require "spec.support.files"
 local models, optim, json = accelhost.models, accelhost.optim, accelhost.json
-local rotary = require "accelhost.models.rotary"
+local rotary = require "accelhost.models.decoders.rotary"
 
 local fixtures = require("lfs").currentdir() .. "/spec/fixtures/models/decoders/"
 local expected = require("spec.support.fixtures").load "models/decoders/expected"

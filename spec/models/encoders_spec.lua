@@ -406,7 +406,7 @@ end)
 
 describe("Relative positions", function()
   it("have MPNet's buckets", function()
-    local relative = require "accelhost.models.relative"
+    local relative = require "accelhost.models.common.relative"
     assert.same(expected.buckets, relative.buckets(accelhost.arange(-300, 301), 32, 128):tolist())
   end)
 end)

@@ -4,7 +4,7 @@ local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local tensors = require "spec.support.tensors"
 local processors = require "accelhost.models.generation.processors"
-local config = require "accelhost.models.generation.config"
+local config = require "accelhost.models.common.generation_config"
 local models = accelhost.models
 
 local folder = "spec/fixtures/models/"

@@ -72,7 +72,7 @@ describe("A checkpoint", function()
       missing_keys = {"classifier.weight", "classifier.bias"}, unexpected_keys = {"cls.weight"},
       mismatched_keys = {{"classifier.bias", {2}, {3}}},
     }
-    local lines = require("accelhost.models.weights").differences(models.BertModel(sizes), "DIR", result)
+    local lines = require("accelhost.models.common.weights").differences(models.BertModel(sizes), "DIR", result)
     assert.same({
       "BertModel: new weights, not in 'DIR': classifier.weight; train the model before it is used",
       "BertModel: new weights, of another shape in 'DIR': classifier.bias (2 there, 3 here); "

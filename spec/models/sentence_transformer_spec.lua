@@ -100,7 +100,7 @@ for _, name in ipairs {"mean", "dense"} do
 end
 
 describe("Pooling", function()
-  local layers = require "accelhost.models.sentence_layers"
+  local layers = require "accelhost.models.sentences.layers"
   local states = tensors.double(expected.poolings.states)
   for _, row in ipairs(expected.poolings.rows) do
     it(("returns the vectors of %s%s, with padding on the %s"):format(row.mode,

@@ -5,7 +5,7 @@ local files = require "spec.support.files"
 local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local models, optim, json = accelhost.models, accelhost.optim, accelhost.json
-local relative = require "accelhost.models.relative"
+local relative = require "accelhost.models.common.relative"
 
 local fixtures = require("lfs").currentdir() .. "/spec/fixtures/models/t5/"
 local expected = require("spec.support.fixtures").load "models/t5/expected"

@@ -2,7 +2,7 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local files = require "spec.support.files"
-local image_names = require "accelhost.models.image_names"
+local image_names = require "accelhost.models.vision.image_names"
 local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local models, optim, json, F = accelhost.models, accelhost.optim, accelhost.json, accelhost.nn.functional

@@ -1,7 +1,7 @@
 --- accelhost generate: continue a text, or answer, with the model of a checkpoint folder.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local cache = require "accelhost.models.cache"
+local cache = require "accelhost.models.common.cache"
 local options = require "accelhost.generate.options"
 
 local MOST_TOKENS = 256

@@ -1,6 +1,6 @@
 --- The options of `accelhost generate`: its own and those of generation, as GenerationConfig has them.
 local C = require "accelhost._C"
-local config = require "accelhost.models.generation.config"
+local config = require "accelhost.models.common.generation_config"
 
 local options = {}
 

@@ -1,22 +1,24 @@
 --- Select a model's class by a checkpoint's config.json.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
-local configs = require "accelhost.models.config"
+local configs = require "accelhost.models.common.config"
 
 local auto = {}
 
 -- model_type -> file, and the classes of decoders: without a head, for each next token, for texts.
-local decoders = {gemma3_text = {"gemma3", "Gemma3TextModel", "Gemma3ForCausalLM",
+local decoders = {gemma3_text = {"decoders.gemma3", "Gemma3TextModel", "Gemma3ForCausalLM",
   "Gemma3TextForSequenceClassification"}}
 for model_type, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3",
   gemma2 = "Gemma2", phi3 = "Phi3", gpt_neox = "GPTNeoX"} do
-  decoders[model_type] = {model_type, name .. "Model", name .. "ForCausalLM", name .. "ForSequenceClassification"}
+  decoders[model_type] = {"decoders." .. model_type, name .. "Model", name .. "ForCausalLM",
+    name .. "ForSequenceClassification"}
 end
 
 -- model_type -> file, and the first part of its classes' names.
 local encoders = {
-  bert = {"bert", "Bert"}, distilbert = {"distilbert", "DistilBert"}, roberta = {"roberta", "Roberta"},
-  ["xlm-roberta"] = {"xlm_roberta", "XLMRoberta"}, mpnet = {"mpnet", "MPNet"}, electra = {"electra", "Electra"},
+  bert = {"encoders.bert", "Bert"}, distilbert = {"encoders.distilbert", "DistilBert"},
+  roberta = {"encoders.roberta", "Roberta"}, ["xlm-roberta"] = {"encoders.xlm_roberta", "XLMRoberta"},
+  mpnet = {"encoders.mpnet", "MPNet"}, electra = {"encoders.electra", "Electra"},
 }
 
 -- Add to the classes the encoders' ones with this ending.
@@ -77,8 +79,9 @@ end
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
 ---@class AutoModel
 define("AutoModel", with_encoders("Model", with_decoders(2, {
-  gpt2 = {"gpt2", "GPT2Model"}, t5 = {"t5", "T5Model"}, resnet = {"resnet", "ResNetModel"}, vit = {"vit", "ViTModel"},
-  convnext = {"convnext", "ConvNextModel"},
+  gpt2 = {"decoders.gpt2", "GPT2Model"}, t5 = {"t5.t5", "T5Model"}, resnet = {"vision.resnet", "ResNetModel"},
+  vit = {"vision.vit", "ViTModel"},
+  convnext = {"vision.convnext", "ConvNextModel"},
 })))
 
 --- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
@@ -103,18 +106,18 @@ define("AutoModelForMaskedLM", with_encoders("ForMaskedLM", {}))
 
 --- A model that continues texts: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForCausalLM
-define("AutoModelForCausalLM", with_decoders(3, {gpt2 = {"gpt2", "GPT2LMHeadModel"}}))
+define("AutoModelForCausalLM", with_decoders(3, {gpt2 = {"decoders.gpt2", "GPT2LMHeadModel"}}))
 
 --- A model that sorts images: from_pretrained(DIR, {num_labels = 3, ignore_mismatched_sizes = true}),
 --- from_config(config). DIR may be a folder of timm's.
 ---@class AutoModelForImageClassification
 define("AutoModelForImageClassification", {
-  resnet = {"resnet", "ResNetForImageClassification"}, vit = {"vit", "ViTForImageClassification"},
-  convnext = {"convnext", "ConvNextForImageClassification"},
+  resnet = {"vision.resnet", "ResNetForImageClassification"}, vit = {"vision.vit", "ViTForImageClassification"},
+  convnext = {"vision.convnext", "ConvNextForImageClassification"},
 })
 
 --- A model that writes a text for another: from_pretrained(DIR), from_config(config).
 ---@class AutoModelForSeq2SeqLM
-define("AutoModelForSeq2SeqLM", {t5 = {"t5", "T5ForConditionalGeneration"}})
+define("AutoModelForSeq2SeqLM", {t5 = {"t5.t5", "T5ForConditionalGeneration"}})
 
 return auto

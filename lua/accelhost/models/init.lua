@@ -13,42 +13,42 @@
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {}
-namespace.add(lazy, "accelhost.models.config", {"PretrainedConfig", "GPT2Config", "AutoConfig"})
-namespace.add(lazy, "accelhost.models.pretrained", {"PreTrainedModel"})
+namespace.add(lazy, "accelhost.models.common.config", {"PretrainedConfig", "GPT2Config", "AutoConfig"})
+namespace.add(lazy, "accelhost.models.common.pretrained", {"PreTrainedModel"})
 -- Encoders: file -> the first part of its classes' names.
 for file, name in pairs {bert = "Bert", distilbert = "DistilBert", roberta = "Roberta", xlm_roberta = "XLMRoberta",
   mpnet = "MPNet", electra = "Electra"} do
-  namespace.add(lazy, "accelhost.models." .. file, {
+  namespace.add(lazy, "accelhost.models.encoders." .. file, {
     name .. "Config", name .. "Model", name .. "ForSequenceClassification", name .. "ForTokenClassification",
     name .. "ForQuestionAnswering", name .. "ForMultipleChoice", name .. "ForMaskedLM",
   })
 end
-namespace.add(lazy, "accelhost.models.electra", {"ElectraForPreTraining"})
-namespace.add(lazy, "accelhost.models.t5", {"T5Config", "T5Model", "T5EncoderModel", "T5ForConditionalGeneration"})
-namespace.add(lazy, "accelhost.models.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
-namespace.add(lazy, "accelhost.models.generation.config", {"GenerationConfig"})
+namespace.add(lazy, "accelhost.models.encoders.electra", {"ElectraForPreTraining"})
+namespace.add(lazy, "accelhost.models.t5.t5", {"T5Config", "T5Model", "T5EncoderModel", "T5ForConditionalGeneration"})
+namespace.add(lazy, "accelhost.models.decoders.gpt2", {"Conv1D", "GPT2Model", "GPT2LMHeadModel"})
+namespace.add(lazy, "accelhost.models.common.generation_config", {"GenerationConfig"})
 -- Decoders: file -> the first part of its classes' names.
 for file, name in pairs {llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3", gemma2 = "Gemma2",
   phi3 = "Phi3", gpt_neox = "GPTNeoX"} do
-  namespace.add(lazy, "accelhost.models." .. file,
+  namespace.add(lazy, "accelhost.models.decoders." .. file,
     {name .. "Config", name .. "Model", name .. "ForCausalLM", name .. "ForSequenceClassification"})
 end
-namespace.add(lazy, "accelhost.models.gemma3", {
+namespace.add(lazy, "accelhost.models.decoders.gemma3", {
   "Gemma3TextConfig", "Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification",
 })
 for file, name in pairs {resnet = "ResNet", vit = "ViT", convnext = "ConvNext"} do
-  namespace.add(lazy, "accelhost.models." .. file,
+  namespace.add(lazy, "accelhost.models.vision." .. file,
     {name .. "Config", name .. "Model", name .. "ForImageClassification"})
 end
-namespace.add(lazy, "accelhost.models.image_architectures", {
+namespace.add(lazy, "accelhost.models.vision.image_architectures", {
   "create_model", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vit_b_16", "vit_b_32", "vit_l_16",
   "vit_l_32", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large",
 })
-namespace.add(lazy, "accelhost.models.image_processor", {
+namespace.add(lazy, "accelhost.models.vision.image_processor", {
   "AutoImageProcessor", "ViTImageProcessor", "ConvNextImageProcessor", "BitImageProcessor",
 })
-namespace.add(lazy, "accelhost.models.sentence_transformer", {"SentenceTransformer"})
-namespace.add(lazy, "accelhost.models.sentence_losses", {
+namespace.add(lazy, "accelhost.models.sentences.sentence_transformer", {"SentenceTransformer"})
+namespace.add(lazy, "accelhost.models.sentences.losses", {
   "MultipleNegativesRankingLoss", "CosineSimilarityLoss", "TripletLoss",
 })
 namespace.add(lazy, "accelhost.models.auto", {

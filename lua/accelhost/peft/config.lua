@@ -95,7 +95,7 @@ end
 local function read(cls, folder)
   local what = cls._name .. ".from_pretrained"
   local path = checkpoint_folder(what, folder) .. "/adapter_config.json"
-  local values = require("accelhost.models.config").read_object(what, path)
+  local values = require("accelhost.models.common.config").read_object(what, path)
   if not values then fail("%s: '%s' has no adapter_config.json: it is no folder of an adapter", what, folder) end
   local expected = cls.peft_type or table.concat(arguments.sorted_keys(classes), " or ")
   local found = classes[values.peft_type]

@@ -1,7 +1,7 @@
 --- The layer of IA3: a target module whose outputs, or inputs, are multiplied by a trained vector. Names in state dicts
 --- are peft's.
 local C = require "accelhost._C"
-local Conv1D = require("accelhost.models.gpt2").Conv1D
+local Conv1D = require("accelhost.models.decoders.gpt2").Conv1D
 local AdapterLayer = require("accelhost.peft.adapter_layer").AdapterLayer
 local Linear = require("accelhost.nn.linear").Linear
 local arguments = require "accelhost.util.arguments"

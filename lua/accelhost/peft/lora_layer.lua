@@ -2,7 +2,7 @@
 --- names in state dicts are peft's.
 local C = require "accelhost._C"
 local AdapterLayer = require("accelhost.peft.adapter_layer").AdapterLayer
-local Conv1D = require("accelhost.models.gpt2").Conv1D
+local Conv1D = require("accelhost.models.decoders.gpt2").Conv1D
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -2,7 +2,7 @@
 --- by regular expressions.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local Conv1D = require("accelhost.models.gpt2").Conv1D
+local Conv1D = require("accelhost.models.decoders.gpt2").Conv1D
 local Linear = require("accelhost.nn.linear").Linear
 local class = require "accelhost.util.class"
 

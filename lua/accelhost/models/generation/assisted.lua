@@ -3,7 +3,7 @@
 --- (Leviathan et al., 2023, algorithm 1).
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local cache = require "accelhost.models.cache"
+local cache = require "accelhost.models.common.cache"
 local Run = require "accelhost.models.generation.run"
 local search = require "accelhost.models.generation.search"
 local stopping = require "accelhost.models.generation.stopping"

@@ -1,7 +1,7 @@
 --- A step of one token, captured once and replayed without Lua: the token, its place, and the keys and values of
 --- earlier ones are in tensors of fixed size.
 local C = require "accelhost._C"
-local cache = require "accelhost.models.cache"
+local cache = require "accelhost.models.common.cache"
 local hooks = require "accelhost.nn.hooks"
 
 local Captured = {}

@@ -1,8 +1,8 @@
 --- Generation: a model with a language head continues texts.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local cache = require "accelhost.models.cache"
-local config = require "accelhost.models.generation.config"
+local cache = require "accelhost.models.common.cache"
+local config = require "accelhost.models.common.generation_config"
 local later = require "accelhost.util.later"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"

@@ -1,6 +1,6 @@
 --- A model in the middle of a text: the tokens so far, with the keys and values of those that it has computed.
 local C = require "accelhost._C"
-local cache = require "accelhost.models.cache"
+local cache = require "accelhost.models.common.cache"
 local processors = require "accelhost.models.generation.processors"
 
 local Run = {}

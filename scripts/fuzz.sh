@@ -19,6 +19,7 @@ tensors="$tensors host/base/memory/alloc.c host/base/memory/region.c host/base/n
 tensors="$tensors host/base/numeric/half.c"
 tensors="$tensors host/base/process/entropy.c host/base/process/plugin.c host/base/process/program.c"
 tensors="$tensors host/base/status/nearest.c host/base/status/status.c"
+tensors="$tensors host/base/trace/counters.c host/base/trace/memory_log.c host/base/trace/time.c host/base/trace/trace.c"
 writer="host/io/writer.c host/base/numeric/sha256.c host/base/numeric/sha256_blocks.c"
 comm=$(ls host/comm/*/*.c | grep -v mesh.c)
 if [ $# = 0 ]; then

@@ -10,7 +10,7 @@
 #include "bind/lua/bind.h"
 #include "bind/lua/embedded.h"
 #include "bind/lua/handle.h"
-#include "bind/lua/walk.h"
+#include "bind/lua/pairs.h"
 #include "bind/tensor/op.h"
 #include "bind/tensor/tensor.h"
 
@@ -122,7 +122,7 @@ static void open_c_module(lua_State *L)
 void ah_library_open(lua_State *L)
 {
     luaL_openlibs(L);
-    ah_walk_open(L);
+    ah_pairs_open(L);
     lua_getglobal(L, "package");
     lua_getfield(L, -1, "loaded");
     open_c_module(L);

@@ -23,8 +23,9 @@ int ah_backward_leaves(struct ah_tensor **roots, int count, void (*found)(void *
 int ah_gradients(struct ah_tensor **roots, struct ah_tensor **grads, int count, struct ah_tensor **inputs,
                  int input_count, struct ah_tensor **out, const struct ah_backward_options *options);
 
-/* The same at edges instead of tensors, for a node that represents a part of the graph recorded since `since`: the walk
- * stops at the edges, and older nodes that it meets keep their saved values. NULL where no gradient arrived. */
+/* The same at edges instead of tensors, for a node that represents a part of the graph recorded since `since`: the
+ * traversal stops at the edges, and older nodes that it meets keep their saved values. NULL: no gradient
+ * arrived. */
 int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int count, const struct ah_edge *edges,
                     int edge_count, uint64_t since, struct ah_tensor **out,
                     const struct ah_backward_options *options);

@@ -28,7 +28,7 @@ struct ah_visit {
     struct ah_node *node;    /* retained */
     int waiting;             /* edges into it that have not delivered yet */
     int cursor;              /* next edge of the depth-first search */
-    bool walked;             /* the search has reached it */
+    bool visited;            /* the search has reached it */
     bool wanted;             /* its gradient is asked for (run->wanted) */
     bool needed;             /* leads to something wanted */
     struct ah_tensor **grad; /* [output_count], gradients that have arrived; NULL before ah_run_start */

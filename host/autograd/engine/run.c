@@ -1,6 +1,6 @@
-/* The walk and the queue of one execution (run.h). The search keeps its own stack, so that a chain of 100,000 nodes
- * needs no deep recursion; the queue is a binary heap on sequence numbers. Invariant: node->run and node->run_index are
- * right for every visit from ah_run_visit to ah_run_close, with runs closed in reverse order. */
+/* The traversal and the queue of one execution (run.h). The search keeps its own stack, so that a chain of 100,000
+ * nodes needs no deep recursion; the queue is a binary heap on sequence numbers. Invariant: node->run and
+ * node->run_index are right for every visit from ah_run_visit to ah_run_close, with runs closed in reverse order. */
 #include "autograd/engine/run.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int ah_run_want(struct ah_run *run)
     return 0;
 }
 
-/* All edges of the visit have been walked: does it lead to something wanted? */
+/* All edges of the visit have been traversed: does it lead to something wanted? */
 static void run_conclude(struct ah_run *run, struct ah_visit *visit)
 {
     const struct ah_node *node = visit->node;
@@ -53,11 +53,11 @@ int ah_run_discover(struct ah_run *run, int root)
     size_t room = 0;
     free(run->stack);
     run->stack = NULL;
-    if (run->visit[root].walked)
+    if (run->visit[root].visited)
         return 0;
     for (int next = root; next >= 0;) {
         AH_TRY(ah_grow(&run->stack, (size_t)top + 1, &room, sizeof *run->stack));
-        run->visit[next].walked = true;
+        run->visit[next].visited = true;
         run->stack[top++] = next;
         next = -1;
         while (top > 0 && next < 0) {
@@ -74,7 +74,7 @@ int ah_run_discover(struct ah_run *run, int root)
             int index = ah_run_visit(run, child); /* `at` may have moved */
             AH_TRY(index);
             run->visit[index].waiting++;
-            if (!run->visit[index].walked)
+            if (!run->visit[index].visited)
                 next = index;
         }
     }

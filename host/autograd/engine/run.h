@@ -1,9 +1,9 @@
 /* One execution of a graph: the nodes that it visits, the order in which they become ready, the gradients that have
  * arrived at each.
  *
- * Discovery walks from the roots without recursion and counts, for every node, the gradients that it waits for; ready
- * nodes are run latest first. Executions nest (a hook may start another backward): a node's `run` names the innermost
- * one that visits it, and ah_run_close hands it back to the one outside. */
+ * Discovery traverses from the roots without recursion and counts, for every node, the gradients that it waits for;
+ * ready nodes are run latest first. Executions nest (a hook may start another backward): a node's `run` names the
+ * innermost one that visits it, and ah_run_close hands it back to the one outside. */
 #ifndef AH_AUTOGRAD_RUN_H
 #define AH_AUTOGRAD_RUN_H
 
@@ -31,7 +31,7 @@ int ah_run_visit(struct ah_run *run, struct ah_node *node);
 /* Mark the edges run->wanted; before the first ah_run_discover. */
 int ah_run_want(struct ah_run *run);
 
-/* Walk all nodes reachable from the visit `root` that have not been walked. */
+/* Traverse all nodes reachable from the visit `root` that have not been traversed. */
 int ah_run_discover(struct ah_run *run, int root);
 
 /* Allocate the queue and the gradients of all visits; after discovery. AH_ENOMEM. */

@@ -1,4 +1,4 @@
-/* One node in the place of a piece of graph (checkpointing). The piece is walked from its results down to the edges
+/* One node in the place of a piece of graph (checkpointing). The piece is traversed from its results down to the edges
  * that lead out of it, which become the node's inputs; then the results point to the node, and the piece is freed with
  * everything it saved. Invariant: every path from the results to earlier nodes passes one of the node's edges. */
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static int add_edge(struct frontier *frontier, const struct ah_edge *edge)
 }
 
 /* Every node inside, each once: the visits of `run` are the queue. */
-static int segment_walk(struct frontier *frontier, struct ah_run *run)
+static int segment_traverse(struct frontier *frontier, struct ah_run *run)
 {
     for (int i = 0; i < run->count; i++) {
         struct ah_node *node = run->visit[i].node;
@@ -96,7 +96,7 @@ int ah_record_segment(const struct ah_node_class *class, void *context, uint64_t
         if (status < 0)
             goto out;
     }
-    AH_TRYGO(segment_walk(&frontier, &run), out);
+    AH_TRYGO(segment_traverse(&frontier, &run), out);
     if (run.count > 0) {
         AH_TRYGO(segment_connect(class, context, &frontier, outputs, output_count), out);
         *recorded = true;

@@ -102,7 +102,7 @@ static void handle_collect(lua_State *L)
     account.spent += end - begin;
     if (++account.collects < 16)
         return;
-    /* Collecting less often saves the walk over live objects, which costs little while the Lua heap is small; freeing
+    /* Collecting less often saves a pass over live objects, which costs little while the Lua heap is small; freeing
      * the dead costs the same whenever it is done. */
     double share = (double)account.spent / (double)(end - account.since);
     if (share > 0.02 && account.scale < 16 && lua_gc(L, LUA_GCCOUNT, 0) > SMALL_HEAP_KB)

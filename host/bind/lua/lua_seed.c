@@ -1,6 +1,6 @@
-/* LuaJIT seeds the hash of its strings from the system, so `pairs` walks a table in another order in every process.
- * Here each process has the same seed: a script that walks by `pairs` does the same in every rank, and in the next run.
- * The build of LuaJIT replaces `syscall`, which LuaJIT calls only for the seed, by this function (LUAJIT in the
+/* LuaJIT seeds the hash of its strings from the system, so `pairs` has another order in every process.
+ * Here each process has the same seed: a script that iterates by `pairs` does the same in every rank, and in the next
+ * run. The build of LuaJIT replaces `syscall`, which LuaJIT calls only for the seed, by this function (LUAJIT in the
  * Makefile); lua_seed_shared.c does it for a shared LuaJIT. */
 #include "bind/lua/lua_seed.h"
 

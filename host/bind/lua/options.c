@@ -95,7 +95,7 @@ void ah_check_options(lua_State *L, int index, const char *op, const char *const
                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-/* Beyond the length only keys of the hash part can follow, so a long array is not walked again. */
+/* Beyond the length only keys of the hash part can follow, so a long array is not read again. */
 int ah_check_array(lua_State *L, int index, const char *what, bool named_ok)
 {
     int count = (int)lua_objlen(L, index);

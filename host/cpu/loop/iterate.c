@@ -45,7 +45,7 @@ static bool iterate_clashes(const struct ah_tensor *out, const struct ah_tensor 
     return ah_memory_meets(out, input) && !ah_same_memory(out, input);
 }
 
-/* Would walking this input in the output's order jump through memory, although a tiled copy would not? */
+/* Would reading this input in the output's order jump through memory, although a tiled copy would not? */
 static bool is_transposed(const struct ah_tensor *out, const struct ah_tensor *input)
 {
     int last = input->ndim - 1;
@@ -188,7 +188,7 @@ static void iterate_move(const struct plan *plan, const struct side *side, int64
 }
 
 /* A thread's position in its part: the address and the stride of each operand of the next piece. */
-struct walk {
+struct iter {
     const struct plan *plan;
     int64_t at[AH_MAX_DIMS];      /* of plans by rows: the place of the next element */
     void *data[AH_ITER_OPERANDS];
@@ -212,65 +212,65 @@ static bool needs_buffers(const struct plan *plan)
     return false;
 }
 
-/* An input of one element is converted once per walk, not per piece. */
-static void point_at_single(struct walk *walk, int k)
+/* An input of one element is converted once per iteration, not per piece. */
+static void point_at_single(struct iter *iter, int k)
 {
-    const struct plan *plan = walk->plan;
+    const struct plan *plan = iter->plan;
     const struct side *side = &plan->side[k];
-    walk->step[k] = plan->scalars ? 0 : 1;
-    walk->data[k] = walk->buffer[k];
-    if (!walk->filled[k])
-        ah_cast(plan->scalars ? 1 : CHUNK, walk->buffer[k], side->loop, 1, side->data, side->own, 0);
-    walk->filled[k] = true;
+    iter->step[k] = plan->scalars ? 0 : 1;
+    iter->data[k] = iter->buffer[k];
+    if (!iter->filled[k])
+        ah_cast(plan->scalars ? 1 : CHUNK, iter->buffer[k], side->loop, 1, side->data, side->own, 0);
+    iter->filled[k] = true;
 }
 
 /* n elements from flat index `begin` of an operand in a plan without rows. */
-static void point_at_flat(struct walk *walk, int k, int64_t begin, int64_t n)
+static void point_at_flat(struct iter *iter, int k, int64_t begin, int64_t n)
 {
-    const struct side *side = &walk->plan->side[k];
+    const struct side *side = &iter->plan->side[k];
     if (side->direct && side->dense) {
-        walk->data[k] = side->data + begin * (int64_t)side->item;
+        iter->data[k] = side->data + begin * (int64_t)side->item;
         return;
     }
-    walk->data[k] = walk->buffer[k];
+    iter->data[k] = iter->buffer[k];
     if (k == 0)
-        walk->scatter = true;
+        iter->scatter = true;
     else
-        iterate_move(walk->plan, side, begin, n, walk->buffer[k], false);
+        iterate_move(iter->plan, side, begin, n, iter->buffer[k], false);
 }
 
 /* n elements of an operand within one row. */
-static void point_at_row(struct walk *walk, int k, int64_t n)
+static void point_at_row(struct iter *iter, int k, int64_t n)
 {
-    const struct plan *plan = walk->plan;
+    const struct plan *plan = iter->plan;
     const struct side *side = &plan->side[k];
     int64_t stride = side->stride[plan->ndim - 1];
-    char *p = iterate_address(plan, side, walk->at);
-    walk->data[k] = side->direct && stride == 1 ? p : walk->buffer[k];
-    if (walk->data[k] == p)
+    char *p = iterate_address(plan, side, iter->at);
+    iter->data[k] = side->direct && stride == 1 ? p : iter->buffer[k];
+    if (iter->data[k] == p)
         return;
     if (k == 0) {
-        walk->scatter = true;
+        iter->scatter = true;
     } else if (stride == 0 && plan->scalars && side->direct) {
-        walk->data[k] = p;
-        walk->step[k] = 0;
+        iter->data[k] = p;
+        iter->step[k] = 0;
     } else if (stride == 0 && plan->scalars) {
-        ah_cast(1, walk->buffer[k], side->loop, 1, p, side->own, 1);
-        walk->step[k] = 0;
+        ah_cast(1, iter->buffer[k], side->loop, 1, p, side->own, 1);
+        iter->step[k] = 0;
     } else {
-        ah_cast(n, walk->buffer[k], side->loop, 1, p, side->own, stride);
+        ah_cast(n, iter->buffer[k], side->loop, 1, p, side->own, stride);
     }
 }
 
-static void write_back(struct walk *walk, int64_t begin, int64_t n)
+static void write_back(struct iter *iter, int64_t begin, int64_t n)
 {
-    const struct plan *plan = walk->plan;
+    const struct plan *plan = iter->plan;
     const struct side *side = &plan->side[0];
     if (plan->rows)
-        ah_cast(n, iterate_address(plan, side, walk->at), side->own, side->stride[plan->ndim - 1], walk->buffer[0],
+        ah_cast(n, iterate_address(plan, side, iter->at), side->own, side->stride[plan->ndim - 1], iter->buffer[0],
                 side->loop, 1);
     else
-        iterate_move(plan, side, begin, n, walk->buffer[0], true);
+        iterate_move(plan, side, begin, n, iter->buffer[0], true);
 }
 
 /* Report whether the loop may run on the memory of all operands, row by row. */
@@ -327,34 +327,34 @@ static void iterate_run(void *context, int64_t begin, int64_t end)
         return;
     }
     const struct plan *plan = context;
-    struct walk walk;
+    struct iter iter;
     int last = plan->ndim - 1;
     bool buffers = needs_buffers(plan);
-    walk.plan = plan;
-    memset(walk.filled, 0, sizeof walk.filled);
-    iterate_locate(plan, begin, walk.at);
+    iter.plan = plan;
+    memset(iter.filled, 0, sizeof iter.filled);
+    iterate_locate(plan, begin, iter.at);
     while (begin < end) {
         int64_t n = end - begin;
-        if (plan->rows && n > plan->size[last] - walk.at[last])
-            n = plan->size[last] - walk.at[last];
+        if (plan->rows && n > plan->size[last] - iter.at[last])
+            n = plan->size[last] - iter.at[last];
         if (buffers && n > CHUNK)
             n = CHUNK;
-        walk.scatter = false;
+        iter.scatter = false;
         for (int k = 0; k < plan->count; k++) {
-            walk.step[k] = 1;
+            iter.step[k] = 1;
             if (k > 0 && plan->side[k].single)
-                point_at_single(&walk, k);
+                point_at_single(&iter, k);
             else if (plan->rows)
-                point_at_row(&walk, k, n);
+                point_at_row(&iter, k, n);
             else
-                point_at_flat(&walk, k, begin, n);
+                point_at_flat(&iter, k, begin, n);
         }
-        plan->loop(n, walk.data, walk.step, plan->context);
-        if (walk.scatter)
-            write_back(&walk, begin, n);
+        plan->loop(n, iter.data, iter.step, plan->context);
+        if (iter.scatter)
+            write_back(&iter, begin, n);
         begin += n;
-        if (plan->rows && (walk.at[last] += n) == plan->size[last])
-            next_row(plan, walk.at);
+        if (plan->rows && (iter.at[last] += n) == plan->size[last])
+            next_row(plan, iter.at);
     }
 }
 
@@ -493,7 +493,8 @@ static void transpose_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Is this a copy where another dim than the last is dense in the input? Then both sides are walked in tiles. */
+/* Is this a copy where another dim than the last is dense in the input? Then both sides are read and written in tiles.
+ * */
 static bool copy_transposed(struct ah_tensor *out, const struct ah_tensor *input)
 {
     if (out->dtype != input->dtype || out->ndim < 2 || !ah_same_shape(out, input) || !ah_tensor_is_contiguous(out) ||

@@ -105,32 +105,32 @@ static void copy_tiles(char *dst, int64_t di, const char *src, int64_t sj, int64
 }
 
 /* Positions of flat index `flat` over the first `dims` dims, and its offsets. */
-struct walk {
+struct iter {
     int64_t at[AH_COPY_DIMS];
     int64_t dst, src;
 };
 
-static void walk_start(struct walk *walk, const struct copy *c, int dims, int64_t flat)
+static void iter_start(struct iter *iter, const struct copy *c, int dims, int64_t flat)
 {
-    walk->dst = walk->src = 0;
+    iter->dst = iter->src = 0;
     for (int d = dims - 1; d >= 0; d--) {
-        walk->at[d] = flat % c->size[d];
+        iter->at[d] = flat % c->size[d];
         flat /= c->size[d];
-        walk->dst += walk->at[d] * c->ds[d];
-        walk->src += walk->at[d] * c->ss[d];
+        iter->dst += iter->at[d] * c->ds[d];
+        iter->src += iter->at[d] * c->ss[d];
     }
 }
 
-static void walk_next(struct walk *walk, const struct copy *c, int dims)
+static void iter_next(struct iter *iter, const struct copy *c, int dims)
 {
     for (int d = dims - 1; d >= 0; d--) {
-        walk->dst += c->ds[d];
-        walk->src += c->ss[d];
-        if (++walk->at[d] < c->size[d])
+        iter->dst += c->ds[d];
+        iter->src += c->ss[d];
+        if (++iter->at[d] < c->size[d])
             return;
-        walk->dst -= c->size[d] * c->ds[d];
-        walk->src -= c->size[d] * c->ss[d];
-        walk->at[d] = 0;
+        iter->dst -= c->size[d] * c->ds[d];
+        iter->src -= c->size[d] * c->ss[d];
+        iter->at[d] = 0;
     }
 }
 
@@ -146,12 +146,12 @@ static void rows_range(void *context, int64_t begin, int64_t end)
 {
     const struct copy *c = context;
     int inner = c->ndim - 1;
-    struct walk walk;
-    walk_start(&walk, c, inner, begin);
+    struct iter iter;
+    iter_start(&iter, c, inner, begin);
     for (int64_t row = begin; row < end; row++) {
-        copy_row(c->dst + walk.dst * (int64_t)c->item, c->ds[inner],
-                 c->src + walk.src * (int64_t)c->item, c->ss[inner], c->size[inner], c->item);
-        walk_next(&walk, c, inner);
+        copy_row(c->dst + iter.dst * (int64_t)c->item, c->ds[inner],
+                 c->src + iter.src * (int64_t)c->item, c->ss[inner], c->size[inner], c->item);
+        iter_next(&iter, c, inner);
     }
 }
 
@@ -163,14 +163,14 @@ static void strips_range(void *context, int64_t begin, int64_t end)
     int outer = c->ndim - 2;
     int64_t ni = c->size[outer], nj = c->size[outer + 1], item = (int64_t)c->item;
     int64_t strips = (ni + TILE - 1) / TILE;
-    struct walk walk;
-    walk_start(&walk, c, outer, begin / strips);
+    struct iter iter;
+    iter_start(&iter, c, outer, begin / strips);
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t i0 = unit % strips * TILE, rows = ni - i0 < TILE ? ni - i0 : TILE;
-        copy_tiles(c->dst + (walk.dst + i0 * c->ds[outer]) * item, c->ds[outer],
-                   c->src + (walk.src + i0) * item, c->ss[outer + 1], rows, nj, c->item);
+        copy_tiles(c->dst + (iter.dst + i0 * c->ds[outer]) * item, c->ds[outer],
+                   c->src + (iter.src + i0) * item, c->ss[outer + 1], rows, nj, c->item);
         if (unit % strips == strips - 1)
-            walk_next(&walk, c, outer);
+            iter_next(&iter, c, outer);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AH_COPY_DIMS = 16 }; /* repeat and tile walk each dim twice */
+enum { AH_COPY_DIMS = 16 }; /* repeat and tile have each dim twice */
 
 /* dst[i . dst_stride] = src[i . src_stride] for every index i below size. Strides count elements
  * and may be 0 or negative in src; dst must not overlap itself or src. `item` is 1, 2, 4 or 8

@@ -215,7 +215,7 @@ static int prefetch_fetch(struct ah_device *device, void **out, const void *from
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     struct slot *slot;
     AH_TRY(ah_cuda_enter(cuda));
-    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "iterate over the loader outside of the step"));
     AH_TRY(record_dropped(cuda->prefetch));
     AH_TRY(prefetch_take(cuda->prefetch, bytes, &slot));
     CUdeviceptr to = (CUdeviceptr)(uintptr_t)slot->at;
@@ -236,7 +236,7 @@ static int prefetch_join(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(device);
     AH_TRY(ah_cuda_enter(cuda));
-    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "walk the loader outside of the step"));
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "iterate over the loader outside of the step"));
     AH_TRY(record_dropped(cuda->prefetch));
     return prefetch_order(cuda->prefetch, cuda->copy, cuda->compute);
 }

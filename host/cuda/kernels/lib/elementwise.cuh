@@ -232,7 +232,7 @@ __device__ __forceinline__ void ah_locate_run(const ah_ew_args &a, int64_t flat,
         at[k] = flat;
 }
 
-/* An input of type T over the whole walk. */
+/* An input of type T over the whole iter. */
 template <typename T> struct ah_input {
     static constexpr int count = 1;
     T single;

@@ -101,13 +101,13 @@ __device__ __forceinline__ const ah_real<T> *read_forward(const sequence<T> &q, 
     return rows + (q.steps - 1) % 2 * q.width;
 }
 
-template <typename T> __device__ __forceinline__ ah_real<T> *rows_of(const ah_ctc_walk_args &a, double *shared)
+template <typename T> __device__ __forceinline__ ah_real<T> *rows_of(const ah_ctc_pass_args &a, double *shared)
 {
     typedef ah_real<T> R;
     return a.rows ? ah_at<R>(a.rows) + blockIdx.x * 2 * (2 * a.ctc.longest + 1) : reinterpret_cast<R *>(shared);
 }
 
-template <typename T> __device__ __forceinline__ void ctc_forward(const ah_ctc_walk_args &a, double *shared)
+template <typename T> __device__ __forceinline__ void ctc_forward(const ah_ctc_pass_args &a, double *shared)
 {
     typedef ah_real<T> R;
     R *rows = rows_of<T>(a, shared);
@@ -126,7 +126,7 @@ template <typename T> __device__ __forceinline__ void ctc_forward(const ah_ctc_w
     }
 }
 
-template <typename T> __device__ __forceinline__ void ctc_terms(const ah_ctc_walk_args &a, double *shared)
+template <typename T> __device__ __forceinline__ void ctc_terms(const ah_ctc_pass_args &a, double *shared)
 {
     typedef ah_real<T> R;
     R *rows = rows_of<T>(a, shared);
@@ -229,12 +229,12 @@ AH_KERNEL(ctc_labels, ah_ctc_labels_args, AH_CTC_THREADS)
 }
 
 #define CTC(suffix, type)                                                               \
-    AH_KERNEL(ctc_forward_##suffix, ah_ctc_walk_args, AH_CTC_MOST)                      \
+    AH_KERNEL(ctc_forward_##suffix, ah_ctc_pass_args, AH_CTC_MOST)                      \
     {                                                                                   \
         AH_SHARED_DYNAMIC(double, shared);                                              \
         ctc_forward<type>(a, shared);                                                   \
     }                                                                                   \
-    AH_KERNEL(ctc_terms_##suffix, ah_ctc_walk_args, AH_CTC_MOST)                        \
+    AH_KERNEL(ctc_terms_##suffix, ah_ctc_pass_args, AH_CTC_MOST)                        \
     {                                                                                   \
         AH_SHARED_DYNAMIC(double, shared);                                              \
         ctc_terms<type>(a, shared);                                                     \

@@ -23,7 +23,7 @@ struct ah_ctc_labels_args {
 
 /* A block has a sequence. Forward: alpha [batch, steps, places], losses, and the result `out` of the tensor's type.
  * Back: terms as alpha, how probable each place is at each step, given the target. */
-struct ah_ctc_walk_args {
+struct ah_ctc_pass_args {
     struct ah_ctc ctc;
     uint64_t alpha, loss, out, terms;
     uint64_t rows; /* two rows of places for each block, where shared memory has no room for them; else 0 */

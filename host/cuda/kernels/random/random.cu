@@ -5,9 +5,9 @@
 #define FILL(name, source, T, expr)                                                    \
     AH_KERNEL(name, ah_random_args, AH_RANDOM_THREADS)                                 \
     {                                                                                  \
-        const T c0 = static_cast<T>(a.walk.number[0]), c1 = static_cast<T>(a.walk.number[1]); \
-        const T c2 = static_cast<T>(a.walk.number[2]);                                 \
-        const int32_t dtype = a.walk.operand[0].dtype;                                 \
+        const T c0 = static_cast<T>(a.iter.number[0]), c1 = static_cast<T>(a.iter.number[1]); \
+        const T c2 = static_cast<T>(a.iter.number[2]);                                 \
+        const int32_t dtype = a.iter.operand[0].dtype;                                 \
         (void)c0, (void)c1, (void)c2, (void)dtype;                                     \
         ah_random<source<T>, T>(a, [=](T x) { return expr; });                         \
     }
@@ -67,16 +67,16 @@ template <typename T> __device__ __forceinline__ void shares(const ah_random_arg
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
     ah_philox stream = ah_philox_open(a.place, static_cast<uint64_t>(thread));
-    for (int64_t first = thread * 4; first < a.walk.numel; first += threads * 4) {
+    for (int64_t first = thread * 4; first < a.iter.numel; first += threads * 4) {
         float v[4];
         ah_uniform<float>()(stream.next(), v);
         AH_UNROLL
         for (int k = 0; k < 4; k++) {
-            if (first + k < a.walk.numel) {
+            if (first + k < a.iter.numel) {
                 int64_t at[2];
-                ah_locate<2>(a.walk, first + k, at);
-                const T p = ah_read_one<T>(a.walk.operand[1], at[1]);
-                ah_write_any(a.walk.operand[0], at[0], static_cast<T>(v[k]) <= p ? 1.0f : 0.0f);
+                ah_locate<2>(a.iter, first + k, at);
+                const T p = ah_read_one<T>(a.iter.operand[1], at[1]);
+                ah_write_any(a.iter.operand[0], at[0], static_cast<T>(v[k]) <= p ? 1.0f : 0.0f);
             }
         }
     }

@@ -120,16 +120,16 @@ template <class SOURCE, typename T, class OP> __device__ __forceinline__ void ah
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
     ah_philox stream = ah_philox_open(a.place, static_cast<uint64_t>(thread));
-    for (int64_t first = thread; first < a.walk.numel; first += threads * N) {
+    for (int64_t first = thread; first < a.iter.numel; first += threads * N) {
         T v[N];
         SOURCE()(stream.next(), v);
         AH_UNROLL
         for (int k = 0; k < N; k++) {
             const int64_t i = first + k * threads;
-            if (i < a.walk.numel) {
+            if (i < a.iter.numel) {
                 int64_t at[1];
-                ah_locate<1>(a.walk, i, at);
-                ah_write_any(a.walk.operand[0], at[0], op(v[k]));
+                ah_locate<1>(a.iter, i, at);
+                ah_write_any(a.iter.operand[0], at[0], op(v[k]));
             }
         }
     }

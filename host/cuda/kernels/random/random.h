@@ -1,5 +1,5 @@
-/* Arguments of the kernels that draw random numbers. The walk's operand 0 is filled, in any dtype; its numbers are the
- * distribution's. */
+/* Arguments of the kernels that draw random numbers. The iteration's operand 0 is filled, in any dtype; its numbers are
+ * the distribution's. */
 #ifndef AH_CUDA_KERNELS_RANDOM_H
 #define AH_CUDA_KERNELS_RANDOM_H
 
@@ -9,7 +9,7 @@
 enum { AH_RANDOM_THREADS = 256, AH_SHARES_THREADS = 512, AH_PICK_THREADS = 128, AH_ISLAND_THREADS = 256 };
 
 struct ah_random_args {
-    struct ah_ew_args walk;
+    struct ah_ew_args iter;
     struct ah_philox_place place;
     uint64_t range, mask; /* whole numbers: base + a draw modulo range, of which the bits of mask stay */
     int64_t base;
@@ -19,7 +19,7 @@ struct ah_random_args {
  * consecutive elements, where `run` divides the number of all; 1: one from each of four rounds over the grid. numbers:
  * the probability to keep an element, the scale. */
 struct ah_dropout_args {
-    struct ah_ew_args walk;
+    struct ah_ew_args iter;
     struct ah_philox_place place;
     int32_t run;
 };

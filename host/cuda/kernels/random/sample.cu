@@ -94,13 +94,13 @@ template <typename T> __device__ __forceinline__ T poisson(ah_philox_words &word
 template <typename T> __device__ __forceinline__ void poissons(const ah_random_args &a)
 {
     const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
-    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.walk.numel; i += threads) {
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < a.iter.numel; i += threads) {
         int64_t at[2];
-        ah_locate<2>(a.walk, i, at);
-        const T rate = ah_read_one<T>(a.walk.operand[1], at[1]);
+        ah_locate<2>(a.iter, i, at);
+        const T rate = ah_read_one<T>(a.iter.operand[1], at[1]);
         ah_philox_words words(a.place, static_cast<uint64_t>(i));
         const bool right = rate >= 0 && rate < T(0x1p53);
-        ah_write_any(a.walk.operand[0], at[0], right ? poisson<T>(words, rate) : static_cast<T>(NAN));
+        ah_write_any(a.iter.operand[0], at[0], right ? poisson<T>(words, rate) : static_cast<T>(NAN));
     }
 }
 AH_KERNEL_OF(poisson_f32, ah_random_args, AH_RANDOM_THREADS, poissons<float>)

@@ -1,6 +1,6 @@
-/* The walk over an elementwise kernel's operands is planned here: dims of size 1 are dropped, the others are ordered by
- * the output's strides and merged, numbers of the CPU become part of the arguments, and operands that the kernel cannot
- * read are converted or copied first. */
+/* The iteration over an elementwise kernel's operands is planned here: dims of size 1 are dropped, the others are
+ * ordered by the output's strides and merged, numbers of the CPU become part of the arguments, and operands that the
+ * kernel cannot read are converted or copied first. */
 #include "cuda/ops/lib/elementwise.h"
 
 #include <string.h>
@@ -164,18 +164,18 @@ static int set_operand(struct ah_device *device, struct ah_ew_args *args, int n,
     return 0;
 }
 
-int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const struct ah_cuda_operand *given,
+int ah_cuda_iter_open(struct ah_cuda_iter *iter, struct ah_device *device, const struct ah_cuda_operand *given,
                       int count, const double *numbers)
 {
     const struct ah_tensor *out = given[0].tensor;
-    struct ah_ew_args *args = &walk->args;
-    *walk = (struct ah_cuda_walk){.args = {.numel = out->numel, .ndim = out->ndim}, .count = count};
+    struct ah_ew_args *args = &iter->args;
+    *iter = (struct ah_cuda_iter){.args = {.numel = out->numel, .ndim = out->ndim}, .count = count};
     AH_TRY(ah_check_writable(out));
     memcpy(args->size, out->size, (size_t)out->ndim * sizeof args->size[0]);
     for (int n = 0; numbers && n < AH_EW_NUMBERS; n++)
         args->number[n] = numbers[n];
     for (int n = 0; n < count; n++)
-        AH_TRY(set_operand(device, args, n, &given[n], out, &walk->copy[n]));
+        AH_TRY(set_operand(device, args, n, &given[n], out, &iter->copy[n]));
     elementwise_simplify(args, count);
     prepare_division(args);
     args->wide = is_wide(args, count);
@@ -183,25 +183,25 @@ int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const
     return 0;
 }
 
-void ah_cuda_walk_close(struct ah_cuda_walk *walk)
+void ah_cuda_iter_close(struct ah_cuda_iter *iter)
 {
-    for (int n = 0; n < walk->count; n++)
-        ah_tensor_release(walk->copy[n]);
+    for (int n = 0; n < iter->count; n++)
+        ah_tensor_release(iter->copy[n]);
 }
 
 int ah_cuda_iterate(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *given, int count, const double *numbers)
 {
-    struct ah_cuda_walk walk;
+    struct ah_cuda_iter iter;
     if (given[0].tensor->numel == 0)
         return 0;
-    int status = ah_cuda_walk_open(&walk, device, given, count, numbers);
+    int status = ah_cuda_iter_open(&iter, device, given, count, numbers);
     if (status == 0) {
-        bool runs = walk.args.wide || walk.args.rows;
-        unsigned blocks = ah_cuda_blocks(walk.args.numel, AH_EW_THREADS * (runs ? AH_EW_PACK : 1));
-        status = ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_of(blocks, AH_EW_THREADS, 0), &walk.args);
+        bool runs = iter.args.wide || iter.args.rows;
+        unsigned blocks = ah_cuda_blocks(iter.args.numel, AH_EW_THREADS * (runs ? AH_EW_PACK : 1));
+        status = ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_of(blocks, AH_EW_THREADS, 0), &iter.args);
     }
-    ah_cuda_walk_close(&walk);
+    ah_cuda_iter_close(&iter);
     return status;
 }
 

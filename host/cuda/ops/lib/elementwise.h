@@ -20,17 +20,18 @@ struct ah_cuda_operand {
     enum ah_dtype dtype; /* of the kernel's reads or writes */
 };
 
-/* A planned walk over operands: the arguments of a kernel, and the copies that have to live until it is launched. */
-struct ah_cuda_walk {
+/* A planned iteration over operands: the arguments of a kernel, and the copies that have to live until it is launched.
+ * */
+struct ah_cuda_iter {
     struct ah_ew_args args;
     struct ah_tensor *copy[AH_EW_OPERANDS];
     int count;
 };
 
 /* Plan it as ah_cuda_iterate does; operand[0] has elements. Close it on success and failure. */
-int ah_cuda_walk_open(struct ah_cuda_walk *walk, struct ah_device *device, const struct ah_cuda_operand *operand,
+int ah_cuda_iter_open(struct ah_cuda_iter *iter, struct ah_device *device, const struct ah_cuda_operand *operand,
                       int count, const double *numbers);
-void ah_cuda_walk_close(struct ah_cuda_walk *walk);
+void ah_cuda_iter_close(struct ah_cuda_iter *iter);
 
 /* Run a kernel over operand[0], the output, and the others, which broadcast to it. An operand is converted first unless
  * its dtype is the kernel's, or fp16 or bf16 where that is float32. A 0-dim operand may be on the CPU; inputs that

@@ -11,7 +11,7 @@
 #include "ops/dispatch/precision.h"
 #include "ops/math/linear.h"
 
-/* A stack of matrices and how it is walked. */
+/* A stack of matrices and the order of its reads. */
 struct side {
     struct ah_tensor *tensor; /* owned */
     struct ah_cuda_matrix matrix;
@@ -71,7 +71,7 @@ static int open_side(struct side *s, struct ah_device *device, struct ah_tensor 
     return 0;
 }
 
-/* Drop batch dims of size 1 and merge dims that both sides walk as one. Return the number of the remaining ones. */
+/* Drop batch dims of size 1 and merge dims that both sides read as one. Return the number of the remaining ones. */
 static int matmul_merge(int64_t *size, int dims, struct side *a, struct side *b)
 {
     int n = 0;

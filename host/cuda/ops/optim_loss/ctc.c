@@ -72,7 +72,7 @@ static int ctc_expect(struct ah_call *c, const struct ah_ctc *p, const struct he
 }
 
 /* A block for each sequence, with a thread for each place as far as it goes. */
-static int ctc_walk(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_dtype real, struct ah_ctc_walk_args *args)
+static int ctc_walk(struct ah_call *c, struct ah_cuda_kernel *kernel, enum ah_dtype real, struct ah_ctc_pass_args *args)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(c->device);
     int64_t places = 2 * args->ctc.longest + 1, threads = places < AH_CTC_MOST ? (places + 31) / 32 * 32 : AH_CTC_MOST;
@@ -93,7 +93,7 @@ int ah_cuda_ctc(struct ah_call *c)
 {
     const struct ah_args_ctc *arg = ah_args(c, ctc);
     struct held h = {NULL};
-    struct ah_ctc_walk_args args = {.alpha = ah_cuda_data(c->extra[0]), .loss = ah_cuda_data(c->extra[1]),
+    struct ah_ctc_pass_args args = {.alpha = ah_cuda_data(c->extra[0]), .loss = ah_cuda_data(c->extra[1]),
                                     .out = ah_cuda_data(c->out[0])};
     int status;
     if (c->out[0]->numel == 0)
@@ -112,7 +112,7 @@ int ah_cuda_ctc_backward(struct ah_call *c)
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_tensor *out = c->out[0], *alpha = arg->log_alpha.tensor, *g = NULL;
     struct held h = {NULL};
-    struct ah_ctc_walk_args args = {.alpha = ah_cuda_data(alpha), .loss = ah_cuda_data(arg->likelihood.tensor)};
+    struct ah_ctc_pass_args args = {.alpha = ah_cuda_data(alpha), .loss = ah_cuda_data(arg->likelihood.tensor)};
     void *terms = NULL;
     int status;
     if (out->numel == 0)

@@ -17,8 +17,8 @@ unsigned ah_cuda_random_blocks(const struct ah_cuda_device *cuda, int64_t n)
 static int random_launch(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_random_args *args, int each)
 {
     struct ah_cuda_device *cuda = ah_cuda_state(c->device);
-    unsigned blocks = ah_cuda_random_blocks(cuda, args->walk.numel);
-    uint64_t groups = ((uint64_t)args->walk.numel - 1) / ((uint64_t)blocks * AH_RANDOM_THREADS * (unsigned)each) + 1;
+    unsigned blocks = ah_cuda_random_blocks(cuda, args->iter.numel);
+    uint64_t groups = ((uint64_t)args->iter.numel - 1) / ((uint64_t)blocks * AH_RANDOM_THREADS * (unsigned)each) + 1;
     args->place = ah_cuda_philox_take(cuda, 4 * groups);
     return ah_cuda_launch(c->device, kernel, c->op->name, ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0), args);
 }
@@ -27,16 +27,16 @@ static int fill_with(struct ah_call *c, struct ah_tensor *out, struct ah_cuda_ke
                      const struct ah_random_args *with)
 {
     struct ah_random_args args = *with;
-    struct ah_cuda_walk walk;
+    struct ah_cuda_iter iter;
     const struct ah_cuda_operand operand[] = {{out, out->dtype}};
     if (out->numel == 0)
         return 0;
-    int status = ah_cuda_walk_open(&walk, c->device, operand, 1, with->walk.number);
+    int status = ah_cuda_iter_open(&iter, c->device, operand, 1, with->iter.number);
     if (status == 0) {
-        args.walk = walk.args;
+        args.iter = iter.args;
         status = random_launch(c, kernel, &args, each);
     }
-    ah_cuda_walk_close(&walk);
+    ah_cuda_iter_close(&iter);
     return status;
 }
 
@@ -44,7 +44,7 @@ static int fill_with(struct ah_call *c, struct ah_tensor *out, struct ah_cuda_ke
 static int random_fill(struct ah_call *c, struct ah_tensor *out, ah_cuda_loops kernels, double c0, double c1, double c2)
 {
     bool wide = out->dtype == AH_F64;
-    const struct ah_random_args with = {.walk.number = {c0, c1, c2}};
+    const struct ah_random_args with = {.iter.number = {c0, c1, c2}};
     return fill_with(c, out, &kernels[wide ? AH_F64 : AH_F32], wide ? 2 : 4, &with);
 }
 
@@ -135,14 +135,14 @@ static int fill_from(struct ah_call *c, struct ah_cuda_kernel *kernels, struct a
     struct ah_tensor *out = c->out[0];
     enum ah_dtype dtype = out->dtype == AH_F64 ? AH_F64 : AH_F32;
     const struct ah_cuda_operand operand[] = {{out, out->dtype}, {from, dtype}};
-    struct ah_cuda_walk walk;
-    int status = ah_cuda_walk_open(&walk, c->device, operand, 2, NULL);
+    struct ah_cuda_iter iter;
+    int status = ah_cuda_iter_open(&iter, c->device, operand, 2, NULL);
     if (status == 0) {
-        struct ah_random_args args = {.walk = walk.args,
+        struct ah_random_args args = {.iter = iter.args,
                                       .place = ah_cuda_philox_take(ah_cuda_state(c->device), numbers)};
         status = ah_cuda_launch(c->device, &kernels[dtype], c->op->name, grid, &args);
     }
-    ah_cuda_walk_close(&walk);
+    ah_cuda_iter_close(&iter);
     return status;
 }
 

@@ -1,8 +1,8 @@
-/* Walking tables. The betas of LuaJIT 2.1, which Debian 12 and others have, compile `pairs` and `next` wrongly on
+/* Loops over tables. The betas of LuaJIT 2.1, which Debian 12 and others have, compile `pairs` and `next` wrongly on
  * x86-64: a comparison may read a value again after that of the next key has replaced it, and a loop over a table ends
  * early once its compilation was abandoned. So these are functions in C, which LuaJIT does not compile: a `for` calls
  * any iterator but LuaJIT's own `next`. */
-#include "bind/lua/walk.h"
+#include "bind/lua/pairs.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ static int next_entry(lua_State *L)
     return 1;
 }
 
-static int walk_pairs(lua_State *L)
+static int pairs_begin(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -28,13 +28,13 @@ static int walk_pairs(lua_State *L)
     return 3;
 }
 
-void ah_walk_open(lua_State *L)
+void ah_pairs_open(lua_State *L)
 {
     if (!strstr(LUAJIT_VERSION, "beta"))
         return;
     lua_pushcfunction(L, next_entry);
     lua_pushvalue(L, -1);
     lua_setglobal(L, "next");
-    lua_pushcclosure(L, walk_pairs, 1);
+    lua_pushcclosure(L, pairs_begin, 1);
     lua_setglobal(L, "pairs");
 }

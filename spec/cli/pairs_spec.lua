@@ -1,4 +1,4 @@
--- Loops over tables that LuaJIT may compile; some of its versions did so wrongly (host/bind/lua/walk.c). A process of
+-- Loops over tables that LuaJIT may compile; some of its versions did so wrongly (host/bind/lua/pairs.c). A process of
 -- its own, in which nothing is compiled yet.
 local run = require "spec.support.run"
 

@@ -75,6 +75,31 @@ describe("A row of several texts", function()
     check.near(check.flat(out.logits), plain.logits, 1e-10)
   end)
 
+  for _, positions in ipairs {{0, 1, 2, 3, 4, 5}, {0, 1, 2, 0, 1, 2}} do
+    it("has the losses of the plain step in a captured one, at positions " .. table.concat(positions, ""), function()
+      local batch = {input_ids = numbers {{3, 4, 5, 6, 7, 8}}, labels = numbers {{3, 4, 5, -100, 7, 8}},
+        position_ids = numbers {positions}}
+      local losses = {}
+      for way = 1, 2 do
+        local accelerator, model = accelhost.Accelerator(), make(cases[1])
+        local optimizer = accelhost.optim.SGD(model:parameters(), {lr = 0.1})
+        model, optimizer = accelerator:prepare(model, optimizer)
+        local function step(ids, labels, places)
+          local loss = model({input_ids = ids, labels = labels, position_ids = places}).loss
+          accelerator:backward(loss)
+          optimizer:step()
+          optimizer:zero_grad()
+          return loss
+        end
+        local captured = way == 2 and accelerator:compile(step) or step
+        losses[way] = {}
+        for i = 1, 5 do losses[way][i] = captured(batch.input_ids, batch.labels, batch.position_ids):item() end
+        if way == 2 then assert.matches("captured", tostring(captured)) end
+      end
+      check.near(losses[1], accelhost.tensor(losses[2], {dtype = "float64"}), 1e-10)
+    end)
+  end
+
   it("may be longer than the model's positions", function()
     local batch = text.DataCollatorWithFlattening()(features())
     assert.is_true(batch.input_ids:size(1) > gpt2.n_positions)

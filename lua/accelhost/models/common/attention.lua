@@ -89,9 +89,9 @@ function attention.attend(q, k, v, o)
     return y:reshape(batch, heads, 1, -1), weights and weights:reshape(batch, heads, 1, -1)
   end
   if o.weights or o.cap then return with_scores(q, k, v, o) end
-  if visible.texts and q.device == "cpu" then return in_texts(q, k, v, visible, o) end
+  if visible.texts and visible.texts.bounds then return in_texts(q, k, v, visible, o) end
   if (window or visible.texts) and visible.causal then
-    if q.device == "cpu" then return in_window(q, k, v, window, o) end
+    if q.device == "cpu" and not visible.texts then return in_window(q, k, v, window, o) end
     return C.scaled_dot_product_attention(q, k, v, mask_of(visible, keys, keys, q.device), o.dropout, false, o.scale,
       true)
   end

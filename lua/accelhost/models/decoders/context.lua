@@ -41,15 +41,19 @@ end
 ---@param how table of `settings`
 ---@param positions Tensor? position_ids, [batch, tokens] or [tokens]
 ---@param past integer
----@return {numbers: Tensor, bounds: Tensor, longest: integer}? numbers of texts [batch, tokens], and where texts begin
---- and end in the flattened batch
+---@return {numbers: Tensor, bounds: Tensor?, longest: integer?}? numbers of texts [batch, tokens], and where texts
+--- begin and end in the flattened batch; on a device, and in a step that is captured, which reads no values, the
+--- numbers alone
 function context.texts(how, positions, past)
   if not positions or how.kept or past > 0 or how.tokens < 2 then return nil end
   local rows, tokens = how.rows, how.tokens
   positions = positions:view(-1, tokens):expand(rows, tokens)
   local begins = positions:narrow(1, 1, tokens - 1):sub(positions:narrow(1, 0, tokens - 1)):ne(1)
-  if not begins:any():item() then return nil end
+  local is_read, several = false, true
+  if how.device == "cpu" then is_read, several = pcall(begins.item, begins:any()) end
+  if is_read and not several then return nil end
   begins = C.cat({C.ones({rows, 1}, {dtype = "bool", device = how.device}), begins}, 1)
+  if not is_read then return {numbers = begins:to("int64"):cumsum(1)} end
   local first = begins:flatten():nonzero():flatten()
   local bounds = C.cat({first, C.tensor({rows * tokens}, {dtype = "int64", device = how.device})})
   return {

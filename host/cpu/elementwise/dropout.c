@@ -11,38 +11,23 @@
 
 enum { CHUNK = 1024 }; /* elements whose bits are bytes at a time */
 
-static void dropout_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const float scale = (float)*(const double *)context;
-    float *y = data[0];
-    const float *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (keep[i] ? scale : 0.0f);
-}
-
-static void dropout_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const double scale = *(const double *)context;
-    double *y = data[0];
-    const double *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * (keep[i] ? scale : 0.0);
-}
-
-static void dropout_bf16(int64_t n, void *const *data, const int64_t *step, const void *context)
-{
-    const float scale = (float)*(const double *)context;
-    uint16_t *y = data[0];
-    const uint16_t *x = data[1];
-    const uint8_t *keep = data[2];
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = ah_f32_to_bf16(ah_bf16_to_f32(x[i]) * (keep[i] ? scale : 0.0f));
-}
+/* A loop over numbers of type `type`, computed as `real`: `value` is the result of x[i] and the factor. */
+#define DROPOUT(suffix, type, real, value)                                                                       \
+    static void dropout_##suffix(int64_t n, void *const *data, const int64_t *step, const void *context)         \
+    {                                                                                                            \
+        const real scale = (real) * (const double *)context;                                                     \
+        type *y = data[0];                                                                                       \
+        const type *x = data[1];                                                                                 \
+        const uint8_t *keep = data[2];                                                                           \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                      \
+        {                                                                                                        \
+            real factor = keep[i] ? scale : 0;                                                                   \
+            y[i] = value;                                                                                        \
+        }                                                                                                        \
+    }
+DROPOUT(f32, float, float, x[i] * factor)
+DROPOUT(f64, double, double, x[i] * factor)
+DROPOUT(bf16, uint16_t, float, ah_f32_to_bf16(ah_bf16_to_f32(x[i]) * factor))
 
 static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)
 {

@@ -8,7 +8,9 @@
 
 #include "base/memory/array.h"
 
-enum { PRECISION = 4, THRESHOLD = 1000, EDGE = 3, LINE_WIDTH = 80, INDENT = 7 /* "tensor(" */ };
+enum { INDENT = 7 /* "tensor(" */ };
+
+struct ah_print_options ah_print_options = AH_PRINT_DEFAULTS;
 
 struct printer {
     const struct ah_tensor *tensor;
@@ -48,11 +50,10 @@ static int write_float(char *to, size_t room, const char *format, double value)
 {
     if (isnan(value))
         return snprintf(to, room, "nan");
-    return snprintf(to, room, format, PRECISION, value);
+    return snprintf(to, room, format, ah_print_options.precision, value);
 }
 
-/* A number as printed, without padding; for the widest values (a bfloat16 near 3e38) of a
- * finite length since large values print in scientific notation. */
+/* A number as printed, without padding: at most 309 digits before the point, where scientific notation is off. */
 static int write_number(const struct printer *p, int64_t flat, char *to, size_t room)
 {
     if (p->tensor->dtype == AH_BOOL)
@@ -71,7 +72,7 @@ static int write_number(const struct printer *p, int64_t flat, char *to, size_t 
     return snprintf(to, room, "%.0f.", value);
 }
 
-enum { NUMBER_ROOM = 64 };
+enum { NUMBER_ROOM = 320 + AH_PRINT_PRECISION };
 
 static void put_number(struct printer *p, int64_t flat)
 {
@@ -87,13 +88,14 @@ static void each_shown(const struct printer *p, int dim, int64_t flat,
                        void (*visit)(void *, int64_t), void *context)
 {
     const struct ah_tensor *t = p->tensor;
+    int64_t edge = ah_print_options.edge_items;
     if (dim == t->ndim) {
         visit(context, flat);
         return;
     }
     for (int64_t i = 0; i < t->size[dim]; i++) {
-        if (p->summarize && t->size[dim] > 2 * EDGE && i == EDGE)
-            i = t->size[dim] - EDGE;
+        if (p->summarize && t->size[dim] > 2 * edge && i == edge)
+            i = t->size[dim] - edge;
         each_shown(p, dim + 1, flat * t->size[dim] + i, visit, context);
     }
 }
@@ -141,6 +143,8 @@ static void choose_format(struct printer *p)
             p->scientific = survey.most / survey.least > 1000 || survey.most > 1e8 ||
                             (!p->integral && survey.least < 1e-4);
         }
+        if (ah_print_options.scientific != AH_SCIENTIFIC_AUTO)
+            p->scientific = ah_print_options.scientific == AH_SCIENTIFIC_ON;
     }
     each_shown(p, 0, 0, survey_width, p);
 }
@@ -148,8 +152,9 @@ static void choose_format(struct printer *p)
 /* The last dim: numbers, as many to a line as fit. */
 static void put_vector(struct printer *p, int64_t flat, int64_t n, int indent)
 {
-    int per_line = (LINE_WIDTH - indent) / (p->width + 2), item = 0;
-    bool cut = p->summarize && n > 2 * EDGE;
+    int64_t edge = ah_print_options.edge_items;
+    int per_line = (ah_print_options.line_width - indent) / (p->width + 2), item = 0;
+    bool cut = p->summarize && n > 2 * edge;
     per_line = per_line < 1 ? 1 : per_line;
     format_put(p, "[", 1);
     for (int64_t i = 0; i < n; i++, item++) {
@@ -160,9 +165,9 @@ static void put_vector(struct printer *p, int64_t flat, int64_t n, int indent)
             else
                 format_put(p, " ", 1);
         }
-        if (cut && i == EDGE) {
+        if (cut && i == edge) {
             put_text(p, " ...");
-            i = n - EDGE - 1;
+            i = n - edge - 1;
         } else {
             put_number(p, flat + i);
         }
@@ -177,21 +182,21 @@ static void put_block(struct printer *p, int dim, int64_t flat, int indent)
         put_number(p, flat);
         return;
     }
-    int64_t n = t->size[dim];
+    int64_t n = t->size[dim], edge = ah_print_options.edge_items;
     if (dim == t->ndim - 1) {
         put_vector(p, flat * n, n, indent);
         return;
     }
-    bool cut = p->summarize && n > 2 * EDGE;
+    bool cut = p->summarize && n > 2 * edge;
     format_put(p, "[", 1);
     for (int64_t i = 0; i < n; i++) {
         if (i > 0) {
             format_put(p, ",", 1);
             put_lines(p, t->ndim - dim - 1, indent + 1);
         }
-        if (cut && i == EDGE) {
+        if (cut && i == edge) {
             put_text(p, "...");
-            i = n - EDGE - 1;
+            i = n - edge - 1;
         } else {
             put_block(p, dim + 1, flat * n + i, indent + 1);
         }
@@ -204,7 +209,7 @@ static void put_block(struct printer *p, int dim, int64_t flat, int indent)
 static void put_suffix(struct printer *p, const char *suffix, size_t *line)
 {
     size_t length = strlen(suffix);
-    if (*line + length + 2 > LINE_WIDTH) {
+    if (*line + length + 2 > (size_t)ah_print_options.line_width) {
         format_put(p, ",", 1);
         put_lines(p, 1, INDENT);
         *line = INDENT + length;
@@ -219,9 +224,9 @@ int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const c
 {
     struct printer p = {.tensor = tensor,
                         .floating = ah_dtype_is_float(tensor->dtype),
-                        .summarize = tensor->numel > THRESHOLD};
+                        .summarize = (double)tensor->numel > ah_print_options.threshold};
     char part[160];
-    bool plain = tensor->dtype == AH_F32 || tensor->dtype == AH_I64 || tensor->dtype == AH_BOOL;
+    bool plain = tensor->dtype == ah_default_dtype || tensor->dtype == AH_I64 || tensor->dtype == AH_BOOL;
     put_text(&p, "tensor(");
     if (tensor->numel > 0) {
         choose_format(&p);
@@ -237,8 +242,8 @@ int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const c
         snprintf(part, sizeof part, "size=%s", ah_shape(tensor));
         put_suffix(&p, part, &line);
     }
-    /* The values of an empty tensor do not distinguish float32 from the integers. */
-    if (!plain || (tensor->numel == 0 && tensor->dtype != AH_F32)) {
+    /* The values of an empty tensor do not distinguish the default dtype from the integers. */
+    if (!plain || (tensor->numel == 0 && tensor->dtype != ah_default_dtype)) {
         snprintf(part, sizeof part, "dtype=%s", ah_dtype_name(tensor->dtype));
         put_suffix(&p, part, &line);
     }

@@ -30,6 +30,8 @@ local accelhost = {
   can_cast = C.dtype.can_cast,
   finfo = C.dtype.finfo,
   iinfo = C.dtype.iinfo,
+  get_default_dtype = C.dtype.get_default_dtype,
+  set_default_dtype = C.dtype.set_default_dtype,
 
   no_grad = C.autograd.no_grad,
   enable_grad = C.autograd.enable_grad,
@@ -57,6 +59,15 @@ local accelhost = {
   empty_cache = C.system.empty_cache,
   time = C.system.time,
 }
+
+--- The same as no_grad: run a function without recording gradients, and return its results. PyTorch's saves version
+--- counters beyond that, which cost nothing here, so its results may be used in training afterwards.
+--
+--   accelhost.inference_mode(function() return net(x) end).requires_grad  --> false
+---@param fn function
+---@param ... any its arguments
+---@return any ... the results of fn
+accelhost.inference_mode = C.autograd.no_grad
 
 --- An item of an index that adds a dim of size 1 there, as Python's None.
 --
@@ -156,6 +167,7 @@ namespace.add(lazy, "accelhost.amp.autocast", {
   "autocast", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_enabled",
   "set_autocast_dtype", "set_autocast_cache_enabled", "clear_autocast_cache",
 })
+namespace.add(lazy, "accelhost.printing", {"set_printoptions", "get_printoptions"})
 namespace.add(lazy, "accelhost.tensor", {"split", "chunk", "unbind", "norm"})
 functions.install(lazy)
 

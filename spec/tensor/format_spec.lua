@@ -13,10 +13,36 @@ end
 describe("tostring(tensor)", function()
   for i, case in ipairs(cases) do
     local shape = table.concat(case.shape, ", ")
-    it(("prints case %d, %s (%s), as PyTorch does"):format(i, case.dtype, shape), function()
-      assert.equal(case.text, tostring(build(case)))
+    local options = case.options or {}
+    local names = {}
+    for name, value in pairs(options) do
+      names[#names + 1] = ("%s = %s"):format(name, tostring(value))
+      if value == "inf" then options[name] = math.huge end
+    end
+    table.sort(names)
+    local title = #names > 0 and ", with " .. table.concat(names, ", ") or ""
+    it(("prints case %d, %s (%s)%s, as PyTorch does"):format(i, case.dtype, shape, title), function()
+      accelhost.set_printoptions(options)
+      local text = tostring(build(case))
+      accelhost.set_printoptions {profile = "default"}
+      assert.equal(case.text, text)
     end)
   end
+
+  it("prints the largest numbers of a dtype with all their digits where scientific notation is off", function()
+    accelhost.set_printoptions {sci_mode = false, precision = 64}
+    local text = tostring(accelhost.tensor({-1.5e308, 0.5}, {dtype = "float64"}))
+    accelhost.set_printoptions {profile = "default"}
+    assert.matches("^tensor%(%[%-150%d+%.0+,\n +0%.50+%],\n +dtype=float64%)$", text)
+  end)
+
+  it("refuses options out of their range and keeps the present ones", function()
+    for _, options in ipairs {{precision = 65}, {precision = -1}, {edgeitems = 2 ^ 40}, {linewidth = 0},
+      {profile = "long"}, {threshold = "all"}} do
+      assert.is_false(pcall(accelhost.set_printoptions, options))
+    end
+    assert.same({precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80}, accelhost.get_printoptions())
+  end)
 
   it("prints a view by its own order", function()
     local t = accelhost.tensor {{1, 2}, {3, 4}}

@@ -27,6 +27,8 @@ static const struct {
     [AH_F64] = {8, AH_CATEGORY_FLOAT, "float64", "f64", 0, 0, 12},
 };
 
+enum ah_dtype ah_default_dtype = AH_F32;
+
 size_t ah_dtype_size(enum ah_dtype dtype)
 {
     return dtypes[dtype].size;

@@ -39,6 +39,10 @@ const char *ah_dtype_name(enum ah_dtype dtype);     /* "float32" */
 enum ah_category ah_dtype_category(enum ah_dtype dtype);
 bool ah_dtype_is_float(enum ah_dtype dtype);
 
+/* The dtype of tensors made of Lua numbers, and of floating results of integers: float32, unless the script
+ * has set another (accelhost.set_default_dtype). */
+extern enum ah_dtype ah_default_dtype;
+
 /* Return the dtype in which kernels compute: float32 for fp16 and bf16, else the dtype itself. */
 enum ah_dtype ah_compute_dtype(enum ah_dtype dtype);
 

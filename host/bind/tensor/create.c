@@ -40,10 +40,10 @@ static bool holds_number(lua_State *L, int depth)
     return found;
 }
 
-/* dtype of the leaves: that of the first when it is a tensor, bool when all are, else float32. */
+/* dtype of the leaves: that of the first when it is a tensor, bool when all are, else the default dtype. */
 static enum ah_dtype create_infer(lua_State *L, int index, const struct shape *shape)
 {
-    enum ah_dtype dtype = AH_F32;
+    enum ah_dtype dtype = ah_default_dtype;
     lua_pushvalue(L, index);
     for (int d = 0; d < shape->ndim && shape->size[d] > 0; d++) {
         lua_rawgeti(L, -1, 1);

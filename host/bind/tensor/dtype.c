@@ -80,7 +80,7 @@ static int dtype_finfo(lua_State *L)
         [AH_F32] = {0x1.fffffep127, FLT_EPSILON, 0x1p-126, 1e-6},
         [AH_F64] = {DBL_MAX, DBL_EPSILON, DBL_MIN, 1e-15},
     };
-    enum ah_dtype dtype = lua_isnoneornil(L, 1) ? AH_F32 : ah_check_dtype(L, 1);
+    enum ah_dtype dtype = lua_isnoneornil(L, 1) ? ah_default_dtype : ah_check_dtype(L, 1);
     if (!ah_dtype_is_float(dtype))
         return ah_raise_text(L, "finfo: type: expected a floating dtype, got %s; iinfo knows it", ah_dtype_name(dtype));
     push_limits(L, dtype, -limits[dtype].largest, limits[dtype].largest);
@@ -89,6 +89,20 @@ static int dtype_finfo(lua_State *L)
     ah_set_number(L, "smallest_normal", limits[dtype].tiny);
     ah_set_number(L, "resolution", limits[dtype].resolution);
     return 1;
+}
+
+static int get_default_dtype(lua_State *L)
+{
+    return push_dtype(L, ah_default_dtype);
+}
+
+static int set_default_dtype(lua_State *L)
+{
+    enum ah_dtype dtype = ah_check_dtype(L, 1);
+    if (!ah_dtype_is_float(dtype))
+        return ah_raise_text(L, "set_default_dtype: d: expected a floating dtype, got %s", ah_dtype_name(dtype));
+    ah_default_dtype = dtype;
+    return 0;
 }
 
 static int dtype_iinfo(lua_State *L)
@@ -116,7 +130,8 @@ int ah_open_dtype(lua_State *L)
          *     accelhost.result_type(labels, 0.5)  --> float32
          * @return string */
         {"result_type", result_type, "tensor1:O, tensor2:O"},
-        /* The limits of a floating dtype, float32 unless named: a table with bits, eps, max, min, tiny, resolution.
+        /* The limits of a floating dtype, the default dtype unless named: a table with bits, eps, max, min, tiny and
+         * resolution.
          *     accelhost.finfo("float16").max  --> 65504
          * @return table<string, number> */
         {"finfo", dtype_finfo, "type:d?"},
@@ -126,6 +141,16 @@ int ah_open_dtype(lua_State *L)
          *     accelhost.iinfo("uint8").max  --> 255
          * @return table<string, number> */
         {"iinfo", dtype_iinfo, "type:d"},
+        /* The dtype of tensors made of numbers, of constructors without `dtype`, and of floating results of integers.
+         *     accelhost.get_default_dtype()  --> float32
+         * @return string */
+        {"get_default_dtype", get_default_dtype, ""},
+        /* Set the default dtype: float32 until now, or float64, float16, bfloat16. A process that the script starts
+         * (accelhost.launcher) begins with it; loaders, metrics and pretrained models keep the dtypes that they name.
+         *     accelhost.set_default_dtype "float64"
+         *     accelhost.tensor{1, 2}.dtype  --> float64
+         *     accelhost.set_default_dtype "float32" */
+        {"set_default_dtype", set_default_dtype, "d:d"},
         {NULL, NULL, NULL}};
     return ah_new_library(L, functions);
 }

@@ -39,7 +39,7 @@ static int push_valueless(lua_State *L, const struct ah_tensor *tensor, const ch
         luaL_addstring(&text, number);
     }
     luaL_addstring(&text, tensor->ndim == 1 ? ",)" : ")");
-    if (tensor->dtype != AH_F32) {
+    if (tensor->dtype != ah_default_dtype) {
         luaL_addstring(&text, ", dtype=");
         luaL_addstring(&text, ah_dtype_name(tensor->dtype));
     }

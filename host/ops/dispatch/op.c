@@ -193,6 +193,8 @@ static int bind_value(const struct ah_op *op, const struct ah_param *param, cons
     enum ah_kind wanted = param->kind == AH_OPERAND ? AH_TENSOR : param->kind;
     if (kind == wanted) {
         *slot = *given;
+        if (kind == AH_DTYPE && given == &param->fallback && given->dtype == AH_F32)
+            slot->dtype = ah_default_dtype; /* "float32" in a signature is the default dtype */
         return 0;
     }
     if (wanted == AH_NUMBER && kind == AH_INT) {
@@ -435,7 +437,7 @@ enum ah_dtype ah_call_promote(const struct ah_call *call, int count)
         int rank = tensor->wrapped ? 2 : tensor->ndim == 0 ? 1 : 0;
         enum ah_dtype dtype = tensor->dtype;
         if (tensor->wrapped && dtype == AH_F64) /* a Lua number alone has the default dtype; -0 counts as whole */
-            dtype = *(const double *)ah_tensor_data(tensor) == 0 ? AH_I64 : AH_F32;
+            dtype = *(const double *)ah_tensor_data(tensor) == 0 ? AH_I64 : ah_default_dtype;
         best[rank] = any[rank] ? ah_dtype_promote(best[rank], dtype) : dtype;
         any[rank] = true;
     }

@@ -61,7 +61,7 @@ static int elementwise_forward(struct ah_call *c, int inputs, enum ah_dtype dtyp
 
 static enum ah_dtype elementwise_floating(enum ah_dtype dtype)
 {
-    return ah_dtype_is_float(dtype) ? dtype : AH_F32;
+    return ah_dtype_is_float(dtype) ? dtype : ah_default_dtype;
 }
 
 /* The result is the input itself: nothing to record. */

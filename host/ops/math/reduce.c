@@ -122,7 +122,7 @@ int ah_forward_logsumexp(struct ah_call *c)
 {
     const struct ah_args_logsumexp *arg = ah_args(c, logsumexp);
     enum ah_dtype dtype = arg->input.tensor->dtype;
-    return reduce_forward(c, &arg->dim, arg->keepdim.flag, ah_dtype_is_float(dtype) ? dtype : AH_F32);
+    return reduce_forward(c, &arg->dim, arg->keepdim.flag, ah_dtype_is_float(dtype) ? dtype : ah_default_dtype);
 }
 
 int ah_forward_amax(struct ah_call *c)

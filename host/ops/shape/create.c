@@ -103,7 +103,7 @@ int ah_forward_arange(struct ah_call *c)
                        step);
     if ((end - start) * step < 0)
         return ah_fail(AH_EINVAL, "arange: a step of %g does not lead from %g to %g", step, start, end);
-    enum ah_dtype dtype = AH_F32;
+    enum ah_dtype dtype = ah_default_dtype;
     if (arg->dtype.kind == AH_DTYPE)
         dtype = arg->dtype.dtype;
     else if (start == floor(start) && end == floor(end) && step == floor(step))

@@ -36,7 +36,7 @@ function shapes.broadcast(...)
   for _, value in ipairs(values) do
     if C.is_tensor(value) and not like then like = value end
   end
-  local options = {dtype = like and like.dtype or "float32", device = like and like.device}
+  local options = {dtype = like and like.dtype or C.dtype.get_default_dtype(), device = like and like.device}
   for i, value in ipairs(values) do
     if not C.is_tensor(value) then values[i] = C.tensor(value, options) end
   end

@@ -7,7 +7,7 @@ local signature = arguments.signature
 
 local windows = {}
 
-local making = {{"dtype: dtype", "float32"}, {"device: device"}, {"requires_grad: flag", false}}
+local making = {{"dtype: dtype"}, {"device: device"}, {"requires_grad: flag", false}}
 
 -- Make the function of a window: shape(u, ...) of places u in 0..1, in float64, and of the parameters `own`.
 local function window(name, own, shape)
@@ -23,7 +23,9 @@ local function window(name, own, shape)
       local last = values[2] and length or length - 1
       result = shape(C.arange(length, {dtype = "float64"}) / last, unpack(values, 3, count + 2))
     end
-    result = result:to {dtype = dtype, device = device or C.device.get_default_device()}
+    result = result:to {
+      dtype = dtype or C.dtype.get_default_dtype(), device = device or C.device.get_default_device(),
+    }
     return requires_grad and result:requires_grad_() or result
   end
 end

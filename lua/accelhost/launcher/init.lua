@@ -55,7 +55,7 @@ local function describe_call(what, fn, args, count)
   local packed, classes = pack.values(what, values, count + 1, titles)
   return {
     path = package.path, cpath = package.cpath, arg = rawget(_G, "arg"), random = C.random.get_rng_state(),
-    device = C.device.get_default_device(),
+    device = C.device.get_default_device(), dtype = C.dtype.get_default_dtype(),
     values = packed,
   }, classes
 end

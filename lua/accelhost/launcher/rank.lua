@@ -24,5 +24,6 @@ return function()
   local values, count, classes = unpack_values(call.values)
   C.random.set_rng_state(call.random)
   C.device.set_default_device(call.device)
+  C.dtype.set_default_dtype(call.dtype)
   answer(classes, count_and_list(values[1](unpack(values, 2, count))))
 end

@@ -159,11 +159,12 @@ end
 
 -- Capture the state that an error must not leave changed.
 local function remember()
-  local grad, device = C.autograd.is_grad_enabled(), C.device.get_default_device()
+  local grad, device, dtype = C.autograd.is_grad_enabled(), C.device.get_default_device(), C.dtype.get_default_dtype()
   local autocast = C.autocast.capture()
   return function()
     C.autograd.set_grad_enabled(grad)
     C.device.set_default_device(device)
+    C.dtype.set_default_dtype(dtype)
     C.autocast.restore(autocast)
     screen.leave()
   end

@@ -236,6 +236,23 @@ layers.recurrent = {
   {"GRUCell", {8, 3}, {logits}, train_inputs = {logits, inputs.other:narrow(1, 0, 3)}},
 }
 
+-- Their numbers are those of the plain layers (spec/nn/lazy_spec.lua).
+layers.lazy = {
+  {"LazyLinear", {3}, {rows}, drawn = false},
+  {"LazyConv1d", {4, 3}, {rows}, options = conv, drawn = false},
+  {"LazyConv2d", {4, 3}, {images}, options = conv, drawn = false},
+  {"LazyConv3d", {4, {1, 3, 3}}, {volumes}, options = conv, drawn = false},
+  {"LazyConvTranspose1d", {4, 3}, {rows}, options = transposed, drawn = false},
+  {"LazyConvTranspose2d", {4, 3}, {images}, options = transposed, drawn = false},
+  {"LazyConvTranspose3d", {4, 3}, {volumes}, options = transposed, drawn = false},
+  {"LazyBatchNorm1d", {}, {rows}, drawn = false},
+  {"LazyBatchNorm2d", {}, {images}, drawn = false},
+  {"LazyBatchNorm3d", {}, {volumes}, drawn = false},
+  {"LazyInstanceNorm1d", {}, {rows}, drawn = false},
+  {"LazyInstanceNorm2d", {}, {images}, drawn = false},
+  {"LazyInstanceNorm3d", {}, {volumes}, drawn = false},
+}
+
 --- All rows by name.
 layers.by_name = {}
 for subject, list in pairs(layers) do

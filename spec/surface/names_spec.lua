@@ -28,7 +28,7 @@ describe("An unknown name", function()
   end)
 
   it("that PyTorch has suggests the equivalent", function()
-    check.raises("nn has no LazyLinear: pass sizes to Linear", function() return nn.LazyLinear end)
+    check.raises("nn has no Buffer: module:register_buffer", function() return nn.Buffer end)
     check.raises("nn has no DataParallel: accelerator:prepare", function() return nn.DataParallel end)
   end)
 

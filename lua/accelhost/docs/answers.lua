@@ -119,7 +119,6 @@ local rows = {
     "reinforce volatile solve symeig eig lstsq cholesky.* lu .*triangular_solve.* geqrf orgqr ormqr " ..
       "chain_matmul map_ map2_ apply_ name output_nr new svd_lowrank pca_lowrank lobpcg",
     "deprecated, or of accelhost.linalg under PyTorch's newer name"},
-  {"torch.nn", "Lazy.*", "sizes are checked when a layer is made; a layer without sizes could not be prepared"},
   {"torch.nn", "Uninitialized.*", "of the lazy layers"},
   {"torch.nn", "LinearCrossEntropy.*", "as nn.Linear and nn.CrossEntropyLoss, which keep the logits in memory"},
   {"torch.nn.functional", "linear_cross_entropy", "as F.linear and F.cross_entropy, which keep the logits in memory"},

@@ -32,6 +32,18 @@ function hooks.method(what, field, ...)
   end
 end
 
+--- Remove a hook without its handle: copies of a module have its hooks, but not their handles.
+---@param module table
+---@param field string
+---@param hook function|table
+function hooks.remove(module, field, hook)
+  local kept = {}
+  for _, entry in ipairs(module[field] or {}) do
+    if entry.call ~= hook then kept[#kept + 1] = entry end
+  end
+  rawset(module, field, #kept > 0 and kept or false)
+end
+
 --- Return true if hooks receive the inputs or outputs of a module.
 ---@param module table
 ---@return table|false

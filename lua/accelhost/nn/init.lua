@@ -20,6 +20,11 @@ local files = {
   batch_norm = {
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
   },
+  lazy = {
+    "LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d",
+    "LazyConvTranspose3d", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d", "LazyInstanceNorm3d",
+  },
   sync_batch_norm = {"SyncBatchNorm"},
   norm = {"LayerNorm", "RMSNorm", "GroupNorm", "LocalResponseNorm"},
   embedding = {"Embedding", "EmbeddingBag"},
@@ -77,12 +82,4 @@ local refused = {
   MSE = "nn.MSELoss", Conv = "nn.Conv1d, nn.Conv2d, nn.Conv3d",
   LinearCrossEntropyLoss = "use Linear and CrossEntropyLoss", Container = "use Sequential, ModuleList or ModuleDict",
 }
-for _, name in ipairs {
-  "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d",
-  "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
-} do
-  refused["Lazy" .. name] = ("pass sizes to %s: weights that are made at the first call could neither be prepared nor "
-    .. "passed to an optimizer before"):format(name)
-end
-
 return namespace.new("nn", nn, lazy, {refused = refused})

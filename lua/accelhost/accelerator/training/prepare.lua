@@ -47,8 +47,19 @@ local function check_single(accelerator)
   end
 end
 
+-- Lazy layers have no parameters to average yet.
+local function check_sizes(model)
+  for name, module in model:named_modules() do
+    if module.has_uninitialized_params and module.has_uninitialized_params() then
+      arguments.fail("prepare: %s has no sizes yet: call the model with one batch before prepare",
+        name == "" and "the " .. module._name or ("'%s' (%s)"):format(name, module._name))
+    end
+  end
+end
+
 --- A model: its parameters and gradients move into arenas.
 function prepare_kind.model(accelerator, model, placed, evaluation)
+  check_sizes(model)
   if placed then model:to {device = accelerator.device} end
   accelerator._precision:cast_forward(model)
   if not evaluation then

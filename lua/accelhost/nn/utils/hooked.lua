@@ -3,6 +3,7 @@
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
+local hooks = require "accelhost.nn.hooks"
 local parameter = require "accelhost.nn.parameter"
 local weight = require "accelhost.nn.utils.weight"
 
@@ -23,8 +24,8 @@ local function kind_of(compute)
 end
 
 local function find(module, kind, name)
-  for i, entry in ipairs(module._forward_pre_hooks or {}) do
-    if is_hook(entry.call, kind, name) then return i, entry.call end
+  for _, entry in ipairs(module._forward_pre_hooks or {}) do
+    if is_hook(entry.call, kind, name) then return entry.call end
   end
 end
 
@@ -35,14 +36,10 @@ end
 
 -- Remove the hook; return the current weight.
 local function remove_hook(what, module, kind, name)
-  local place, hook = find(module, kind, name)
-  if not place then fail("%s: '%s' of %s has none", what, name, module._name) end
+  local hook = find(module, kind, name)
+  if not hook then fail("%s: '%s' of %s has none", what, name, module._name) end
   local value = no_grad(hook.compute, hook, module, false)
-  local kept = {}
-  for i, entry in ipairs(module._forward_pre_hooks) do
-    if i ~= place then kept[#kept + 1] = entry end
-  end
-  rawset(module, "_forward_pre_hooks", #kept > 0 and kept or false)
+  hooks.remove(module, "_forward_pre_hooks", hook)
   module:_drop(name)
   return value:detach()
 end

@@ -65,6 +65,7 @@ end
 local lazy = {
   rnn = {"accelhost.nn.utils.rnn"},
   parametrize = {"accelhost.nn.utils.parametrize"},
+  prune = {"accelhost.nn.utils.prune"},
   parametrizations = {"accelhost.nn.utils.parametrizations"},
 }
 namespace.add(lazy, "accelhost.nn.utils.clip", {

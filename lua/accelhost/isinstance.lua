@@ -10,7 +10,6 @@ local fail, describe = arguments.fail, arguments.describe
 --- accelhost.empty, accelhost.zeros and the like: calling the class is an error.
 --
 --   accelhost.isinstance(a, accelhost.Tensor)  --> true
----@class Tensor
 local Tensor = class.new "Tensor"
 
 function Tensor:init(...) -- luacheck: ignore self

@@ -38,7 +38,6 @@ local function verbosity_now()
   return verbosity
 end
 
----@class Logger
 ---@field name string
 local Logger = class.new "Logger"
 

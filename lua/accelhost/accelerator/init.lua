@@ -19,7 +19,6 @@ local place = require "accelhost.accelerator.process.place"
 local state = require "accelhost.accelerator.process.state"
 require "accelhost.averaging" -- warns of backwards that average nothing
 
----@class Accelerator
 ---@field device string of models and batches: this process's GPU, "cuda:0", else "cpu"; a default device that is
 --- neither has priority
 ---@field process_index integer this process's rank, from 0

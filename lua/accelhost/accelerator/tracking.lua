@@ -11,7 +11,6 @@ local trial = later "accelhost.track.trial"
 local fail = arguments.fail
 local comm = C.comm
 
----@class Trackers
 ---@part Accelerator
 ---@field list GeneralTracker[] those that were started
 ---@field logged_step integer|false the highest step that was logged

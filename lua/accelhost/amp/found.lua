@@ -7,7 +7,6 @@ local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 
----@class Found
 local Found = class.new "Found"
 
 function Found:init()

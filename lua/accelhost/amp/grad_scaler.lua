@@ -12,7 +12,6 @@ local host_updates = require "accelhost.util.host_updates"
 
 local fail = arguments.fail
 
----@class GradScaler
 local GradScaler = class.new "GradScaler"
 
 local read = arguments.signature("GradScaler", {

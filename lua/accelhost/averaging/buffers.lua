@@ -2,7 +2,6 @@
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 
----@class Buffers
 ---@field tensors userdata[] as they were when they were last checked
 ---@field places table[] where each is found: {module =, name =}, the module held weakly
 local Buffers = class.new "Buffers"

@@ -7,7 +7,6 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
 -- One run of a function.
----@class Joining
 ---@field speaker integer the highest rank that participated in the last round: buffers and weights are its
 ---@field wanted boolean[] the operations that any process starts next, as of `ask`
 ---@field through boolean is this process?

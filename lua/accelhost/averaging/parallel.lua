@@ -10,7 +10,6 @@ local class = require "accelhost.util.class"
 local module = require "accelhost.nn.module"
 local warn = require "accelhost.util.warn"
 
----@class Parallel
 ---@field accelerator Accelerator that prepared it
 ---@field reducer userdata
 ---@field window number sum of this process's weights since gradients were averaged

@@ -10,7 +10,6 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local tree = require "accelhost.averaging.shard_tree"
 
----@class ShardSum
 local ShardSum = class.new "ShardSum"
 
 local ALIGNED = 16 -- elements that slices are multiples of, but for the last

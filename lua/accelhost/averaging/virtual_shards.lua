@@ -7,7 +7,6 @@ local Parallel = require "accelhost.averaging.parallel"
 local ShardSum = require "accelhost.averaging.shard_sum"
 local warn = require "accelhost.util.warn"
 
----@class ShardedParallel: Parallel
 ---@field virtual_shards VirtualShards
 ---@field sum ShardSum
 local ShardedParallel = Parallel:extend "ShardedParallel"

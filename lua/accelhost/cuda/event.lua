@@ -6,7 +6,6 @@ local place = require "accelhost.cuda.place"
 
 local fail = arguments.fail
 
----@class Event
 local Event = class.strict(class.new "Event")
 Event.__newindex = class.assign
 

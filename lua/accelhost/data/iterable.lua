@@ -26,7 +26,6 @@ local iterable = {}
 --     return function() i = i + 1 return i <= 3 and i or nil end
 --   end
 --   for batch in data.DataLoader(Count(), {batch_size = 2}) do assert(batch:size(0) <= 2) end
----@class IterableDataset
 local IterableDataset = class.sized "IterableDataset"
 iterable.IterableDataset = IterableDataset
 
@@ -65,7 +64,6 @@ function IterableDataset:len()
   fail("%s has no method len(): the number of its samples is not known before they are read", self._name)
 end
 
----@class ChainDataset: IterableDataset
 local ChainDataset = IterableDataset:extend "ChainDataset"
 iterable.ChainDataset = ChainDataset
 
@@ -145,7 +143,6 @@ function ChainDataset:len()
 end
 
 --- Batches of a stream, in the place of a batch sampler: a batch is a table of samples.
----@class StreamBatches
 ---@field seed userdata? of the pass that begins next
 ---@field turn integer of the samples' streams: the rank's first, or the worker's
 ---@field first_turn integer turn of worker 0

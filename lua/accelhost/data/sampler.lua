@@ -57,7 +57,6 @@ end
 --     return function() i = i + 2 return i < 4 and i or nil end
 --   end
 --   #data.DataLoader(set, {batch_size = 1, sampler = Even()})  --> 2
----@class Sampler
 local Sampler = class.sized "Sampler"
 sampler.Sampler = Sampler
 
@@ -80,7 +79,6 @@ function Sampler:draw() -- luacheck: ignore self
   return nil
 end
 
----@class SequentialSampler: Sampler
 local SequentialSampler = Sampler:extend "SequentialSampler"
 SequentialSampler.visits_once = true -- no index twice in a pass
 sampler.SequentialSampler = SequentialSampler
@@ -105,7 +103,6 @@ function SequentialSampler:iter(_, from)
   end
 end
 
----@class RandomSampler: Sampler
 local RandomSampler = Sampler:extend "RandomSampler"
 sampler.RandomSampler = RandomSampler
 
@@ -191,7 +188,6 @@ local function iter_order(self, draw, from)
   return numbers_of(order, order:numel(), from)
 end
 
----@class SubsetRandomSampler: Sampler
 local SubsetRandomSampler = Sampler:extend "SubsetRandomSampler"
 sampler.SubsetRandomSampler = SubsetRandomSampler
 
@@ -219,7 +215,6 @@ function SubsetRandomSampler:iter(draw, from)
   end
 end
 
----@class WeightedRandomSampler: Sampler
 local WeightedRandomSampler = Sampler:extend "WeightedRandomSampler"
 sampler.WeightedRandomSampler = WeightedRandomSampler
 
@@ -254,7 +249,6 @@ end
 
 WeightedRandomSampler.iter = iter_order
 
----@class DistributedSampler: Sampler
 local DistributedSampler = Sampler:extend "DistributedSampler"
 sampler.DistributedSampler = DistributedSampler
 
@@ -318,7 +312,6 @@ function DistributedSampler:iter(_, from)
   end
 end
 
----@class BatchSampler: Sampler
 local BatchSampler = Sampler:extend "BatchSampler"
 sampler.BatchSampler = BatchSampler
 

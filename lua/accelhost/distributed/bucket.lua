@@ -3,7 +3,6 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
----@class GradBucket
 local GradBucket = class.new "GradBucket"
 
 --- Gradients that are averaged together, as a communication hook gets them. Its memory is that of the gradients

@@ -8,7 +8,6 @@ local fail = arguments.fail
 
 local groups = {}
 
----@class ProcessGroup
 ---@field native userdata
 ---@field ranks integer[] the members' ranks in the job, by their rank in the group
 ---@field group_name string

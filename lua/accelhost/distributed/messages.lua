@@ -90,7 +90,6 @@ function messages.irecv(...)
   return made
 end
 
----@class P2POp
 ---@field op function
 ---@field tensor userdata
 ---@field peer? integer

@@ -12,7 +12,6 @@ local module = require "accelhost.nn.module"
 local protect = require "accelhost.util.protect"
 local fail, describe = arguments.fail, arguments.describe
 
----@class DistributedDataParallel: Module
 ---@field module Module
 local DistributedDataParallel = module.Module:extend "DistributedDataParallel"
 

@@ -11,7 +11,6 @@ local fail = arguments.fail
 
 local power = {}
 
----@class PowerSGDState
 ---@field iter integer backwards so far
 local PowerSGDState = class.new "PowerSGDState"
 power.PowerSGDState = PowerSGDState

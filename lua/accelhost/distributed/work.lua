@@ -4,7 +4,6 @@ local class = require "accelhost.util.class"
 
 local work = {}
 
----@class Work
 local Work = class.new "Work"
 work.Work = Work
 
@@ -65,7 +64,6 @@ function Work:get_future()
   return work.Future(function() return self:result() end, function() return self:is_completed() end)
 end
 
----@class Future
 local Future = class.new "Future"
 work.Future = Future
 

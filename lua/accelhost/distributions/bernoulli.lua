@@ -10,7 +10,6 @@ local shapes = require "accelhost.distributions.shapes"
 --- 1 with a probability, else 0: of `probs`, or of `logits`, whose sigmoid it is.
 --
 --   distributions.Bernoulli {logits = 0}.mean  --> tensor(0.5000)
----@class Bernoulli: Distribution
 ---@field probs Tensor
 ---@field logits Tensor
 local Bernoulli = Distribution:extend "Bernoulli"

@@ -11,7 +11,6 @@ local shapes = require "accelhost.distributions.shapes"
 --   distributions.Beta(1, 3).mean  --> tensor(0.2500)
 ---@param concentration1 number|Tensor above 0 (alpha)
 ---@param concentration0 number|Tensor above 0 (beta)
----@class Beta: Distribution
 ---@field concentration1 Tensor
 ---@field concentration0 Tensor
 local Beta = Distribution:extend "Beta"

@@ -17,7 +17,6 @@ local fail = arguments.fail
 --   print(action:size(0), policy:log_prob(action):dim(), policy:entropy():dim())  --> 3  1  1
 ---@param probs? Tensor [..., classes]
 ---@param logits? Tensor [..., classes]
----@class Categorical: Distribution
 ---@field probs Tensor
 ---@field logits Tensor normalised
 local Categorical = Distribution:extend "Categorical"

@@ -13,7 +13,6 @@ local shapes = require "accelhost.distributions.shapes"
 --
 --   distributions.Dirichlet(accelhost.tensor {1, 3}).mean  --> tensor([0.2500, 0.7500])
 ---@param concentration Tensor [..., n] above 0
----@class Dirichlet: Distribution
 local Dirichlet = Distribution:extend "Dirichlet"
 Dirichlet.has_rsample = true
 Dirichlet._parameters = {{"concentration", constraints.positive_vector}}

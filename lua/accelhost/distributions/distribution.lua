@@ -18,7 +18,6 @@ local fail, describe = arguments.fail, arguments.describe
 --
 --   local d = accelhost.distributions.Normal(accelhost.zeros(2), 1)
 --   d:log_prob(accelhost.zeros(2))  --> tensor([-0.9189, -0.9189])
----@class Distribution
 ---@field batch_shape integer[]
 ---@field event_shape integer[]
 ---@field mean Tensor

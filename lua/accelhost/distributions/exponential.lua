@@ -7,7 +7,6 @@ local Distribution = require "accelhost.distributions.distribution"
 --
 --   distributions.Exponential(2).mean  --> tensor(0.5000)
 ---@param rate number|Tensor above 0
----@class Exponential: Distribution
 local Exponential = Distribution:define("Exponential", {{"rate", constraints.positive}})
 Exponential.has_rsample = true
 

@@ -10,7 +10,6 @@ local gradients = require "accelhost.distributions.gamma_gradients"
 --   distributions.Gamma(2, 4).mean  --> tensor(0.5000)
 ---@param concentration number|Tensor above 0
 ---@param rate number|Tensor above 0
----@class Gamma: Distribution
 local Gamma = Distribution:define("Gamma", {{"concentration", constraints.positive}, {"rate", constraints.positive}})
 Gamma.has_rsample = true
 

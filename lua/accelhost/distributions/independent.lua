@@ -13,7 +13,6 @@ local fail, describe = arguments.fail, arguments.describe
 --   local d = distributions.Independent(distributions.Normal(accelhost.zeros(2, 3), 1), 1)
 --   d:log_prob(accelhost.zeros(2, 3)):shape()  --> {2}
 ---@param base_distribution Distribution
----@class Independent: Distribution
 ---@field base_dist Distribution
 local Independent = Distribution:extend "Independent"
 

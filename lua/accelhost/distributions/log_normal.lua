@@ -7,7 +7,6 @@ local Normal = require "accelhost.distributions.normal"
 --
 --   distributions.LogNormal(0, 1).mode  --> tensor(0.3679)
 ---@param scale number|Tensor above 0
----@class LogNormal: Distribution
 local LogNormal = Distribution:define("LogNormal", {{"loc", constraints.real}, {"scale", constraints.positive}})
 LogNormal.has_rsample = true
 

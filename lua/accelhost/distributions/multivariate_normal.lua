@@ -18,7 +18,6 @@ local fail = arguments.fail
 ---@param covariance_matrix? Tensor [..., n, n]
 ---@param precision_matrix? Tensor [..., n, n]
 ---@param scale_tril? Tensor [..., n, n]
----@class MultivariateNormal: Distribution
 ---@field covariance_matrix Tensor
 ---@field precision_matrix Tensor
 ---@field scale_tril Tensor

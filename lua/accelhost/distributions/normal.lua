@@ -9,7 +9,6 @@ local Distribution = require "accelhost.distributions.distribution"
 --   distributions.Normal(0, 1):log_prob(accelhost.tensor(0))  --> tensor(-0.9189)
 ---@param scale number|Tensor above 0
 ---@param validate_args? boolean default true: check parameters and values
----@class Normal: Distribution
 local Normal = Distribution:define("Normal", {{"loc", constraints.real}, {"scale", constraints.positive}})
 Normal.has_rsample = true
 

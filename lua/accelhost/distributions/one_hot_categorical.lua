@@ -10,7 +10,6 @@ local Distribution = require "accelhost.distributions.distribution"
 --   distributions.OneHotCategorical {probs = accelhost.tensor {0, 1}}:sample()  --> tensor([0., 1.])
 ---@param probs? Tensor [..., classes]
 ---@param logits? Tensor [..., classes]
----@class OneHotCategorical: Distribution
 ---@field probs Tensor
 ---@field logits Tensor normalised
 local OneHotCategorical = Distribution:extend "OneHotCategorical"

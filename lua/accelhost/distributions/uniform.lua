@@ -8,7 +8,6 @@ local Distribution = require "accelhost.distributions.distribution"
 --
 --   distributions.Uniform(0, 4).variance  --> tensor(1.3333)
 ---@param high number|Tensor above low
----@class Uniform: Distribution
 local Uniform = Distribution:define("Uniform", {{"low", constraints.real}, {"high", constraints.real}})
 Uniform.has_rsample = true
 

@@ -93,6 +93,8 @@ local function read_target(block)
   end
   local quoted = target:match '"([%w_]+)"'
   if quoted then names[quoted] = true end
+  -- A definition that makes a class contains its name: Module:extend "Linear", define("RNN", ...
+  block.class = target:match '[%w_]%(?%s*"([%w_]+)"'
 end
 
 local function read_lines(block, lines)

@@ -9,7 +9,6 @@ local classification = {}
 --- The share of rows whose prediction is the reference, or with normalize = false their number.
 --
 --   print(metrics.accuracy():compute{predictions = {0, 1, 1, 2}, references = {0, 1, 2, 2}}.accuracy)  --> 0.75
----@class accuracy: Metric
 classification.accuracy = labelled("accuracy", {{"normalize: flag", true}})
 local accuracy = classification.accuracy
 
@@ -23,7 +22,6 @@ end
 --- statistic, Gorodkin 2004); 0 where only one class occurred.
 --
 --   metrics.matthews_correlation():compute{predictions = {1, 0, 1, 1}, references = {1, 0, 0, 1}}
----@class matthews_correlation: Metric
 classification.matthews_correlation = labelled("matthews_correlation", {})
 local matthews = classification.matthews_correlation
 
@@ -46,7 +44,6 @@ end
 --- that occurred, in order.
 --
 --   metrics.confusion_matrix():compute{predictions = {1, 0, 1}, references = {1, 0, 0}}
----@class confusion_matrix: Metric
 ---@param labels? integer[] rows of other classes do not count
 ---@param normalize? string "true" (each row adds up to 1), "pred" (each column) or "all"
 classification.confusion_matrix = labelled("confusion_matrix",

@@ -3,7 +3,6 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local Metric = require("accelhost.metrics.metric").Metric
 
----@class combine
 local combine = class.new "combine"
 
 local read = arguments.signature("combine", {"metrics: list"})

@@ -87,7 +87,6 @@ end
 --- Of the rows predicted as a class, the share that belongs to it.
 --
 --   metrics.precision():compute{predictions = {1, 1, 0, 1}, references = {1, 0, 0, 1}}
----@class precision: Metric
 ---@param labels? integer[] the classes that count, default all; not with "binary"
 ---@param pos_label? integer the class that counts with "binary", default 1
 ---@param average? string "binary" (default), "micro", "macro", "weighted", or "none": a float64 tensor by class
@@ -98,7 +97,6 @@ f_score.precision = define("precision", function(hits, _, predicted) return hits
 --- Of the rows of a class, the share that was predicted as it.
 --
 --   print(metrics.recall():compute{predictions = {1, 1, 0, 1}, references = {1, 0, 0, 1}}.recall)  --> 1
----@class recall: Metric
 ---@param labels? integer[] as of precision
 ---@param pos_label? integer as of precision
 ---@param average? string as of precision
@@ -108,7 +106,6 @@ f_score.recall = define("recall", function(hits, referred) return hits, referred
 --- The harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn).
 --
 --   print(metrics.f1():compute{predictions = {1, 1, 0, 0}, references = {1, 0, 0, 1}}.f1)  --> 0.5
----@class f1: Metric
 ---@param labels? integer[] as of precision
 ---@param pos_label? integer as of precision
 ---@param average? string as of precision

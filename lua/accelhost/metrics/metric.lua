@@ -11,7 +11,6 @@ local WaitingBatches = require "accelhost.metrics.waiting"
 local fail, describe = arguments.fail, arguments.describe
 
 --- The base class of metrics: add_batch adds rows, compute returns the results and resets the metric.
----@class Metric
 local Metric = class.new "Metric"
 
 -- The columns that each batch has, and those that it may have.

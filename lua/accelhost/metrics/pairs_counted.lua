@@ -5,7 +5,6 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
----@class PairCounts
 local PairCounts = class.new "PairCounts"
 
 function PairCounts:init()

@@ -26,7 +26,6 @@ local made = {}
 --   metric:add_batch{losses = {math.log(2)}, counts = {30}}
 --   metric:add_batch{losses = {math.log(4)}, counts = {10}}
 --   print(metric:compute().mean_loss)  --> 0.866...
----@class perplexity: Metric
 made.perplexity = define("perplexity", {})
 local perplexity = made.perplexity
 perplexity._columns, perplexity._more_columns, perplexity._labels = {"losses"}, {"counts"}, {}

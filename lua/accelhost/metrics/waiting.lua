@@ -7,7 +7,6 @@ local class = require "accelhost.util.class"
 -- The largest number of batches that are kept.
 local MANY = 256
 
----@class WaitingBatches
 local WaitingBatches = class.new "WaitingBatches"
 
 function WaitingBatches:init()

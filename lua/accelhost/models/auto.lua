@@ -77,7 +77,6 @@ end
 --
 --   local config = accelhost.models.BertConfig{vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.AutoModel.from_config(config)._name  --> BertModel
----@class AutoModel
 define("AutoModel", with_encoders("Model", with_decoders(2, {
   gpt2 = {"decoders.gpt2", "GPT2Model"}, t5 = {"t5.t5", "T5Model"}, resnet = {"vision.resnet", "ResNetModel"},
   vit = {"vision.vit", "ViTModel"},
@@ -85,39 +84,31 @@ define("AutoModel", with_encoders("Model", with_decoders(2, {
 })))
 
 --- A model that sorts texts: from_pretrained(DIR, {num_labels = 3}), from_config(config).
----@class AutoModelForSequenceClassification
 define("AutoModelForSequenceClassification", with_encoders("ForSequenceClassification", with_decoders(4, {})))
 
 --- A model that sorts tokens: from_pretrained(DIR, {num_labels = 9}), from_config(config).
----@class AutoModelForTokenClassification
 define("AutoModelForTokenClassification", with_encoders("ForTokenClassification", {}))
 
 --- A model that finds answers in texts: from_pretrained(DIR), from_config(config).
----@class AutoModelForQuestionAnswering
 define("AutoModelForQuestionAnswering", with_encoders("ForQuestionAnswering", {}))
 
 --- A model that selects one of several texts: from_pretrained(DIR), from_config(config).
----@class AutoModelForMultipleChoice
 define("AutoModelForMultipleChoice", with_encoders("ForMultipleChoice", {}))
 
 --- A model that guesses hidden tokens: from_pretrained(DIR), from_config(config).
----@class AutoModelForMaskedLM
 define("AutoModelForMaskedLM", with_encoders("ForMaskedLM", {}))
 
 --- A model that continues texts: from_pretrained(DIR), from_config(config).
----@class AutoModelForCausalLM
 define("AutoModelForCausalLM", with_decoders(3, {gpt2 = {"decoders.gpt2", "GPT2LMHeadModel"}}))
 
 --- A model that sorts images: from_pretrained(DIR, {num_labels = 3, ignore_mismatched_sizes = true}),
 --- from_config(config). DIR may be a folder of timm's.
----@class AutoModelForImageClassification
 define("AutoModelForImageClassification", {
   resnet = {"vision.resnet", "ResNetForImageClassification"}, vit = {"vision.vit", "ViTForImageClassification"},
   convnext = {"vision.convnext", "ConvNextForImageClassification"},
 })
 
 --- A model that writes a text for another: from_pretrained(DIR), from_config(config).
----@class AutoModelForSeq2SeqLM
 define("AutoModelForSeq2SeqLM", {t5 = {"t5.t5", "T5ForConditionalGeneration"}})
 
 return auto

@@ -227,7 +227,6 @@ end)
 --- Leaky ReLU with learnt slopes: one, or one for each channel (dim 1) (He et al., 2015).
 --
 --   nn.PReLU()(accelhost.tensor{-4, 4}):detach()  --> tensor([-1.,  4.])
----@class PReLU: Module
 ---@field weight Tensor [num_parameters]
 local PReLU = Module:extend "PReLU"
 activation.PReLU = PReLU

@@ -13,7 +13,6 @@ local fail, shape_text = arguments.fail, arguments.shape_text
 --
 --   local loss_of = nn.AdaptiveLogSoftmaxWithLoss(16, 100, {10, 40})
 --   local output, loss = loss_of(accelhost.randn(3, 16), accelhost.tensor({0, 20, 99}, {dtype = "int64"}))
----@class AdaptiveLogSoftmaxWithLoss: Module
 ---@field head Linear to the first classes and the clusters
 ---@field tail ModuleList a Sequential of two linear maps for each cluster
 local Adaptive = Module:extend "AdaptiveLogSoftmaxWithLoss"

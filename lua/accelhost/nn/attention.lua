@@ -13,7 +13,6 @@ local new = require("accelhost.nn.parameter").new
 --   local words = accelhost.randn(2, 5, 64)
 --   local output, weights = attention(words, words, words)
 --   print(output, weights:shape()[3])
----@class MultiheadAttention: Module
 ---@field in_proj_weight Tensor? [3 * embed_dim, embed_dim]
 ---@field in_proj_bias Tensor? [3 * embed_dim]
 ---@field out_proj Linear

@@ -64,7 +64,6 @@ local read_model = arguments.signature("AveragedModel", {
 --
 --   local swa = optim.swa_utils.AveragedModel(model)
 --   swa:update_parameters(model)
----@class AveragedModel: Module
 ---@field module Module
 ---@field n_averaged Tensor a buffer
 local AveragedModel = nn_module.Module:extend "AveragedModel"

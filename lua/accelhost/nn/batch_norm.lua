@@ -12,7 +12,6 @@ local norm = {}
 
 --- Batch normalisation over all dims but 1. In training it uses the batch's statistics (the biased variance) and moves
 -- the running ones (the unbiased variance) by `momentum`; in evaluation it uses the running ones.
----@class BatchNorm: Module
 ---@field weight Tensor? [num_features]
 ---@field bias Tensor? [num_features]
 ---@field running_mean Tensor? [num_features]
@@ -113,24 +112,20 @@ end
 --- Batch normalisation over [N, C] or [N, C, L].
 --
 --   nn.BatchNorm1d(4)(x):size(1)  --> 4
----@class BatchNorm1d: BatchNorm
 norm.BatchNorm1d = class("BatchNorm1d", BatchNorm, {2, 3}, batch_parameters)
 
 --- Batch normalisation over [N, C, H, W].
 --
 --   nn.BatchNorm2d(1)(images):size(1)  --> 1
----@class BatchNorm2d: BatchNorm
 norm.BatchNorm2d = class("BatchNorm2d", BatchNorm, {4}, batch_parameters)
 
 --- Batch normalisation over [N, C, D, H, W].
 --
 --   nn.BatchNorm3d(1)(images:unsqueeze(2)):dim()  --> 5
----@class BatchNorm3d: BatchNorm
 norm.BatchNorm3d = class("BatchNorm3d", BatchNorm, {5}, batch_parameters)
 
 --- Instance normalisation: every channel of every sample on its own, with the sample's statistics unless running ones
 -- are tracked and the module is in evaluation mode.
----@class InstanceNorm: BatchNorm
 local InstanceNorm = BatchNorm:extend "InstanceNorm"
 
 local instance_parameters = {
@@ -153,19 +148,16 @@ end
 --- Instance normalisation over [N, C, L] or [C, L].
 --
 --   nn.InstanceNorm1d(1)(images[{ {}, {}, 0 }]):dim()  --> 3
----@class InstanceNorm1d: InstanceNorm
 norm.InstanceNorm1d = class("InstanceNorm1d", InstanceNorm, {2, 3}, instance_parameters)
 
 --- Instance normalisation over [N, C, H, W] or [C, H, W].
 --
 --   nn.InstanceNorm2d(1)(images):size(1)  --> 1
----@class InstanceNorm2d: InstanceNorm
 norm.InstanceNorm2d = class("InstanceNorm2d", InstanceNorm, {3, 4}, instance_parameters)
 
 --- Instance normalisation over [N, C, D, H, W] or [C, D, H, W].
 --
 --   nn.InstanceNorm3d(1)(images:unsqueeze(2)):dim()  --> 5
----@class InstanceNorm3d: InstanceNorm
 norm.InstanceNorm3d = class("InstanceNorm3d", InstanceNorm, {4, 5}, instance_parameters)
 
 return norm

@@ -33,7 +33,6 @@ end
 -- seq[1] is the first item; its weight has the state_dict key "0.weight" (or "fc.weight"). An item that is assigned to
 -- a name (seq.act = nn.ReLU()) or registered by add_module runs after those before it.
 ---@param ... Module the items, or one table of them, or of {name, item}
----@class Sequential: Module
 local Sequential = List:extend "Sequential"
 Sequential._keeps_names = true
 container.Sequential = Sequential
@@ -75,7 +74,6 @@ end
 --
 -- An item that is assigned to a name or registered by add_module is an item of the list too.
 ---@param modules? Module[] none without
----@class ModuleList: Module
 local ModuleList = List:extend "ModuleList"
 container.ModuleList = ModuleList
 
@@ -241,7 +239,6 @@ named_class("ParameterDict", "_parameters", parameter.is_parameter, "an nn.Param
 --
 --   #nn.ParameterList{nn.Parameter(accelhost.ones(2)), nn.Parameter(accelhost.zeros(2))}  --> 2
 ---@param parameters? Tensor[] none without
----@class ParameterList: Module
 local ParameterList = ordered.Items:extend "ParameterList"
 ParameterList._accepts, ParameterList._wanted = parameter.is_parameter, "an nn.Parameter"
 ParameterList._item_kind = "parameter"

@@ -105,7 +105,6 @@ end
 --- Cross-correlation over [N, C, L].
 --
 --   nn.Conv1d(4, 8, 3, {padding = 1})(accelhost.randn(2, 4, 10)):size(-1)  --> 10
----@class Conv1d: Module
 ---@field weight Tensor [out_channels, in_channels / groups, k]
 local Conv1d = class("Conv1d", 1)
 
@@ -119,7 +118,6 @@ end
 --- Cross-correlation over [N, C, H, W].
 --
 --   nn.Conv2d(1, 32, 3, {stride = 1, padding = 1})
----@class Conv2d: Module
 ---@field weight Tensor [out_channels, in_channels / groups, kh, kw]
 local Conv2d = class("Conv2d", 2)
 
@@ -132,7 +130,6 @@ end
 --- Cross-correlation over [N, C, D, H, W].
 --
 --   nn.Conv3d(1, 2, 3)(accelhost.randn(1, 1, 5, 5, 5)):size(-1)  --> 3
----@class Conv3d: Module
 ---@field weight Tensor [out_channels, in_channels / groups, kd, kh, kw]
 local Conv3d = class("Conv3d", 3)
 

@@ -8,7 +8,6 @@ local distance = {}
 --- The cosine of the angle between the vectors along a dim; F.cosine_similarity has the formula.
 --
 --   nn.CosineSimilarity(0)(a, a)  --> tensor(1.0000)
----@class CosineSimilarity: Module
 local CosineSimilarity = Module:extend "CosineSimilarity"
 distance.CosineSimilarity = CosineSimilarity
 CosineSimilarity.init = arguments.setter("CosineSimilarity", {{"dim: integer", 1}, {"eps: number", 1e-8}})
@@ -20,7 +19,6 @@ end
 --- |x1 - x2 + eps|_p over the last dim.
 --
 --   nn.PairwiseDistance()(accelhost.zeros(1, 2), accelhost.tensor{{3, 4}}):round()  --> tensor([5.])
----@class PairwiseDistance: Module
 local PairwiseDistance = Module:extend "PairwiseDistance"
 distance.PairwiseDistance = PairwiseDistance
 PairwiseDistance.init = arguments.setter("PairwiseDistance",

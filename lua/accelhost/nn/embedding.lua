@@ -74,7 +74,6 @@ end
 --- One vector for each number.
 --
 --   nn.Embedding(10, 3, {padding_idx = 0})  -- row 0 is zero and gets no gradient
----@class Embedding: Module
 ---@field weight Tensor [num_embeddings, embedding_dim]
 local Embedding = Table:extend "Embedding"
 embedding.Embedding = Embedding
@@ -137,7 +136,6 @@ end
 --
 --   local bag = nn.EmbeddingBag(10, 3, {mode = "sum"})
 --   bag(accelhost.tensor({1, 2, 4, 5}, {dtype = "int64"}), accelhost.tensor({0, 3}, {dtype = "int64"}))  --> [2, 3]
----@class EmbeddingBag: Module
 ---@field weight Tensor [num_embeddings, embedding_dim]
 local EmbeddingBag = Table:extend "EmbeddingBag"
 embedding.EmbeddingBag = EmbeddingBag

@@ -13,7 +13,6 @@ local linear = {}
 --
 --   nn.Identity()(a)  --> tensor([1., 2., 3.])
 ---@param ... any
----@class Identity: Module
 local Identity = Module:extend "Identity"
 function Identity:init(...) end -- luacheck: ignore
 function Identity:forward(input) return input end -- luacheck: ignore
@@ -22,7 +21,6 @@ linear.Identity = Identity
 --- y = x W^T + b.
 --
 --   local fc = nn.Linear(784, 10, {bias = false})
----@class Linear: Module
 ---@field weight Tensor [out_features, in_features]
 ---@field bias Tensor? [out_features]
 local Linear = Module:extend "Linear"
@@ -63,13 +61,11 @@ end
 --- A Linear under the name that PyTorch prints for the output projection of MultiheadAttention.
 --
 --   nn.NonDynamicallyQuantizableLinear(4, 2)(x):size(1)  --> 2
----@class NonDynamicallyQuantizableLinear: Linear
 linear.NonDynamicallyQuantizableLinear = Linear:extend "NonDynamicallyQuantizableLinear"
 
 --- y = x1 A x2 + b.
 --
 --   nn.Bilinear(4, 2, 5)(x, y):size(1)  --> 5
----@class Bilinear: Module
 ---@field weight Tensor [out_features, in1_features, in2_features]
 local Bilinear = Module:extend "Bilinear"
 linear.Bilinear = Bilinear

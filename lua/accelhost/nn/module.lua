@@ -23,7 +23,6 @@ local fail, describe, signature = arguments.fail, arguments.describe, arguments.
 --   function Net:init() self.fc = nn.Linear(4, 2) end
 --   function Net:forward(input) return F.relu(self.fc(input)) end
 --   Net()(x):shape()[2]  --> 2
----@class Module
 ---@field training boolean
 local Module = class.new "Module"
 Module._is_module = true

@@ -14,7 +14,6 @@ local norm = {}
 --- Normalise over the last dims, `normalized_shape`.
 --
 --   nn.LayerNorm(768)        nn.LayerNorm({16, 16}, {eps = 1e-6})
----@class LayerNorm: Module
 ---@field weight Tensor? [normalized_shape]
 ---@field bias Tensor? [normalized_shape]
 local LayerNorm = Module:extend "LayerNorm"
@@ -83,7 +82,6 @@ end
 --- Normalise the channels of each of `num_groups` groups together.
 --
 --   nn.GroupNorm(2, 4)(x):size(1)  --> 4
----@class GroupNorm: Module
 ---@field weight Tensor? [num_channels]
 ---@field bias Tensor? [num_channels]
 local GroupNorm = Module:extend "GroupNorm"
@@ -121,7 +119,6 @@ end
 --- Divide by the root mean square over the last dims, `normalized_shape` (Zhang and Sennrich, 2019).
 --
 --   nn.RMSNorm(768)        nn.RMSNorm({16, 16}, {eps = 1e-6})
----@class RMSNorm: Module
 ---@field weight Tensor? [normalized_shape]
 local RMSNorm = Module:extend "RMSNorm"
 norm.RMSNorm = RMSNorm
@@ -157,7 +154,6 @@ end
 --- Normalise by the squares of neighbouring channels of [N, C, ...]; F.local_response_norm has the formula.
 --
 --   nn.LocalResponseNorm(2)(images):size(1)  --> 1
----@class LocalResponseNorm: Module
 local LocalResponseNorm = Module:extend "LocalResponseNorm"
 norm.LocalResponseNorm = LocalResponseNorm
 LocalResponseNorm.init = arguments.setter("LocalResponseNorm",

@@ -31,7 +31,6 @@ end
 --- The base of RNN, LSTM and GRU.
 --
 --   nn.LSTM(10, 20, {num_layers = 2}).num_layers  --> 2
----@class RNNBase: Module
 local RNNBase = Module:extend "RNNBase"
 recurrent.RNNBase = RNNBase
 
@@ -236,7 +235,6 @@ local read_rnn = signature("RNN", {"nonlinearity: 'tanh'|'relu'", "tanh"})
 --
 --   local rnn = nn.RNN(10, 20, 2, {batch_first = true})
 --   local output, hidden = rnn(accelhost.randn(5, 3, 10))
----@class RNN: RNNBase
 local RNN = RNNBase:extend "RNN"
 recurrent.RNN = RNN
 
@@ -258,7 +256,6 @@ local read_lstm = signature("LSTM", nil, {"proj_size: size", 0})
 --   local output, state = lstm(accelhost.randn(5, 3, 10))            -- state is {hidden, cell}
 --   output, state = lstm(accelhost.randn(1, 3, 10), state)
 --   print(output:size(2), #state)  --> 20  2
----@class LSTM: RNNBase
 local LSTM = RNNBase:extend "LSTM"
 recurrent.LSTM = LSTM
 
@@ -280,7 +277,6 @@ local read_gru = signature "GRU"
 --
 --   local output, hidden = nn.GRU(10, 20)(accelhost.randn(5, 3, 10))
 --   print(output:size(0), hidden:size(-1))  --> 5  20
----@class GRU: RNNBase
 local GRU = RNNBase:extend "GRU"
 recurrent.GRU = GRU
 

@@ -34,7 +34,6 @@ local size, scale_factor = {"size: counts"}, {"scale_factor: number|numbers"}
 --- nn.functional.interpolate as a layer.
 --
 --   nn.Upsample{scale_factor = 2, mode = "bilinear"}(images):shape()  --> {2, 1, 56, 56}
----@class Upsample: Module
 class("Upsample", {
   size, scale_factor, {"mode: 'nearest'|'linear'|'bilinear'|'bicubic'|'trilinear'|'area'|'nearest-exact'", "nearest"},
   {"align_corners: flag"}, {"recompute_scale_factor: flag"},
@@ -58,13 +57,11 @@ end
 --- Upsample in mode "nearest".
 --
 --   nn.UpsamplingNearest2d{scale_factor = 2}(images):size(-1)  --> 56
----@class UpsamplingNearest2d: Module
 fixed("UpsamplingNearest2d", "nearest")
 
 --- Upsample in mode "bilinear" with align_corners.
 --
 --   nn.UpsamplingBilinear2d{size = {14, 14}}(images):size(-1)  --> 14
----@class UpsamplingBilinear2d: Module
 fixed("UpsamplingBilinear2d", "bilinear", true)
 
 local window = {{"dilation: counts", 1}, {"padding: sizes", 0}, {"stride: counts", 1}}
@@ -81,7 +78,6 @@ end
 --- The windows of images as columns: nn.functional.unfold.
 --
 --   nn.Unfold(7, {stride = 7})(images):shape()  --> {2, 49, 16}
----@class Unfold: Module
 class("Unfold", {"kernel_size: counts", unpack(window)}, function(self, input)
   return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 end, shown("kernel_size", "dilation", "padding", "stride"))
@@ -89,7 +85,6 @@ end, shown("kernel_size", "dilation", "padding", "stride"))
 --- The sums of windows as images: nn.functional.fold.
 --
 --   nn.Fold(28, 7, {stride = 7})(nn.Unfold(7, {stride = 7})(images)):equal(images)  --> true
----@class Fold: Module
 class("Fold", {"output_size: counts", "kernel_size: counts", unpack(window)}, function(self, input)
   return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 end, shown("output_size", "kernel_size", "dilation", "padding", "stride"))
@@ -97,7 +92,6 @@ end, shown("output_size", "kernel_size", "dilation", "padding", "stride"))
 --- Channels into space: nn.functional.pixel_shuffle.
 --
 --   nn.PixelShuffle(2)(accelhost.zeros(1, 8, 3, 3)):shape()  --> {1, 2, 6, 6}
----@class PixelShuffle: Module
 class("PixelShuffle", {"upscale_factor: count"}, function(self, input)
   return F.pixel_shuffle(input, self.upscale_factor)
 end, shown "upscale_factor")
@@ -105,7 +99,6 @@ end, shown "upscale_factor")
 --- Space into channels: nn.functional.pixel_unshuffle.
 --
 --   nn.PixelUnshuffle(2)(images):shape()  --> {2, 4, 14, 14}
----@class PixelUnshuffle: Module
 class("PixelUnshuffle", {"downscale_factor: count"}, function(self, input)
   return F.pixel_unshuffle(input, self.downscale_factor)
 end, shown "downscale_factor")
@@ -113,7 +106,6 @@ end, shown "downscale_factor")
 --- Channels of groups in turn: nn.functional.channel_shuffle.
 --
 --   nn.ChannelShuffle(2)(accelhost.arange(4):view(1, 4, 1, 1)):flatten()  --> tensor([0, 2, 1, 3])
----@class ChannelShuffle: Module
 class("ChannelShuffle", {"groups: count"}, function(self, input)
   return F.channel_shuffle(input, self.groups)
 end, shown "groups")

@@ -8,7 +8,6 @@ local shape = {}
 --- Make the dims start_dim..end_dim one.
 --
 --   nn.Flatten()(images):size(1)  --> 784
----@class Flatten: Module
 local Flatten = Module:extend "Flatten"
 shape.Flatten = Flatten
 local read_flatten = arguments.signature("Flatten", {{"start_dim: integer", 1}, {"end_dim: integer", -1}})
@@ -28,7 +27,6 @@ end
 --- Split one dim into several.
 --
 --   nn.Unflatten(1, {2, 2})(x):dim()  --> 3
----@class Unflatten: Module
 local Unflatten = Module:extend "Unflatten"
 shape.Unflatten = Unflatten
 local read_unflatten = arguments.signature("Unflatten", {"dim: integer", "unflattened_size: integers"})

@@ -29,7 +29,6 @@ end
 -- and backward exchange sums of C numbers.
 --
 --   model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
----@class SyncBatchNorm: BatchNorm
 local SyncBatchNorm = BatchNorm:extend "SyncBatchNorm"
 
 local read = arguments.signature("SyncBatchNorm", {

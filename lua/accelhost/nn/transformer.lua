@@ -70,7 +70,6 @@ end
 --- Self-attention and a two-layer feed-forward net, each with dropout, a residual and a layer norm.
 --
 --   nn.TransformerEncoderLayer(64, 4, {dim_feedforward = 256, batch_first = true, norm_first = true})
----@class TransformerEncoderLayer: Module
 local TransformerEncoderLayer = Layer:extend "TransformerEncoderLayer"
 transformer.TransformerEncoderLayer = TransformerEncoderLayer
 local read_encoder_layer = signature("TransformerEncoderLayer", layer_parameters)
@@ -98,7 +97,6 @@ end
 --
 --   local layer = nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16})
 --   layer(accelhost.randn(5, 3, 8), accelhost.randn(7, 3, 8)):shape()  --> {5, 3, 8}
----@class TransformerDecoderLayer: Module
 local TransformerDecoderLayer = Layer:extend "TransformerDecoderLayer"
 transformer.TransformerDecoderLayer = TransformerDecoderLayer
 local read_decoder_layer = signature("TransformerDecoderLayer", layer_parameters)
@@ -147,7 +145,6 @@ end
 --
 --   nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4), 6)
 --   nn.TransformerEncoder(function() return nn.TransformerEncoderLayer(64, 4) end, 6)
----@class TransformerEncoder: Module
 local TransformerEncoder = Module:extend "TransformerEncoder"
 transformer.TransformerEncoder = TransformerEncoder
 
@@ -180,7 +177,6 @@ end
 --
 --   local decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, {dim_feedforward = 16}), 3)
 --   decoder(accelhost.randn(5, 3, 8), accelhost.randn(7, 3, 8)):shape()  --> {5, 3, 8}
----@class TransformerDecoder: Module
 local TransformerDecoder = Module:extend "TransformerDecoder"
 transformer.TransformerDecoder = TransformerDecoder
 
@@ -206,7 +202,6 @@ end
 --
 --   local model = nn.Transformer {d_model = 32, nhead = 4, num_encoder_layers = 2, num_decoder_layers = 2}
 --   local y = model(accelhost.rand(10, 3, 32), accelhost.rand(7, 3, 32))  --> [7, 3, 32]
----@class Transformer: Module
 local Transformer = Module:extend "Transformer"
 transformer.Transformer = Transformer
 

@@ -12,7 +12,6 @@ local epsilon = {float64 = 2 ^ -52, float32 = 2 ^ -23, float16 = 2 ^ -10, bfloat
 -- (PyTorch's None) is the dtype's own.
 --
 --   optim.Adafactor(net:parameters(), {lr = 1e-2, eps = {false, 1e-3}})
----@class Adafactor: Optimizer
 local Adafactor = Optimizer:define("Adafactor", {
   {"lr: nonnegative|tensor", 1e-2}, {"beta2_decay: number", -0.8}, {"eps: any", {false, 1e-3}}, {"d: number", 1},
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},

@@ -5,7 +5,6 @@ local Optimizer = require "accelhost.optim.optimizer"
 --- sum += g^2; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).
 --
 --   optim.Adagrad(net:parameters(), {lr = 0.01}):step()
----@class Adagrad: Optimizer
 local Adagrad = Optimizer:define_fused("Adagrad", {
   {"lr: nonnegative|tensor", 1e-2}, {"lr_decay: nonnegative", 0}, {"weight_decay: nonnegative", 0},
   {"initial_accumulator_value: nonnegative", 0}, {"eps: nonnegative", 1e-10}, {"maximize: flag", false},
@@ -31,7 +30,6 @@ end
 --- v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2; p -= lr d.
 --
 --   optim.Adadelta(net:parameters(), {lr = 1.0, rho = 0.9}):step()
----@class Adadelta: Optimizer
 local Adadelta = Optimizer:define_fused("Adadelta", {
   {"lr: nonnegative|tensor", 1}, {"rho: probability", 0.9}, {"eps: nonnegative", 1e-6},
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},

@@ -13,7 +13,6 @@ end
 -- g += weight_decay p first (decoupled_weight_decay: as AdamW). With amsgrad the largest v so far replaces v.
 --
 --   optim.Adam(net:parameters(), {lr = 1e-3}):step()
----@class Adam: Optimizer
 local Adam = Optimizer:define_fused("Adam", options(0, {"decoupled_weight_decay: flag", false}))
 
 Adam._lr_without_foreach = true -- a tensor as lr: as in PyTorch
@@ -21,7 +20,6 @@ Adam._lr_without_foreach = true -- a tensor as lr: as in PyTorch
 --- Adam with decoupled weight decay: p *= 1 - lr weight_decay before the update.
 --
 --   optim.AdamW(net:parameters(), {lr = 1e-3})        -- weight_decay 0.01
----@class AdamW: Adam
 local AdamW = Adam:define_fused("AdamW", options(0.01))
 
 return {Adam = Adam, AdamW = AdamW}

@@ -6,7 +6,6 @@ local Optimizer = require "accelhost.optim.optimizer"
 -- eta = lr / (1 + lambd lr t)^alpha. state[p].ax is p until step t0 and from there the mean of the p since.
 --
 --   optim.ASGD(net:parameters(), {lr = 1e-2, t0 = 1000})
----@class ASGD: Optimizer
 local ASGD = Optimizer:define_fused("ASGD", {
   {"lr: nonnegative|tensor", 1e-2}, {"lambd: nonnegative", 1e-4}, {"alpha: nonnegative", 0.75}, {"t0: number", 1e6},
   {"weight_decay: nonnegative", 0}, {"maximize: flag", false},
@@ -23,7 +22,6 @@ end
 -- rests), within step_sizes.
 --
 --   optim.Rprop(net:parameters(), {lr = 1e-2, etas = {0.5, 1.2}, step_sizes = {1e-6, 50}})
----@class Rprop: Optimizer
 local Rprop = Optimizer:define_fused("Rprop", {
   {"lr: nonnegative|tensor", 1e-2}, {"etas: any", {0.5, 1.2}}, {"step_sizes: any", {1e-6, 50}},
   {"maximize: flag", false},

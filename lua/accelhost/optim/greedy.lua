@@ -13,7 +13,6 @@ local fail = arguments.fail
 --
 --   local scheduler = optim.GreedyLR(optimizer, {patience = 0, min_lr = 1e-5})
 --   scheduler:step(0.5)
----@class GreedyLR: LRScheduler
 local Greedy = LRScheduler:extend("GreedyLR", {"factor", "min_lrs", "max_lrs", "patience", "cooldown", "warmup",
   "cooldown_counter", "warmup_counter", "mode", "threshold", "threshold_mode", "best", "num_bad_epochs",
   "num_good_epochs", "eps", "smooth", "window_size", "reset_start", "resets_left", "init_lrs", "window"})

@@ -20,7 +20,6 @@ local fail = arguments.fail
 --     loss:backward()
 --     return loss
 --   end)
----@class LBFGS: Optimizer
 local LBFGS = Optimizer:define("LBFGS", {
   {"lr: nonnegative|tensor", 1}, {"max_iter: size", 20}, {"max_eval: size"}, {"tolerance_grad: number", 1e-7},
   {"tolerance_change: number", 1e-9}, {"history_size: count", 100}, {"line_search_fn: 'strong_wolfe'"},

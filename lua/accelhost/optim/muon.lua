@@ -11,7 +11,6 @@ local arguments = require "accelhost.util.arguments"
 -- dims: embeddings, biases and heads belong into a separate AdamW.
 --
 --   optim.Muon({net.fc1.weight, net.fc2.weight}, {lr = 0.02})
----@class Muon: Optimizer
 local Muon = Optimizer:define("Muon", {
   {"lr: nonnegative|tensor", 1e-3}, {"weight_decay: nonnegative", 0.1}, {"momentum: nonnegative", 0.95},
   {"nesterov: flag", true}, {"ns_coefficients: numbers", {3.4445, -4.775, 2.0315}}, {"eps: nonnegative", 1e-7},

@@ -15,7 +15,6 @@ end
 -- all mu so far, p -= lr ((1 - mu_t) / (1 - M_t) g + mu_{t+1} / (1 - M_{t+1}) m) / (sqrt(v / (1 - b2^t)) + eps).
 --
 --   optim.NAdam(net:parameters(), {lr = 2e-3, weight_decay = 0.01, decoupled_weight_decay = true})
----@class NAdam: Optimizer
 local NAdam = Optimizer:define_fused("NAdam", options(2e-3, {
   {"momentum_decay: nonnegative", 4e-3}, {"decoupled_weight_decay: flag", false},
 }))
@@ -30,14 +29,12 @@ end
 -- times sqrt(1 - b2^t) / (sqrt(v) + eps) sqrt((l - 4) (l - 2) n / ((n - 4) (n - 2) l)).
 --
 --   optim.RAdam(net:parameters(), {lr = 1e-3})
----@class RAdam: Optimizer
 local RAdam = Optimizer:define_fused("RAdam", options(1e-3, {{"decoupled_weight_decay: flag", false}}))
 
 --- Adam with the largest gradient in place of the mean square (Kingma and Ba, 2014): u = max(b2 u, |g| + eps);
 -- p -= lr / (1 - b1^t) m / u.
 --
 --   optim.Adamax(net:parameters())                    -- lr 2e-3
----@class Adamax: Optimizer
 local Adamax = Optimizer:define_fused("Adamax", options(2e-3, {}))
 
 return {NAdam = NAdam, RAdam = RAdam, Adamax = Adamax}

@@ -25,7 +25,6 @@ local fail, describe = arguments.fail, arguments.describe
 --   loss:backward()
 --   Plain{w}:step()
 --   w  --> tensor([0., 0., 0.], requires_grad=true)
----@class Optimizer
 ---@field param_groups table[] each {params = {tensor, ...}, lr = ..., ...}
 ---@field state table<table, table> by parameter
 ---@field defaults table

@@ -6,7 +6,6 @@ local Optimizer = require "accelhost.optim.optimizer"
 -- with momentum the quotient is averaged in a buffer.
 --
 --   optim.RMSprop(net:parameters(), {lr = 0.01, momentum = 0.9}):step()
----@class RMSprop: Optimizer
 local RMSprop = Optimizer:define_fused("RMSprop", {
   {"lr: nonnegative|tensor", 1e-2}, {"alpha: nonnegative", 0.99}, {"eps: nonnegative", 1e-8},
   {"weight_decay: nonnegative", 0}, {"momentum: nonnegative", 0}, {"centered: flag", false}, {"maximize: flag", false},

@@ -8,7 +8,6 @@ local arguments = require "accelhost.util.arguments"
 -- lr (g + momentum buf)).
 --
 --   optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
----@class SGD: Optimizer
 local SGD = Optimizer:define_fused("SGD", {
   {"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0}, {"dampening: number", 0},
   {"weight_decay: nonnegative", 0}, {"nesterov: flag", false}, {"maximize: flag", false},

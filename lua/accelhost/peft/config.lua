@@ -26,7 +26,6 @@ local inert = {
 }
 
 --- The base of the configurations of all kinds of adapters.
----@class PeftConfig
 local PeftConfig = class.new "PeftConfig"
 config.PeftConfig = PeftConfig
 
@@ -133,7 +132,6 @@ function PeftConfig.from_pretrained(folder) return read(PeftConfig, folder) end
 ---@field alpha_pattern table<string, number>
 ---@field task_type string? SEQ_CLS and TOKEN_CLS add the head (classifier, score) to modules_to_save
 ---@field inference_mode boolean adapters are not trained
----@class LoraConfig: PeftConfig
 local LoraConfig = define("LoraConfig", "LORA", {
   r = {8, "size"}, lora_alpha = {8, "positive"}, lora_dropout = {0, "number"},
   bias = {"none", "'none'|'all'|'lora_only'"}, use_rslora = {false, "flag"}, use_dora = {false, "flag"},
@@ -172,7 +170,6 @@ function LoraConfig.from_pretrained(folder) return read(LoraConfig, folder) end
 ---@field init_ia3_weights boolean true: vectors of ones; false: random numbers
 ---@field task_type string? as in LoraConfig
 ---@field inference_mode boolean adapters are not trained
----@class IA3Config: PeftConfig
 local IA3Config = define("IA3Config", "IA3", {
   feedforward_modules = {null, "string|table"}, init_ia3_weights = {true, "flag"},
 })

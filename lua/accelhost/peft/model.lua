@@ -31,7 +31,6 @@ local kinds = {
 }
 
 --- A model with adapters. It is called as the model is, and has its fields and methods too (config, generate).
----@class PeftModel: Module
 ---@field peft_config table<string, PeftConfig> by the adapters' names
 ---@field active_adapter string
 local PeftModel = Module:extend "PeftModel"

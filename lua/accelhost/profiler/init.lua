@@ -22,7 +22,6 @@ local warn = require "accelhost.util.warn"
 local fail = arguments.fail
 local trace = C.trace
 
----@class Profile
 ---@field step_num integer steps so far
 ---@field current_action string "none", "warmup", "record" or "record_and_save"
 local Profile = class.new "Profile"

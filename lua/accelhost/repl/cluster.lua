@@ -9,7 +9,6 @@ local evaluate = require "accelhost.repl.evaluate"
 local protect = require "accelhost.util.protect"
 local framing = require "accelhost.launcher.framing"
 
----@class Cluster
 ---@field number integer of the next line
 ---@field ranks integer[] which run it
 local Cluster = class.new "Cluster"

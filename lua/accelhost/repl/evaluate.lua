@@ -15,7 +15,6 @@ local place = require "accelhost.util.hints.place"
 local screen = require "accelhost.util.screen"
 local show = require "accelhost.repl.show"
 
----@class Evaluate
 ---@field number integer of the next chunk
 ---@field living table<string, table> its locals (repl/locals.lua)
 ---@field environment table the globals that chunks see

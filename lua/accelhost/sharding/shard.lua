@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
----@class Shard
 ---@field kind string "optimizer", "gradients" or "full"
 ---@field slices boolean are gradients sharded too, over several processes?
 local Shard = class.new "Shard"

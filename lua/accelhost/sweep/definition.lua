@@ -46,7 +46,6 @@ local keys = {
 
 local also = {["repeat"] = "replicates", parameters = "space", num_trials = "trials", jobs = "parallel"}
 
----@class Definition
 local Definition = class.new "Definition"
 
 local function known_names()

@@ -11,7 +11,6 @@ local fail, describe = arguments.fail, arguments.describe
 
 local distributions = {}
 
----@class Distribution
 ---@field kind "float"|"int"|"categorical"
 ---@field low? number
 ---@field high? number

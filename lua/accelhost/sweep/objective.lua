@@ -9,7 +9,6 @@ local Space = require "accelhost.sweep.space"
 
 local objective = {}
 
----@class Trial
 ---@field number integer from 0
 ---@field params table<string, any> the values to try: nested as the space is, constants too
 ---@field directory string the trial's own folder

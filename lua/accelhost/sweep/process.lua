@@ -6,7 +6,6 @@ local class = require "accelhost.util.class"
 local LogFile = require "accelhost.track.log_file"
 local params = require "accelhost.util.params"
 
----@class TrialProcess
 ---@field trial table
 ---@field job? userdata the job that C.job.wait waits for
 ---@field code? integer the exit code, when it has ended

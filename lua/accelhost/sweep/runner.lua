@@ -4,7 +4,6 @@ local class = require "accelhost.util.class"
 local gpus = require "accelhost.sweep.gpus"
 local Inline = require "accelhost.sweep.inline"
 
----@class Runner
 local Runner = class.new "Runner"
 
 --- The default number of trials that run at once, and the number of threads of each rank: a rank on each GPU, without

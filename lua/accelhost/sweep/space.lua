@@ -12,7 +12,6 @@ local fail, describe = arguments.fail, arguments.describe
 local kinds = require "accelhost.util.kinds"
 local nest = require "accelhost.util.params".nest
 
----@class Space
 ---@field parameters table[]
 ---@field constants table<string, any>
 local Space = class.new "Space"

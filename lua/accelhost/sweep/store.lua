@@ -50,7 +50,6 @@ local function set_journal(database, folder)
   database:execute "PRAGMA journal_mode = TRUNCATE"
 end
 
----@class Store
 local Store = class.new "Store"
 
 --- Open a study's file.

@@ -16,7 +16,6 @@ local NAN = 0 / 0
 -- The number of times that a sampler is asked again when it suggests parameters that were already tried.
 local ATTEMPTS = 8
 
----@class Study
 ---@field trials table[] by number + 1
 local Study = class.new "Study"
 

@@ -7,7 +7,6 @@ local batch_encoding = {}
 
 --- Tensors (or tables) of a batch by name: input_ids, attention_mask, token_type_ids and other requested ones. A
 --- model that accepts tokens accepts it unchanged.
----@class BatchEncoding
 ---@field input_ids userdata [texts, tokens] int64
 ---@field attention_mask userdata [texts, tokens] int64: 1 for tokens, 0 for padding
 ---@field token_type_ids userdata [texts, tokens] int64

@@ -12,7 +12,6 @@ local streamer = {}
 --
 --   | local streamer = accelhost.text.TextStreamer(tokenizer, {skip_prompt = true, skip_special_tokens = true})
 --   | model:generate(tokenizer("The sea").input_ids, {streamer = streamer})
----@class TextStreamer
 local TextStreamer = class.new "TextStreamer"
 streamer.TextStreamer = TextStreamer
 

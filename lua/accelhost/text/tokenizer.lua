@@ -33,7 +33,6 @@ local settings = {
 --   local model = {type = "WordPiece", vocab = vocabulary}
 --   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
 --   print(tokenizer({"deeper", "deep"}, {padding = true}).input_ids[1])  --> tensor([2, 1])
----@class Tokenizer
 ---@field vocab_size integer texts of the model's vocabulary, without added tokens; #tokenizer counts those too
 ---@field model_max_length number most tokens that the model accepts, math.huge when unknown
 ---@field padding_side string "right" or "left"

@@ -72,7 +72,6 @@ function format.write(rows)
   return table.concat(lines)
 end
 
----@class CSVTracker: GeneralTracker
 local CSVTracker = TableTracker.define("CSVTracker", "csv", format)
 
 --- log_with = "csv": each call of log is one row of LOGGING_DIR/PROJECT/metrics.csv, under columns `step`, `wall_time`

@@ -67,7 +67,6 @@ function format.write(rows)
   return table.concat(lines)
 end
 
----@class JSONLTracker: GeneralTracker
 local JSONLTracker = TableTracker.define("JSONLTracker", "jsonl", format)
 
 --- log_with = "jsonl": each call of log is one line of LOGGING_DIR/PROJECT/metrics.jsonl, an object of `step`,

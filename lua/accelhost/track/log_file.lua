@@ -6,7 +6,6 @@ local class = require "accelhost.util.class"
 
 local fail = arguments.fail
 
----@class LogFile
 ---@field path string
 local LogFile = class.new "LogFile"
 

@@ -10,7 +10,6 @@ local values = require "accelhost.track.values"
 
 local fail = arguments.fail
 
----@class SummaryWriter
 ---@field log_dir string the folder of its file
 ---@field path string the file
 local SummaryWriter = class.strict(class.new "SummaryWriter", {"_purge_step"})

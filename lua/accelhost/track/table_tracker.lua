@@ -8,7 +8,6 @@ local values = require "accelhost.track.values"
 
 local fail = arguments.fail
 
----@class TableTracker: GeneralTracker
 ---@field path string? the file, when it is started
 ---@field row_count integer? number of its rows
 local TableTracker = GeneralTracker:extend "TableTracker"

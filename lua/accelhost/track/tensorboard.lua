@@ -4,7 +4,6 @@ local SummaryWriter = require "accelhost.track.summary_writer"
 local arguments = require "accelhost.util.arguments"
 local values = require "accelhost.track.values"
 
----@class TensorBoardTracker: GeneralTracker
 ---@field writer SummaryWriter? nil until it is started
 local TensorBoardTracker = GeneralTracker:extend "TensorBoardTracker"
 

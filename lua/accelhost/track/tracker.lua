@@ -4,7 +4,6 @@ local class = require "accelhost.util.class"
 
 local fail = arguments.fail
 
----@class GeneralTracker
 ---@field name string by which log_with, get_tracker and the tables init_kwargs and log_kwargs know it
 ---@field requires_logging_directory boolean is the class made with a folder?
 ---@field tracker any the result of get_tracker with unwrap: the tracker itself, or the object that it writes with

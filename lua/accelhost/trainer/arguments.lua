@@ -7,7 +7,6 @@ local rows = require "accelhost.trainer.rows"
 
 local fail = arguments.fail
 
----@class TrainingArguments
 local TrainingArguments = class.new "TrainingArguments"
 
 local known = {}

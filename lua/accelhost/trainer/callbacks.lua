@@ -25,7 +25,6 @@ callbacks.events = {
 --- callback with state_dict and load_state_dict is saved with checkpoints and restored when a run continues.
 --
 --   local Quiet = accelhost.TrainerCallback:extend "Quiet"
----@class TrainerCallback
 local TrainerCallback = class.new "TrainerCallback"
 callbacks.TrainerCallback = TrainerCallback
 
@@ -75,7 +74,6 @@ function TrainerCallback:on_log() end -- luacheck: ignore self
 function TrainerCallback:on_prediction_step() end -- luacheck: ignore self
 
 --- The flags by which callbacks steer a training; each is reset when it is served.
----@class TrainerControl
 ---@field should_training_stop boolean end the training after this update
 ---@field should_epoch_stop boolean continue with the next epoch
 ---@field should_save boolean
@@ -258,7 +256,6 @@ function EarlyStoppingCallback:load_state_dict(state)
 end
 
 --- Calls callbacks in their order.
----@class CallbackHandler
 local CallbackHandler = class.new "CallbackHandler"
 callbacks.CallbackHandler = CallbackHandler
 

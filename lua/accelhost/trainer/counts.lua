@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local batches = require "accelhost.trainer.batches"
 local class = require "accelhost.util.class"
 
----@class Counts
 local Counts = class.new "Counts"
 
 --- The counts of a training; nil where there is nothing to count.

@@ -10,7 +10,6 @@ local predictions = require "accelhost.trainer.predictions"
 local evaluation = {}
 
 --- The argument of compute_metrics.
----@class EvalPrediction
 ---@field predictions any a tensor, or a table of them; a list by batches with eval_do_concat_batches = false
 ---@field label_ids any
 ---@field inputs any with include_for_metrics = {"inputs"}: the model's main input
@@ -24,7 +23,6 @@ function EvalPrediction:init(found)
 end
 
 -- One evaluation: its sums, and the collected outputs of this process's batches.
----@class EvaluationPass
 local EvaluationPass = class.new "EvaluationPass"
 
 function EvaluationPass:init(trainer, loader, options)

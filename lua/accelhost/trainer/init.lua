@@ -23,7 +23,6 @@ local utils = require "accelhost.accelerator.utils"
 
 local fail, describe = arguments.fail, arguments.describe
 
----@class Trainer
 ---@field model Module
 ---@field args TrainingArguments
 ---@field accelerator Accelerator of the training

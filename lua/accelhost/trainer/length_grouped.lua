@@ -3,7 +3,6 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local data = require "accelhost.data"
 
----@class LengthGroupedSampler: Sampler
 local LengthGroupedSampler = data.Sampler:extend "LengthGroupedSampler"
 LengthGroupedSampler.visits_once = true
 

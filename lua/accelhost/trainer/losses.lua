@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local warn = require "accelhost.util.warn"
 
----@class Losses
 local Losses = class.new "Losses"
 
 local MOST = 1000 -- updates that may wait to be reduced

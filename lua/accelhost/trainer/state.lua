@@ -3,7 +3,6 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
----@class TrainerState
 ---@field epoch number passes done, with the part of the present one
 ---@field global_step integer updates done
 ---@field max_steps integer updates in all

@@ -3,7 +3,6 @@ local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local columns_of = require("accelhost.util.columns").of
 
----@class Page
 ---@field lines string[]
 local Page = class.new "Page"
 

@@ -16,7 +16,6 @@ local comm = C.comm
 
 local fail, describe = arguments.fail, arguments.describe
 
----@class Checkpointer
 ---@part Accelerator
 ---@field registered any[] further objects whose state is saved
 ---@field save_hooks {call: function}[]

@@ -18,7 +18,6 @@ local serialize = require "accelhost.util.serialize"
 
 local fail = arguments.fail
 
----@class Recovery
 ---@part Accelerator
 ---@field plan RecoveryPlan|false the tensors that are published
 ---@field asking Pass|false the pass that is asked for a batch at this boundary

@@ -6,7 +6,6 @@ local comm = C.comm
 
 local fail, describe = arguments.fail, arguments.describe
 
----@class SignalWatch
 ---@part Accelerator
 ---@field asked {dir: string?, every: integer, calls: integer}|false by save_on_signal
 local SignalWatch = class.new "SignalWatch"

@@ -52,7 +52,6 @@ local function new(name, ...) configuration[name] = configuration.define(name, .
 --- rate: with scheduler_steps = "per_process" those with a total stop after that many
 ---@param sync_with_dataloader? boolean end a window at a loader's last batch
 ---@param sync_each_batch? boolean average after every micro-step
----@class GradientAccumulationPlugin
 new("GradientAccumulationPlugin", {
   "num_steps: count", {"adjust_scheduler: flag", true}, {"sync_with_dataloader: flag", true},
   {"sync_each_batch: flag", false},
@@ -70,7 +69,6 @@ new("GradientAccumulationPlugin", {
 ---@param non_blocking? boolean batches are copied to a device while its kernels compute (default); false: when they
 --- have completed. The values are the same; Accelerate's default is false
 ---@param use_stateful_dataloader? boolean no difference here: every loader has state_dict and load_state_dict
----@class DataLoaderConfiguration
 new("DataLoaderConfiguration", {
   {"split_batches: flag", false}, {"dispatch_batches: flag"}, {"even_batches: flag", true},
   {"use_seedable_sampler: flag", false}, {"data_seed: size"}, {"non_blocking: flag", true},
@@ -96,7 +94,6 @@ end
 ---@param total_limit? integer largest number of states that are kept
 ---@param iteration? integer the number of the next one
 ---@param save_on_each_node? boolean save on every host, not on the first one only
----@class ProjectConfiguration
 new("ProjectConfiguration", {
   {"project_dir: string"}, {"logging_dir: string"}, {"automatic_checkpoint_naming: flag", false},
   {"total_limit: count"}, {"iteration: size", 0}, {"save_on_each_node: flag", false},
@@ -129,7 +126,6 @@ end
 --- and "batched_power_sgd" send thin matrices (accelhost.distributed.PowerSGDState); default "no"
 ---@param comm_wrapper? string "fp16" or "bf16": halve the bytes that the hook sends too; default "no"
 ---@param comm_state_option? table options of PowerSGDState, such as {matrix_approximation_rank = 2}
----@class DistributedDataParallelKwargs
 new("DistributedDataParallelKwargs", {
   {"broadcast_buffers: flag", true}, {"bucket_cap_mb: positive"}, {"find_unused_parameters: flag", false},
   {"gradient_as_bucket_view: flag", true}, {"static_graph: flag", false},

@@ -12,7 +12,6 @@ local function new(name, parameters) handlers[name] = configuration.define(name,
 ---@param backend? string "gloo" and "shm" both name the shared memory of one host, through which tensors of GPUs are
 --- copied as well; "nccl": GPUs exchange them by NCCL, or it is an error; default: NCCL where possible
 ---@param timeout? number seconds after which a collective fails, default: the launcher's --timeout
----@class InitProcessGroupKwargs
 new("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: positive"}})
 
 --- Options of accelerator:autocast, for it or kwargs_handlers.
@@ -20,14 +19,12 @@ new("InitProcessGroupKwargs", {{"backend: 'gloo'|'shm'|'nccl'"}, {"timeout: posi
 --   local kwargs = accelhost.AutocastKwargs{enabled = false}
 ---@param enabled? boolean false: in full precision
 ---@param cache_enabled? boolean keep the converted weights of a block
----@class AutocastKwargs
 new("AutocastKwargs", {{"enabled: flag", true}, {"cache_enabled: flag", true}})
 
 --- Options of loss scaling in float16, for kwargs_handlers.
 --
 --   local kwargs = accelhost.GradScalerKwargs{init_scale = 1024}
 ---@param growth_interval? integer steps without overflow until the scale grows
----@class GradScalerKwargs
 new("GradScalerKwargs", {
   {"init_scale: positive", 65536}, {"growth_factor: positive", 2}, {"backoff_factor: positive", 0.5},
   {"growth_interval: count", 2000}, {"enabled: flag", true},
@@ -43,7 +40,6 @@ new("GradScalerKwargs", {
 ---@param with_flops? boolean false: operations are not counted
 ---@param output_trace_dir? string folder of each process's trace
 ---@param max_events? integer events that are kept
----@class ProfileKwargs
 new("ProfileKwargs", {
   {"activities: list"}, {"schedule_option: table"}, {"on_trace_ready: callable"}, {"record_shapes: flag", false},
   {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: false", false},

@@ -6,7 +6,6 @@ local collectives = require "accelhost.accelerator.process.collectives"
 local protect = require "accelhost.util.protect"
 local comm = C.comm
 
----@class Processes
 ---@part Accelerator
 ---@field trigger boolean did this process raise its flag since the last check?
 local Processes = class.new "Processes"

@@ -37,7 +37,6 @@ function state.add_facts(cls)
   end)
 end
 
----@class PartialState
 ---@field device string where this process trains: its GPU, else the CPU
 ---@field process_index integer this process's rank, from 0
 ---@field num_processes integer
@@ -93,7 +92,6 @@ for _, name in ipairs(state.methods) do
   class.property(PartialState, name, function() return method end)
 end
 
----@class AcceleratorState: PartialState
 ---@field mixed_precision string
 local AcceleratorState = PartialState:extend "AcceleratorState"
 state.AcceleratorState = AcceleratorState
@@ -124,7 +122,6 @@ function AcceleratorState:__tostring()
   return PartialState.__tostring(self) .. ("\nMixed precision type: %s\n"):format(self.mixed_precision)
 end
 
----@class GradientState
 ---@field sync_gradients boolean
 ---@field num_steps integer micro-steps of a window
 ---@field adjust_scheduler boolean

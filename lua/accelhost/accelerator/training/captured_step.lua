@@ -8,7 +8,6 @@ local signature = require "accelhost.accelerator.training.step_signature"
 
 local fail = arguments.fail
 
----@class CapturedStep
 ---@field _accelerator Accelerator
 ---@field _graph userdata
 ---@field _inputs table the graph's own arguments (step_signature.lua)

@@ -13,7 +13,6 @@ local fail = arguments.fail
 local MOST_GRAPHS = 4
 
 --- The result of accelerator:compile: call it as the function.
----@class CompiledStep
 ---@field captured boolean is there a graph?
 local CompiledStep = class.new "CompiledStep"
 

@@ -9,7 +9,6 @@ local kind_of = require "accelhost.accelerator.process.kinds"
 local protect = require "accelhost.util.protect"
 local warn = require "accelhost.util.warn"
 
----@class Gradients
 ---@part Accelerator
 ---@field synchronises boolean does the current micro-step end a window, but for virtual shards?
 ---@field step integer micro-steps since the last window ended

@@ -7,7 +7,6 @@ local sharded = later "accelhost.accelerator.training.sharding"
 local host_updates = require "accelhost.util.host_updates"
 local kind_of = require "accelhost.accelerator.process.kinds"
 
----@class LossScaler
 ---@part Accelerator
 ---@field scaler GradScaler|false of mixed_precision = "fp16"
 ---@field scaled boolean was a loss scaled since the last update?

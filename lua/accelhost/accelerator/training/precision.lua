@@ -6,7 +6,6 @@ local configuration = require "accelhost.accelerator.options.configuration"
 local later = require "accelhost.util.later"
 local handlers = later "accelhost.accelerator.options.handlers"
 
----@class Precision
 ---@part Accelerator
 ---@field dtype string|false of autocast, false for mixed_precision = "no"
 ---@field handler AutocastKwargs|false of kwargs_handlers

@@ -12,7 +12,6 @@ local passes = require "accelhost.data.loader.passes"
 local wrappers = require "accelhost.accelerator.training.wrappers"
 local DistributedSampler = require("accelhost.data.sampler").DistributedSampler
 
----@class Prepared
 ---@part Accelerator
 ---@field places table<table, {kind: string, place: integer}> of the results of prepare
 ---@field count integer number of objects that were prepared

@@ -18,7 +18,6 @@ local random = require "accelhost.checkpoint.random"
 
 local native = C.data
 
----@class VirtualShards
 ---@field count integer
 ---@field common table|false the common stream while a shard's is in use
 local VirtualShards = class.new "VirtualShards"

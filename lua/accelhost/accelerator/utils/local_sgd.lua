@@ -5,7 +5,6 @@ local class = require "accelhost.util.class"
 local protect = require "accelhost.util.protect"
 local comm = C.comm
 
----@class LocalSGD
 local LocalSGD = class.strict(class.new "LocalSGD")
 
 local read = arguments.signature("LocalSGD",

@@ -21,7 +21,6 @@ local iterable = later "accelhost.data.iterable"
 local function sampler_shard(...) return require "accelhost.data.partition.sampler_shard"(...) end
 local fail = arguments.fail
 
----@class DataLoader
 ---@field dataset Dataset
 ---@field batch_size integer? nil with a batch sampler that has none
 ---@field sampler table?

@@ -10,7 +10,6 @@ local iteration = require "accelhost.data.iteration"
 
 local fail = arguments.fail
 
----@class Dispatcher: Partition
 local Dispatcher = Partition:extend "Dispatcher"
 
 ---@param batch_sampler table

@@ -9,7 +9,6 @@ local BatchSamplerShard = require "accelhost.data.partition.sampler_shard"
 local Partition = require "accelhost.data.partition.partition"
 local iteration = require "accelhost.data.iteration"
 
----@class MicroBatches: Partition
 ---@field size integer number of virtual shards
 local MicroBatches = Partition:extend "MicroBatches"
 

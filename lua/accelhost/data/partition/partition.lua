@@ -12,7 +12,6 @@
 local class = require "accelhost.util.class"
 local iteration = require "accelhost.data.iteration"
 
----@class Partition
 ---@field batch_sampler table of the batches of all ranks
 ---@field rank integer?
 ---@field size integer? number of parts of a round

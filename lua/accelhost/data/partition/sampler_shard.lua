@@ -11,7 +11,6 @@ local iteration = require "accelhost.data.iteration"
 
 local fail, describe = arguments.fail, arguments.describe
 
----@class BatchSamplerShard: Partition
 local BatchSamplerShard = Partition:extend "BatchSamplerShard"
 
 local read = arguments.signature("shard", {

@@ -11,7 +11,6 @@ local iteration = require "accelhost.data.iteration"
 
 local fail = arguments.fail
 
----@class StreamShard: Partition
 ---@field batch_sampler StreamBatches of the shard
 local StreamShard = Partition:extend "StreamShard"
 

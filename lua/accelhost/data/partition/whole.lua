@@ -3,7 +3,6 @@ local Partition = require "accelhost.data.partition.partition"
 local arguments = require "accelhost.util.arguments"
 local iteration = require "accelhost.data.iteration"
 
----@class Whole: Partition
 local Whole = Partition:extend "Whole"
 
 ---@param batch_sampler table

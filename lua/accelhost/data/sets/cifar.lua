@@ -116,7 +116,6 @@ local parameters = {
   {"root: string"}, {"train: flag", true}, {"transform: callable"}, {"target_transform: callable"}, {"files: list"},
 }
 
----@class CIFAR10: ImageSet
 local CIFAR10 = vision.ImageSet:extend "CIFAR10"
 cifar.CIFAR10 = CIFAR10
 CIFAR10.classes = {
@@ -134,7 +133,6 @@ local read_ten = signature("CIFAR10", parameters)
 ---@param files? string[] these files of the folder instead, for a part of the set
 function CIFAR10:init(...) read_set(self, kinds.CIFAR10, read_ten(...)) end
 
----@class CIFAR100: ImageSet
 local CIFAR100 = vision.ImageSet:extend "CIFAR100"
 cifar.CIFAR100 = CIFAR100
 

@@ -29,7 +29,6 @@ end
 --   function Squares:get(i) return accelhost.tensor(i), i * i end
 --   select(2, Squares():get(3))  --> 9
 --   Squares()[3][2]              --> 9
----@class Dataset
 local Dataset = class.with_positions(class.sized "Dataset", at_position)
 dataset.Dataset = Dataset
 
@@ -60,7 +59,6 @@ local function check_index(set, i, count)
   end
 end
 
----@class TensorDataset: Dataset
 ---@field tensors userdata[]
 local TensorDataset = Dataset:extend "TensorDataset"
 dataset.TensorDataset = TensorDataset
@@ -130,7 +128,6 @@ function TensorDataset:native()
   return columns
 end
 
----@class ListDataset: Dataset
 ---@field samples table
 local ListDataset = Dataset:extend "ListDataset"
 dataset.ListDataset = ListDataset
@@ -165,7 +162,6 @@ function dataset.of(value)
   return value
 end
 
----@class Subset: Dataset
 ---@field dataset table
 local Subset = Dataset:extend "Subset"
 dataset.Subset = Subset
@@ -223,7 +219,6 @@ function Subset:native()
   return columns, function(i) return self:index_of(i) end
 end
 
----@class ConcatDataset: Dataset
 ---@field datasets table[]
 local ConcatDataset = Dataset:extend "ConcatDataset"
 dataset.ConcatDataset = ConcatDataset
@@ -258,7 +253,6 @@ function ConcatDataset:get(i)
   return self.datasets[low]:get(i - (self._ends[low - 1] or 0))
 end
 
----@class StackDataset: Dataset
 ---@field datasets table[]|table<string, table>
 local StackDataset = Dataset:extend "StackDataset"
 dataset.StackDataset = StackDataset

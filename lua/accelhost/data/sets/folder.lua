@@ -104,7 +104,6 @@ local function find(self, root, wanted, what, allow_empty)
   end
 end
 
----@class DatasetFolder: Dataset
 ---@field classes string[] the folders' names, sorted: class 0 is classes[1]
 ---@field class_to_idx table<string, integer>
 ---@field samples string[] paths; samples[i + 1] is that of sample i
@@ -157,7 +156,6 @@ function DatasetFolder:get(i)
   return sample, target
 end
 
----@class ImageFolder: DatasetFolder
 local ImageFolder = DatasetFolder:extend "ImageFolder"
 folder.ImageFolder = ImageFolder
 

@@ -5,7 +5,6 @@ local Dataset = require("accelhost.data.sets.dataset").Dataset
 
 local fail, signature = arguments.fail, arguments.signature
 
----@class TokenFile: Dataset
 ---@field tokens integer number of the file's tokens
 ---@field dtype string "uint16" or "uint32"
 local TokenFile = Dataset:extend "TokenFile"

@@ -8,7 +8,6 @@ local pointwise = require "accelhost.data.transforms.pointwise"
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local vision = {}
 
----@class ImageSet: Dataset
 ---@field data userdata uint8 [n, rows, columns] or [n, channels, rows, columns]
 ---@field targets userdata int64 [n]
 ---@field classes string[]
@@ -190,7 +189,6 @@ local file_parameters = {
   {"root: string"}, {"train: flag", true}, {"transform: callable"}, {"target_transform: callable"},
 }
 
----@class MNIST: ImageSet
 local MNIST = ImageSet:extend "MNIST"
 vision.MNIST = MNIST
 MNIST.classes = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
@@ -203,7 +201,6 @@ local read_mnist = signature("MNIST", file_parameters)
 ---@param root? string|table default: see find_mnist
 function MNIST:init(...) read_idx_set(self, "mnist", read_mnist(...)) end
 
----@class FashionMNIST: ImageSet
 local FashionMNIST = ImageSet:extend "FashionMNIST"
 vision.FashionMNIST = FashionMNIST
 FashionMNIST.classes = {
@@ -217,7 +214,6 @@ local read_fashion = signature("FashionMNIST", file_parameters)
 --   | local train = data.FashionMNIST{train = true}
 function FashionMNIST:init(...) read_idx_set(self, "fashion_mnist", read_fashion(...)) end
 
----@class SyntheticDigits: ImageSet
 local SyntheticDigits = ImageSet:extend "SyntheticDigits"
 vision.SyntheticDigits = SyntheticDigits
 SyntheticDigits.classes = MNIST.classes

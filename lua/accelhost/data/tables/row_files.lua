@@ -12,7 +12,6 @@ local fail = arguments.fail
 -- Rows of a block, and those that the columns' kinds are guessed from.
 local BLOCK, GUESSED = 1000, 10000
 
----@class RowFiles
 ---@field names string[] of the columns
 ---@field kinds table<string, string> the kind of each: a dtype, "string" or "mixed"
 local RowFiles = class.new "RowFiles"

@@ -148,7 +148,6 @@ end
 function EachCursor:state() return {at = self.at, inner = self.inner:state()} end
 
 --- A step of a function of a row and, with `counts`, of its number.
----@class Each
 local Each = class.new "Each"
 steps.Each = Each
 
@@ -221,7 +220,6 @@ function BatchCursor:state()
 end
 
 --- A step of a function of `size` rows and their numbers, which returns any number of rows.
----@class Batches
 local Batches = class.new "Batches"
 steps.Batches = Batches
 

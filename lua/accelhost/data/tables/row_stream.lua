@@ -16,7 +16,6 @@ local worker = require "accelhost.data.loader.worker"
 
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 
----@class RowStream: IterableDataset
 ---@field column_names string[]? in order; nil where a function of map decides
 ---@field epoch integer which pass is shuffled next (set_epoch)
 local RowStream = IterableDataset:extend "RowStream"

@@ -41,7 +41,6 @@ end
 
 function Cursor:state() return {part = self.part, given = self.given, left = self.left} end
 
----@class RowTables
 local RowTables = class.new "RowTables"
 
 ---@param set Table

@@ -13,7 +13,6 @@ local dataset = require "accelhost.data.sets.dataset"
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local sets = {}
 
----@class Table: Dataset
 ---@field column_names string[] in order
 ---@field num_rows integer
 ---@field computes boolean? do its batches run a function, which a loader's worker can do?

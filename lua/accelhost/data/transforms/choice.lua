@@ -18,7 +18,6 @@ local function text_of(name, list)
   return ("%s(%s\n)"):format(name, table.concat(lines))
 end
 
----@class RandomApply
 local RandomApply = class.new "RandomApply"
 choice.RandomApply = RandomApply
 
@@ -40,7 +39,6 @@ end
 
 function RandomApply:__tostring() return text_of("RandomApply", self.transforms) end
 
----@class RandomChoice
 local RandomChoice = class.new "RandomChoice"
 choice.RandomChoice = RandomChoice
 
@@ -74,7 +72,6 @@ end
 
 function RandomChoice:__tostring() return text_of("RandomChoice", self.transforms) end
 
----@class RandomOrder
 local RandomOrder = class.new "RandomOrder"
 choice.RandomOrder = RandomOrder
 

@@ -10,7 +10,6 @@ local values = require "accelhost.data.transforms.values"
 local fail, signature = arguments.fail, arguments.signature
 local color = {}
 
----@class Grayscale
 local Grayscale = class.new "Grayscale"
 color.Grayscale = Grayscale
 
@@ -81,7 +80,6 @@ color.RandomAdjustSharpness = maybe("RandomAdjustSharpness", {"sharpness_factor:
 --   transforms.RandomAutocontrast()(image):size(-1)  --> 28
 color.RandomAutocontrast = maybe("RandomAutocontrast", {}, 0.5, colors.autocontrast)
 
----@class ColorJitter
 local ColorJitter = class.new "ColorJitter"
 color.ColorJitter = ColorJitter
 
@@ -135,7 +133,6 @@ end
 
 sizes.print_fields(ColorJitter, unpack(PARTS))
 
----@class GaussianBlur
 local GaussianBlur = class.new "GaussianBlur"
 color.GaussianBlur = GaussianBlur
 
@@ -163,7 +160,6 @@ end
 
 sizes.print_fields(GaussianBlur, "kernel_size", "sigma")
 
----@class RandomErasing
 local RandomErasing = class.new "RandomErasing"
 color.RandomErasing = RandomErasing
 

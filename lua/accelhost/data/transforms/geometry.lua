@@ -11,7 +11,6 @@ local geometry = {}
 
 local MODES = "'nearest'|'nearest-exact'|'bilinear'|'bicubic'|'lanczos'|'box'|'hamming'"
 
----@class Resize
 local Resize = class.new "Resize"
 geometry.Resize = Resize
 
@@ -43,7 +42,6 @@ local function logarithms(low, high) return unpack(C.tensor({low, high}, {dtype 
 --- e to the power of x, to float32.
 local function exponential(x) return C.tensor({x}, {dtype = "float32"}):exp():item() end
 
----@class RandomResizedCrop
 local RandomResizedCrop = class.new "RandomResizedCrop"
 geometry.RandomResizedCrop = RandomResizedCrop
 
@@ -95,7 +93,6 @@ end
 
 sizes.print_fields(RandomResizedCrop, "size", "scale", "ratio", "interpolation", "antialias")
 
----@class RandomRotation
 local RandomRotation = class.new "RandomRotation"
 geometry.RandomRotation = RandomRotation
 
@@ -123,7 +120,6 @@ end
 
 sizes.print_fields(RandomRotation, "degrees", "interpolation", "expand", "fill")
 
----@class RandomAffine
 local RandomAffine = class.new "RandomAffine"
 geometry.RandomAffine = RandomAffine
 

@@ -13,7 +13,6 @@ local grid = {}
 
 local MODES = "'constant'|'edge'|'reflect'|'symmetric'"
 
----@class Pad
 local Pad = class.new "Pad"
 grid.Pad = Pad
 
@@ -52,7 +51,6 @@ function Pad:steps(rows, columns)
     columns + left + right
 end
 
----@class CenterCrop
 local CenterCrop = class.new "CenterCrop"
 grid.CenterCrop = CenterCrop
 
@@ -79,7 +77,6 @@ function CenterCrop:steps(rows, columns)
   }, height, width
 end
 
----@class RandomCrop
 local RandomCrop = class.new "RandomCrop"
 grid.RandomCrop = RandomCrop
 

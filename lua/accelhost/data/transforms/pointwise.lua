@@ -11,7 +11,6 @@ local sizes = require "accelhost.data.transforms.sizes"
 local fail, describe = arguments.fail, arguments.describe
 local transforms = {}
 
----@class ToTensor
 local ToTensor = class.new "ToTensor"
 ToTensor.pointwise = true
 ToTensor.starts_from_bytes = true
@@ -66,7 +65,6 @@ function Normalize:__call(image) return functional.normalize(image, self.mean, s
 sizes.print_fields(Normalize, "mean", "std")
 transforms.Normalize = Normalize
 
----@class Compose
 local Compose = class.new "Compose"
 Compose.is_compose = true
 
@@ -93,7 +91,6 @@ function Compose:__tostring()
 end
 transforms.Compose = Compose
 
----@class Lambda
 local Lambda = class.new "Lambda"
 
 local read_lambda = arguments.signature("Lambda", {"lambd: callable"})
@@ -108,7 +105,6 @@ end
 function Lambda:__call(image) return self.lambda(image) end
 transforms.Lambda = Lambda
 
----@class ConvertImageDtype
 local ConvertImageDtype = class.new "ConvertImageDtype"
 ConvertImageDtype.pointwise = true
 transforms.ConvertImageDtype = ConvertImageDtype
@@ -127,7 +123,6 @@ end
 function ConvertImageDtype:__call(image) return functional.to_dtype(image, self.dtype, true) end
 sizes.print_fields(ConvertImageDtype, "dtype")
 
----@class ToDtype
 local ToDtype = class.new "ToDtype"
 ToDtype.pointwise = true
 transforms.ToDtype = ToDtype
@@ -145,7 +140,6 @@ end
 function ToDtype:__call(image) return functional.to_dtype(image, self.dtype, self.scale) end
 sizes.print_fields(ToDtype, "dtype", "scale")
 
----@class ToImage
 local ToImage = class.new "ToImage"
 transforms.ToImage = ToImage
 

@@ -17,7 +17,6 @@ local common = {
 }
 
 --- The base of configurations: fields by name. A field that config.json does not have keeps its default.
----@class PretrainedConfig
 ---@field model_type string
 ---@field num_labels integer as many as id2label has, else 2
 ---@field id2label table<integer, string> from 0
@@ -205,7 +204,6 @@ end
 --- GPT-2's configuration; the defaults are the sizes of the smallest published model.
 --
 --   accelhost.models.GPT2Config{n_layer = 2}.n_embd  --> 768
----@class GPT2Config: PretrainedConfig
 local GPT2Config = PretrainedConfig:extend "GPT2Config"
 GPT2Config.model_type = "gpt2"
 GPT2Config.defaults = {
@@ -251,7 +249,6 @@ end
 --- The configuration of a checkpoint folder.
 --
 --   | models.AutoConfig.from_pretrained("minilm").hidden_size
----@class AutoConfig
 local AutoConfig = class.new "AutoConfig"
 config.AutoConfig = AutoConfig
 

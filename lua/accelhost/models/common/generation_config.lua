@@ -129,7 +129,6 @@ end
 --
 --   local options = accelhost.models.GenerationConfig{max_new_tokens = 9, do_sample = true}
 --   options.max_new_tokens  --> 9
----@class GenerationConfig
 local GenerationConfig = class.new "GenerationConfig"
 config.GenerationConfig = GenerationConfig
 

@@ -23,7 +23,6 @@ local fail, describe = arguments.fail, arguments.describe
 --   local models = accelhost.models
 --   local Tagger = models.BertForTokenClassification:extend "Tagger"
 --   Tagger(models.BertConfig{hidden_size = 12, num_hidden_layers = 1, num_labels = 3}).config.num_labels  --> 3
----@class PreTrainedModel: Module
 ---@field config PretrainedConfig
 ---@field is_gradient_checkpointing boolean
 local PreTrainedModel = Module:extend "PreTrainedModel"

@@ -23,7 +23,6 @@ local neutral = {
 }
 
 --- The base of decoders' configurations.
----@class DecoderConfig: PretrainedConfig
 ---@field rope_parameters table rope_type, rope_theta and the parameters of the scaling
 local DecoderConfig = PretrainedConfig:extend "DecoderConfig"
 DecoderConfig.older_names = {"rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype"}

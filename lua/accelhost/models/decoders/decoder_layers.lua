@@ -17,7 +17,6 @@ local layers = {}
 local function linear(from, to, bias) return Linear(from, to, {bias = bias or false}) end
 
 --- RMSNorm whose weight is the difference from 1, as Gemma has it.
----@class CentredRMSNorm: RMSNorm
 local CentredRMSNorm = norms.RMSNorm:extend "CentredRMSNorm"
 layers.CentredRMSNorm = CentredRMSNorm
 

@@ -12,7 +12,6 @@ local null = C.json.null
 --
 --   accelhost.models.Gemma2Config{num_hidden_layers = 2}.layer_types[1]  --> sliding_attention
 ---@field layer_types string[] sliding_attention or full_attention of each layer
----@class Gemma2Config: PretrainedConfig
 local Gemma2Config = DecoderConfig:extend "Gemma2Config"
 Gemma2Config.model_type = "gemma2"
 Gemma2Config.defaults = {
@@ -45,7 +44,6 @@ local gemma2 = {Gemma2Config = Gemma2Config}
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
 --   accelhost.models.Gemma2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config Gemma2Config|table
----@class Gemma2Model: PreTrainedModel
 gemma2.Gemma2Model = decoder.model("Gemma2Model", Gemma2Config)
 
 --- Gemma 2 that continues texts: LlamaForCausalLM's inputs and results.
@@ -55,7 +53,6 @@ gemma2.Gemma2Model = decoder.model("Gemma2Model", Gemma2Config)
 --   local model = accelhost.models.Gemma2ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config Gemma2Config|table
----@class Gemma2ForCausalLM: PreTrainedModel
 gemma2.Gemma2ForCausalLM = decoder.causal_lm("Gemma2ForCausalLM", gemma2.Gemma2Model)
 
 --- Gemma 2 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -64,7 +61,6 @@ gemma2.Gemma2ForCausalLM = decoder.causal_lm("Gemma2ForCausalLM", gemma2.Gemma2M
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Gemma2ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config Gemma2Config|table
----@class Gemma2ForSequenceClassification: PreTrainedModel
 gemma2.Gemma2ForSequenceClassification = decoder.sequence_classification("Gemma2ForSequenceClassification",
   gemma2.Gemma2Model)
 

@@ -29,7 +29,6 @@ local gpt2 = {}
 --   accelhost.models.Conv1D(6, 2)(accelhost.ones(3, 2)):size(1)  --> 6
 ---@param nf integer the width of the output
 ---@param nx integer the width of the input
----@class Conv1D: Module
 ---@field weight Tensor [nx, nf]
 ---@field bias Tensor [nf]
 local Conv1D = Module:extend "Conv1D"
@@ -134,7 +133,6 @@ function Block:forward(x, how, past, late)
 end
 
 --- The base of all models of this family.
----@class GPT2PreTrainedModel: PreTrainedModel
 local GPT2PreTrainedModel = PreTrainedModel:extend "GPT2PreTrainedModel"
 GPT2PreTrainedModel.config_class, GPT2PreTrainedModel.base_model_prefix = configs.GPT2Config, "transformer"
 GPT2PreTrainedModel.token_embedding = "wte"
@@ -154,7 +152,6 @@ end
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
 --   accelhost.models.GPT2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config GPT2Config|table
----@class GPT2Model: PreTrainedModel
 local GPT2Model = GPT2PreTrainedModel:extend "GPT2Model"
 GPT2Model.recomputes = true
 gpt2.GPT2Model = GPT2Model
@@ -218,7 +215,6 @@ end
 --   local ids = accelhost.arange(3):view(1, 3)
 --   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
 ---@param config GPT2Config|table
----@class GPT2LMHeadModel: PreTrainedModel
 local GPT2LMHeadModel = GPT2PreTrainedModel:extend "GPT2LMHeadModel"
 GPT2LMHeadModel.tied = {["lm_head.weight"] = "transformer.wte.weight"}
 GPT2LMHeadModel.loss_shifts_labels = true

@@ -14,7 +14,6 @@ local null = C.json.null
 --
 --   accelhost.models.GPTNeoXConfig{rotary_pct = 0.5}.rope_parameters.partial_rotary_factor  --> 0.5
 ---@field rope_parameters table rope_type, rope_theta, partial_rotary_factor and the scaling's
----@class GPTNeoXConfig: PretrainedConfig
 local GPTNeoXConfig = DecoderConfig:extend "GPTNeoXConfig"
 GPTNeoXConfig.model_type = "gpt_neox"
 GPTNeoXConfig.defaults = {
@@ -74,7 +73,6 @@ local gpt_neox = {GPTNeoXConfig = GPTNeoXConfig}
 --     num_attention_heads = 1}
 --   accelhost.models.GPTNeoXModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config GPTNeoXConfig|table
----@class GPTNeoXModel: PreTrainedModel
 gpt_neox.GPTNeoXModel = decoder.model("GPTNeoXModel", GPTNeoXConfig, {
   base_model_prefix = "gpt_neox", token_embedding = "embed_in", renamed = {["embed_out.weight"] = "lm_head.weight"},
   layer = "GPTNeoXLayer",
@@ -87,7 +85,6 @@ gpt_neox.GPTNeoXModel = decoder.model("GPTNeoXModel", GPTNeoXConfig, {
 --   local model = accelhost.models.GPTNeoXForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config GPTNeoXConfig|table
----@class GPTNeoXForCausalLM: PreTrainedModel
 gpt_neox.GPTNeoXForCausalLM = decoder.causal_lm("GPTNeoXForCausalLM", gpt_neox.GPTNeoXModel)
 
 --- GPT-NeoX that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -96,7 +93,6 @@ gpt_neox.GPTNeoXForCausalLM = decoder.causal_lm("GPTNeoXForCausalLM", gpt_neox.G
 --     num_attention_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.GPTNeoXForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config GPTNeoXConfig|table
----@class GPTNeoXForSequenceClassification: PreTrainedModel
 gpt_neox.GPTNeoXForSequenceClassification = decoder.sequence_classification("GPTNeoXForSequenceClassification",
   gpt_neox.GPTNeoXModel)
 

@@ -11,7 +11,6 @@ local null = C.json.null
 --- errors; all others are kept and written again.
 --
 --   accelhost.models.LlamaConfig{rope_theta = 5e5}.rope_parameters.rope_theta  --> 500000
----@class LlamaConfig: PretrainedConfig
 ---@field rope_parameters table rope_type, rope_theta and the scaling's: linear, dynamic, yarn, llama3 or longrope
 local LlamaConfig = DecoderConfig:extend "LlamaConfig"
 LlamaConfig.model_type = "llama"
@@ -43,7 +42,6 @@ local llama = {LlamaConfig = LlamaConfig}
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.LlamaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config LlamaConfig|table
----@class LlamaModel: PreTrainedModel
 llama.LlamaModel = decoder.model("LlamaModel", LlamaConfig)
 
 --- Llama that continues texts: logits [batch, tokens, vocab_size], and, when labels [batch, tokens] (the ids
@@ -57,7 +55,6 @@ llama.LlamaModel = decoder.model("LlamaModel", LlamaConfig)
 --   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
 --   model:eval():generate(ids, {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config LlamaConfig|table
----@class LlamaForCausalLM: PreTrainedModel
 llama.LlamaForCausalLM = decoder.causal_lm("LlamaForCausalLM", llama.LlamaModel)
 
 --- Llama that sorts texts by their last token that is no padding: logits [batch, num_labels], and, when labels are
@@ -67,7 +64,6 @@ llama.LlamaForCausalLM = decoder.causal_lm("LlamaForCausalLM", llama.LlamaModel)
 --     num_attention_heads = 2, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.LlamaForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config LlamaConfig|table
----@class LlamaForSequenceClassification: PreTrainedModel
 llama.LlamaForSequenceClassification = decoder.sequence_classification("LlamaForSequenceClassification",
   llama.LlamaModel)
 

@@ -10,7 +10,6 @@ local null = C.json.null
 --- attends to that number of tokens, itself included.
 --
 --   accelhost.models.MistralConfig{sliding_window = 8}.sliding_window  --> 8
----@class MistralConfig: PretrainedConfig
 ---@field rope_parameters table rope_type, rope_theta and the parameters of the scaling
 local MistralConfig = DecoderConfig:extend "MistralConfig"
 MistralConfig.model_type = "mistral"
@@ -38,7 +37,6 @@ local mistral = {MistralConfig = MistralConfig}
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.MistralModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config MistralConfig|table
----@class MistralModel: PreTrainedModel
 mistral.MistralModel = decoder.model("MistralModel", MistralConfig)
 
 --- Mistral that continues texts: LlamaForCausalLM's inputs and results.
@@ -48,7 +46,6 @@ mistral.MistralModel = decoder.model("MistralModel", MistralConfig)
 --   local model = accelhost.models.MistralForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config MistralConfig|table
----@class MistralForCausalLM: PreTrainedModel
 mistral.MistralForCausalLM = decoder.causal_lm("MistralForCausalLM", mistral.MistralModel)
 
 --- Mistral that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -57,7 +54,6 @@ mistral.MistralForCausalLM = decoder.causal_lm("MistralForCausalLM", mistral.Mis
 --     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.MistralForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config MistralConfig|table
----@class MistralForSequenceClassification: PreTrainedModel
 mistral.MistralForSequenceClassification = decoder.sequence_classification("MistralForSequenceClassification",
   mistral.MistralModel)
 

@@ -12,7 +12,6 @@ local null = C.json.null
 --
 --   accelhost.models.Phi3Config{partial_rotary_factor = 0.5}.rope_parameters.partial_rotary_factor  --> 0.5
 ---@field rope_parameters table rope_type (default or longrope), rope_theta and the scaling's
----@class Phi3Config: PretrainedConfig
 local Phi3Config = DecoderConfig:extend "Phi3Config"
 Phi3Config.model_type = "phi3"
 Phi3Config.defaults = {
@@ -56,7 +55,6 @@ local phi3 = {Phi3Config = Phi3Config}
 --     num_attention_heads = 2, pad_token_id = 0, eos_token_id = 1}
 --   accelhost.models.Phi3Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config Phi3Config|table
----@class Phi3Model: PreTrainedModel
 phi3.Phi3Model = decoder.model("Phi3Model", Phi3Config)
 
 --- Phi-3 that continues texts: LlamaForCausalLM's inputs and results.
@@ -66,7 +64,6 @@ phi3.Phi3Model = decoder.model("Phi3Model", Phi3Config)
 --   local model = accelhost.models.Phi3ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config Phi3Config|table
----@class Phi3ForCausalLM: PreTrainedModel
 phi3.Phi3ForCausalLM = decoder.causal_lm("Phi3ForCausalLM", phi3.Phi3Model)
 
 --- Phi-3 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -75,7 +72,6 @@ phi3.Phi3ForCausalLM = decoder.causal_lm("Phi3ForCausalLM", phi3.Phi3Model)
 --     num_attention_heads = 2, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Phi3ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config Phi3Config|table
----@class Phi3ForSequenceClassification: PreTrainedModel
 phi3.Phi3ForSequenceClassification = decoder.sequence_classification("Phi3ForSequenceClassification",
   phi3.Phi3Model)
 

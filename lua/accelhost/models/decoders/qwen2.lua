@@ -10,7 +10,6 @@ local null = C.json.null
 --- attend to the last sliding_window tokens; layer_types has the type of each layer.
 --
 --   accelhost.models.Qwen2Config{num_hidden_layers = 2}.layer_types[2]  --> full_attention
----@class Qwen2Config: PretrainedConfig
 ---@field rope_parameters table rope_type, rope_theta and the parameters of the scaling
 local Qwen2Config = DecoderConfig:extend "Qwen2Config"
 Qwen2Config.model_type = "qwen2"
@@ -40,7 +39,6 @@ local qwen2 = {Qwen2Config = Qwen2Config}
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.Qwen2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config Qwen2Config|table
----@class Qwen2Model: PreTrainedModel
 qwen2.Qwen2Model = decoder.model("Qwen2Model", Qwen2Config)
 
 --- Qwen2 that continues texts: LlamaForCausalLM's inputs and results.
@@ -50,7 +48,6 @@ qwen2.Qwen2Model = decoder.model("Qwen2Model", Qwen2Config)
 --   local model = accelhost.models.Qwen2ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config Qwen2Config|table
----@class Qwen2ForCausalLM: PreTrainedModel
 qwen2.Qwen2ForCausalLM = decoder.causal_lm("Qwen2ForCausalLM", qwen2.Qwen2Model)
 
 --- Qwen2 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -59,7 +56,6 @@ qwen2.Qwen2ForCausalLM = decoder.causal_lm("Qwen2ForCausalLM", qwen2.Qwen2Model)
 --     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Qwen2ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config Qwen2Config|table
----@class Qwen2ForSequenceClassification: PreTrainedModel
 qwen2.Qwen2ForSequenceClassification = decoder.sequence_classification("Qwen2ForSequenceClassification",
   qwen2.Qwen2Model)
 

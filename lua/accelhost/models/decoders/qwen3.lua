@@ -9,7 +9,6 @@ local null = C.json.null
 --- Qwen3's configuration; the defaults are transformers'. Windows are Qwen2Config's.
 --
 --   accelhost.models.Qwen3Config{hidden_size = 1024}.head_dim  --> 128
----@class Qwen3Config: PretrainedConfig
 ---@field rope_parameters table rope_type, rope_theta and the parameters of the scaling
 local Qwen3Config = DecoderConfig:extend "Qwen3Config"
 Qwen3Config.model_type = "qwen3"
@@ -40,7 +39,6 @@ local qwen3 = {Qwen3Config = Qwen3Config}
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.Qwen3Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config Qwen3Config|table
----@class Qwen3Model: PreTrainedModel
 qwen3.Qwen3Model = decoder.model("Qwen3Model", Qwen3Config)
 
 --- Qwen3 that continues texts: LlamaForCausalLM's inputs and results.
@@ -50,7 +48,6 @@ qwen3.Qwen3Model = decoder.model("Qwen3Model", Qwen3Config)
 --   local model = accelhost.models.Qwen3ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
 ---@param config Qwen3Config|table
----@class Qwen3ForCausalLM: PreTrainedModel
 qwen3.Qwen3ForCausalLM = decoder.causal_lm("Qwen3ForCausalLM", qwen3.Qwen3Model)
 
 --- Qwen3 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -59,7 +56,6 @@ qwen3.Qwen3ForCausalLM = decoder.causal_lm("Qwen3ForCausalLM", qwen3.Qwen3Model)
 --     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Qwen3ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
 ---@param config Qwen3Config|table
----@class Qwen3ForSequenceClassification: PreTrainedModel
 qwen3.Qwen3ForSequenceClassification = decoder.sequence_classification("Qwen3ForSequenceClassification",
   qwen3.Qwen3Model)
 

@@ -12,7 +12,6 @@ local Parameter = require("accelhost.nn.parameter").new
 --- BERT's configuration; the defaults are the sizes of bert-base.
 --
 --   accelhost.models.BertConfig{hidden_size = 384}.num_attention_heads  --> 12
----@class BertConfig: PretrainedConfig
 local BertConfig = EncoderConfig:extend "BertConfig"
 BertConfig.model_type = "bert"
 BertConfig.defaults = EncoderConfig.fields {position_embedding_type = "absolute"}
@@ -35,7 +34,6 @@ local bert = {BertConfig = BertConfig}
 --   model(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param config BertConfig|table
 ---@param options? table add_pooling_layer = false leaves the pooler out
----@class BertModel: PreTrainedModel
 bert.BertModel = encoder.model("BertModel", BertConfig, {
   base_model_prefix = "bert", layers = layers.of_family "Bert", has_pooler = true,
 })
@@ -49,7 +47,6 @@ bert.BertModel = encoder.model("BertModel", BertConfig, {
 --   local model = accelhost.models.BertForSequenceClassification(config)
 --   model{input_ids = accelhost.arange(2):view(1, 2), labels = accelhost.arange(1)}.loss:dim()  --> 0
 ---@param config BertConfig|table
----@class BertForSequenceClassification: PreTrainedModel
 bert.BertForSequenceClassification = heads.sequence_classification("BertForSequenceClassification", bert.BertModel,
   heads.pooled "classifier_dropout")
 
@@ -59,7 +56,6 @@ bert.BertForSequenceClassification = heads.sequence_classification("BertForSeque
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   accelhost.models.BertForTokenClassification(config)(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
 ---@param config BertConfig|table
----@class BertForTokenClassification: PreTrainedModel
 bert.BertForTokenClassification = heads.token_classification("BertForTokenClassification", bert.BertModel)
 
 --- BERT that finds answers in texts: start_logits and end_logits [batch, tokens], and, when start_positions and
@@ -68,7 +64,6 @@ bert.BertForTokenClassification = heads.token_classification("BertForTokenClassi
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForQuestionAnswering(config)(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
 ---@param config BertConfig|table
----@class BertForQuestionAnswering: PreTrainedModel
 bert.BertForQuestionAnswering = heads.question_answering("BertForQuestionAnswering", bert.BertModel)
 
 --- BERT that selects one of several texts: called with inputs [batch, choices, tokens]; logits [batch, choices], and
@@ -77,7 +72,6 @@ bert.BertForQuestionAnswering = heads.question_answering("BertForQuestionAnsweri
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForMultipleChoice(config)(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
 ---@param config BertConfig|table
----@class BertForMultipleChoice: PreTrainedModel
 bert.BertForMultipleChoice = heads.multiple_choice("BertForMultipleChoice", bert.BertModel,
   heads.pooled "classifier_dropout")
 
@@ -113,7 +107,6 @@ function OnlyMLM:forward(x) return self.predictions(x) end
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForMaskedLM(config)(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
 ---@param config BertConfig|table
----@class BertForMaskedLM: PreTrainedModel
 bert.BertForMaskedLM = heads.masked_lm("BertForMaskedLM", bert.BertModel, {
   build = function(self, config) self.cls = OnlyMLM(config:encoder_options()) end,
   logits = function(self, base) return self.cls(base.last_hidden_state) end,

@@ -21,7 +21,6 @@ local aliases = {hidden_size = "dim", num_attention_heads = "n_heads", num_hidde
 --- num_hidden_layers are other names of dim, n_heads and n_layers.
 --
 --   accelhost.models.DistilBertConfig{hidden_size = 384}.dim  --> 384
----@class DistilBertConfig: PretrainedConfig
 local DistilBertConfig = EncoderConfig:extend "DistilBertConfig"
 DistilBertConfig.model_type = "distilbert"
 DistilBertConfig.defaults = {
@@ -110,7 +109,6 @@ local distilbert = {DistilBertConfig = DistilBertConfig}
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1}
 --   accelhost.models.DistilBertModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param config DistilBertConfig|table
----@class DistilBertModel: PreTrainedModel
 distilbert.DistilBertModel = encoder.model("DistilBertModel", DistilBertConfig, {
   base_model_prefix = "distilbert", layers = own, tower = "transformer",
 })
@@ -154,7 +152,6 @@ local hidden = {
 --   local model = accelhost.models.DistilBertForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
 ---@param config DistilBertConfig|table
----@class DistilBertForSequenceClassification: PreTrainedModel
 distilbert.DistilBertForSequenceClassification = heads.sequence_classification("DistilBertForSequenceClassification",
   distilbert.DistilBertModel, classifier)
 
@@ -164,7 +161,6 @@ distilbert.DistilBertForSequenceClassification = heads.sequence_classification("
 --   local model = accelhost.models.DistilBertForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
 ---@param config DistilBertConfig|table
----@class DistilBertForTokenClassification: PreTrainedModel
 distilbert.DistilBertForTokenClassification = heads.token_classification("DistilBertForTokenClassification",
   distilbert.DistilBertModel)
 
@@ -174,7 +170,6 @@ distilbert.DistilBertForTokenClassification = heads.token_classification("Distil
 --   local model = accelhost.models.DistilBertForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
 ---@param config DistilBertConfig|table
----@class DistilBertForQuestionAnswering: PreTrainedModel
 distilbert.DistilBertForQuestionAnswering = heads.question_answering("DistilBertForQuestionAnswering",
   distilbert.DistilBertModel)
 
@@ -184,7 +179,6 @@ distilbert.DistilBertForQuestionAnswering = heads.question_answering("DistilBert
 --   local model = accelhost.models.DistilBertForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
 ---@param config DistilBertConfig|table
----@class DistilBertForMultipleChoice: PreTrainedModel
 distilbert.DistilBertForMultipleChoice = heads.multiple_choice("DistilBertForMultipleChoice",
   distilbert.DistilBertModel,
   classifier)
@@ -195,7 +189,6 @@ distilbert.DistilBertForMultipleChoice = heads.multiple_choice("DistilBertForMul
 --   local model = accelhost.models.DistilBertForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
 ---@param config DistilBertConfig|table
----@class DistilBertForMaskedLM: PreTrainedModel
 distilbert.DistilBertForMaskedLM = heads.masked_lm("DistilBertForMaskedLM", distilbert.DistilBertModel, hidden)
 
 return distilbert

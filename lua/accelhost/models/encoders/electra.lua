@@ -17,7 +17,6 @@ local Module = require("accelhost.nn.module").Module
 --- selects one of several texts.
 --
 --   accelhost.models.ElectraConfig{hidden_size = 64}.embedding_size  --> 128
----@class ElectraConfig: PretrainedConfig
 local ElectraConfig = EncoderConfig:extend "ElectraConfig"
 ElectraConfig.model_type = "electra"
 ElectraConfig.defaults = EncoderConfig.fields {
@@ -41,7 +40,6 @@ local electra = {ElectraConfig = ElectraConfig}
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.ElectraModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param config ElectraConfig|table
----@class ElectraModel: PreTrainedModel
 electra.ElectraModel = encoder.model("ElectraModel", ElectraConfig, {
   base_model_prefix = "electra", layers = layers.of_family "Electra",
 })
@@ -122,7 +120,6 @@ function Discriminator:forward(x) return self.dense_prediction(self.act(self.den
 --   local model = accelhost.models.ElectraForPreTraining(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 2
 ---@param config ElectraConfig|table
----@class ElectraForPreTraining: PreTrainedModel
 electra.ElectraForPreTraining = heads.of_tokens("ElectraForPreTraining", electra.ElectraModel, {
   build = function(self, config) self.discriminator_predictions = Discriminator(config) end,
   logits = function(self, base) return self.discriminator_predictions(base.last_hidden_state) end,
@@ -138,7 +135,6 @@ electra.ElectraForPreTraining = heads.of_tokens("ElectraForPreTraining", electra
 --   local model = accelhost.models.ElectraForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
 ---@param config ElectraConfig|table
----@class ElectraForSequenceClassification: PreTrainedModel
 electra.ElectraForSequenceClassification = heads.sequence_classification("ElectraForSequenceClassification",
   electra.ElectraModel, heads.two_layers(function(x) return C.gelu(x) end))
 
@@ -148,7 +144,6 @@ electra.ElectraForSequenceClassification = heads.sequence_classification("Electr
 --   local model = accelhost.models.ElectraForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
 ---@param config ElectraConfig|table
----@class ElectraForTokenClassification: PreTrainedModel
 electra.ElectraForTokenClassification = heads.token_classification("ElectraForTokenClassification",
   electra.ElectraModel)
 
@@ -158,7 +153,6 @@ electra.ElectraForTokenClassification = heads.token_classification("ElectraForTo
 --   local model = accelhost.models.ElectraForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
 ---@param config ElectraConfig|table
----@class ElectraForQuestionAnswering: PreTrainedModel
 electra.ElectraForQuestionAnswering = heads.question_answering("ElectraForQuestionAnswering", electra.ElectraModel)
 
 --- ELECTRA that selects one of several texts, as BertForMultipleChoice does.
@@ -167,7 +161,6 @@ electra.ElectraForQuestionAnswering = heads.question_answering("ElectraForQuesti
 --   local model = accelhost.models.ElectraForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
 ---@param config ElectraConfig|table
----@class ElectraForMultipleChoice: PreTrainedModel
 electra.ElectraForMultipleChoice = heads.multiple_choice("ElectraForMultipleChoice", electra.ElectraModel,
   choice)
 
@@ -177,7 +170,6 @@ electra.ElectraForMultipleChoice = heads.multiple_choice("ElectraForMultipleChoi
 --   local model = accelhost.models.ElectraForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
 ---@param config ElectraConfig|table
----@class ElectraForMaskedLM: PreTrainedModel
 electra.ElectraForMaskedLM = heads.masked_lm("ElectraForMaskedLM", electra.ElectraModel, hidden)
 
 return electra

@@ -19,7 +19,6 @@ local neutral_fields = {
 }
 
 --- The base of encoders' configurations.
----@class EncoderConfig: PretrainedConfig
 ---@field pack_texts boolean compute batches with padding without it, on the CPU
 local EncoderConfig = PretrainedConfig:extend "EncoderConfig"
 EncoderConfig.older_names = {"torch_dtype"}

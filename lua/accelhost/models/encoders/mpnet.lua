@@ -15,7 +15,6 @@ local PADDING = 1
 --- MPNet's configuration; the defaults are transformers', with the sizes of mpnet-base.
 --
 --   accelhost.models.MPNetConfig{hidden_size = 384}.relative_attention_num_buckets  --> 32
----@class MPNetConfig: PretrainedConfig
 local MPNetConfig = EncoderConfig:extend "MPNetConfig"
 MPNetConfig.model_type = "mpnet"
 MPNetConfig.defaults = {
@@ -55,7 +54,6 @@ local mpnet = {MPNetConfig = MPNetConfig}
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.MPNetModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param config MPNetConfig|table
----@class MPNetModel: PreTrainedModel
 mpnet.MPNetModel = encoder.model("MPNetModel", MPNetConfig, {
   base_model_prefix = "mpnet", layers = layers.of_family("MPNet", {Attention = Attention}), has_pooler = true,
 })
@@ -67,7 +65,6 @@ mpnet.MPNetModel = encoder.model("MPNetModel", MPNetConfig, {
 --   local model = accelhost.models.MPNetForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
 ---@param config MPNetConfig|table
----@class MPNetForSequenceClassification: PreTrainedModel
 mpnet.MPNetForSequenceClassification = heads.sequence_classification("MPNetForSequenceClassification",
   mpnet.MPNetModel, heads.two_layers(C.tanh))
 
@@ -77,7 +74,6 @@ mpnet.MPNetForSequenceClassification = heads.sequence_classification("MPNetForSe
 --   local model = accelhost.models.MPNetForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
 ---@param config MPNetConfig|table
----@class MPNetForTokenClassification: PreTrainedModel
 mpnet.MPNetForTokenClassification = heads.token_classification("MPNetForTokenClassification", mpnet.MPNetModel)
 
 --- MPNet that finds answers in texts, as BertForQuestionAnswering does.
@@ -86,7 +82,6 @@ mpnet.MPNetForTokenClassification = heads.token_classification("MPNetForTokenCla
 --   local model = accelhost.models.MPNetForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
 ---@param config MPNetConfig|table
----@class MPNetForQuestionAnswering: PreTrainedModel
 mpnet.MPNetForQuestionAnswering = heads.question_answering("MPNetForQuestionAnswering", mpnet.MPNetModel)
 
 --- MPNet that selects one of several texts, as BertForMultipleChoice does.
@@ -95,7 +90,6 @@ mpnet.MPNetForQuestionAnswering = heads.question_answering("MPNetForQuestionAnsw
 --   local model = accelhost.models.MPNetForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
 ---@param config MPNetConfig|table
----@class MPNetForMultipleChoice: PreTrainedModel
 mpnet.MPNetForMultipleChoice = heads.multiple_choice("MPNetForMultipleChoice", mpnet.MPNetModel,
   heads.pooled "dropout")
 
@@ -105,7 +99,6 @@ mpnet.MPNetForMultipleChoice = heads.multiple_choice("MPNetForMultipleChoice", m
 --   local model = accelhost.models.MPNetForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
 ---@param config MPNetConfig|table
----@class MPNetForMaskedLM: PreTrainedModel
 mpnet.MPNetForMaskedLM = heads.masked_lm("MPNetForMaskedLM", mpnet.MPNetModel, heads.language(mpnet.MPNetModel))
 
 return mpnet

@@ -10,7 +10,6 @@ local layers = require "accelhost.models.encoders.encoder_layers"
 --- positions a text has the ones after pad_token_id: 512 of roberta-base's 514.
 --
 --   accelhost.models.RobertaConfig{hidden_size = 384}.pad_token_id  --> 1
----@class RobertaConfig: PretrainedConfig
 local RobertaConfig = EncoderConfig:extend "RobertaConfig"
 RobertaConfig.model_type = "roberta"
 RobertaConfig.defaults = EncoderConfig.fields {
@@ -33,7 +32,6 @@ local roberta = {RobertaConfig = RobertaConfig}
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.RobertaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param config RobertaConfig|table
----@class RobertaModel: PreTrainedModel
 roberta.RobertaModel = encoder.model("RobertaModel", RobertaConfig, {
   base_model_prefix = "roberta", layers = layers.of_family "Roberta", has_pooler = true,
 })
@@ -45,7 +43,6 @@ roberta.RobertaModel = encoder.model("RobertaModel", RobertaConfig, {
 --   local model = accelhost.models.RobertaForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
 ---@param config RobertaConfig|table
----@class RobertaForSequenceClassification: PreTrainedModel
 roberta.RobertaForSequenceClassification = heads.sequence_classification("RobertaForSequenceClassification",
   roberta.RobertaModel, heads.two_layers(C.tanh))
 
@@ -55,7 +52,6 @@ roberta.RobertaForSequenceClassification = heads.sequence_classification("Robert
 --   local model = accelhost.models.RobertaForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
 ---@param config RobertaConfig|table
----@class RobertaForTokenClassification: PreTrainedModel
 roberta.RobertaForTokenClassification = heads.token_classification("RobertaForTokenClassification",
   roberta.RobertaModel)
 
@@ -65,7 +61,6 @@ roberta.RobertaForTokenClassification = heads.token_classification("RobertaForTo
 --   local model = accelhost.models.RobertaForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
 ---@param config RobertaConfig|table
----@class RobertaForQuestionAnswering: PreTrainedModel
 roberta.RobertaForQuestionAnswering = heads.question_answering("RobertaForQuestionAnswering", roberta.RobertaModel)
 
 --- RoBERTa that selects one of several texts, as BertForMultipleChoice does.
@@ -74,7 +69,6 @@ roberta.RobertaForQuestionAnswering = heads.question_answering("RobertaForQuesti
 --   local model = accelhost.models.RobertaForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
 ---@param config RobertaConfig|table
----@class RobertaForMultipleChoice: PreTrainedModel
 roberta.RobertaForMultipleChoice = heads.multiple_choice("RobertaForMultipleChoice", roberta.RobertaModel,
   heads.pooled "dropout")
 
@@ -84,7 +78,6 @@ roberta.RobertaForMultipleChoice = heads.multiple_choice("RobertaForMultipleChoi
 --   local model = accelhost.models.RobertaForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
 ---@param config RobertaConfig|table
----@class RobertaForMaskedLM: PreTrainedModel
 roberta.RobertaForMaskedLM = heads.masked_lm("RobertaForMaskedLM",
   roberta.RobertaModel, heads.language(roberta.RobertaModel))
 

@@ -9,7 +9,6 @@ local layers = require "accelhost.models.encoders.encoder_layers"
 --- XLM-RoBERTa's configuration; the defaults are transformers'.
 --
 --   accelhost.models.XLMRobertaConfig{vocab_size = 250002}.pad_token_id  --> 1
----@class XLMRobertaConfig: PretrainedConfig
 local XLMRobertaConfig = EncoderConfig:extend "XLMRobertaConfig"
 XLMRobertaConfig.model_type = "xlm-roberta"
 XLMRobertaConfig.defaults = EncoderConfig.fields {pad_token_id = 1, bos_token_id = 0, eos_token_id = 2}
@@ -22,7 +21,6 @@ local xlm_roberta = {XLMRobertaConfig = XLMRobertaConfig}
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.XLMRobertaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param config XLMRobertaConfig|table
----@class XLMRobertaModel: PreTrainedModel
 xlm_roberta.XLMRobertaModel = encoder.model("XLMRobertaModel", XLMRobertaConfig, {
   base_model_prefix = "roberta", layers = layers.of_family "XLMRoberta", has_pooler = true,
 })
@@ -34,7 +32,6 @@ xlm_roberta.XLMRobertaModel = encoder.model("XLMRobertaModel", XLMRobertaConfig,
 --   local model = accelhost.models.XLMRobertaForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
 ---@param config XLMRobertaConfig|table
----@class XLMRobertaForSequenceClassification: PreTrainedModel
 xlm_roberta.XLMRobertaForSequenceClassification = heads.sequence_classification("XLMRobertaForSequenceClassification",
   xlm_roberta.XLMRobertaModel, heads.two_layers(C.tanh))
 
@@ -44,7 +41,6 @@ xlm_roberta.XLMRobertaForSequenceClassification = heads.sequence_classification(
 --   local model = accelhost.models.XLMRobertaForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
 ---@param config XLMRobertaConfig|table
----@class XLMRobertaForTokenClassification: PreTrainedModel
 xlm_roberta.XLMRobertaForTokenClassification = heads.token_classification("XLMRobertaForTokenClassification",
   xlm_roberta.XLMRobertaModel)
 
@@ -54,7 +50,6 @@ xlm_roberta.XLMRobertaForTokenClassification = heads.token_classification("XLMRo
 --   local model = accelhost.models.XLMRobertaForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
 ---@param config XLMRobertaConfig|table
----@class XLMRobertaForQuestionAnswering: PreTrainedModel
 xlm_roberta.XLMRobertaForQuestionAnswering = heads.question_answering("XLMRobertaForQuestionAnswering",
   xlm_roberta.XLMRobertaModel)
 
@@ -64,7 +59,6 @@ xlm_roberta.XLMRobertaForQuestionAnswering = heads.question_answering("XLMRobert
 --   local model = accelhost.models.XLMRobertaForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
 ---@param config XLMRobertaConfig|table
----@class XLMRobertaForMultipleChoice: PreTrainedModel
 xlm_roberta.XLMRobertaForMultipleChoice = heads.multiple_choice("XLMRobertaForMultipleChoice",
   xlm_roberta.XLMRobertaModel,
   heads.pooled "dropout")
@@ -75,7 +69,6 @@ xlm_roberta.XLMRobertaForMultipleChoice = heads.multiple_choice("XLMRobertaForMu
 --   local model = accelhost.models.XLMRobertaForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
 ---@param config XLMRobertaConfig|table
----@class XLMRobertaForMaskedLM: PreTrainedModel
 xlm_roberta.XLMRobertaForMaskedLM = heads.masked_lm("XLMRobertaForMaskedLM",
   xlm_roberta.XLMRobertaModel, heads.language(xlm_roberta.XLMRobertaModel))
 

@@ -72,7 +72,6 @@ end
 --- Pooling: the states of a text's tokens as one vector. The config is that of sentence-transformers: pooling_mode
 --- (mean, cls, max, mean_sqrt_len_tokens, weightedmean, lasttoken, or several, whose vectors are concatenated) or,
 --- older, flags such as pooling_mode_mean_tokens; include_prompt = false leaves out the tokens of a prompt.
----@class Pooling: Module
 local Pooling = Module:extend "Pooling"
 layers.Pooling = Pooling
 
@@ -116,7 +115,6 @@ local activations = {"Tanh", "Identity", "ReLU", "GELU", "SiLU", "Sigmoid"}
 
 --- Dense: activation_function(linear(x)), and x or its projection added with use_residual. The config is that of
 --- sentence-transformers; the activation is one of Tanh, Identity, ReLU, GELU, SiLU and Sigmoid.
----@class Dense: Module
 local Dense = Module:extend "Dense"
 layers.Dense = Dense
 
@@ -171,7 +169,6 @@ function Dense:forward(features)
 end
 
 --- Normalize: vectors of length 1.
----@class Normalize: Module
 local Normalize = Module:extend "Normalize"
 layers.Normalize = Normalize
 

@@ -34,7 +34,6 @@ local scores = {
 ---@param model SentenceTransformer
 ---@param scale? number factor of the similarities (default 20)
 ---@param similarity_fct? string "cos_sim" (the default) or "dot_score"
----@class MultipleNegativesRankingLoss: Module
 local MultipleNegatives = Module:extend "MultipleNegativesRankingLoss"
 losses.MultipleNegativesRankingLoss = MultipleNegatives
 
@@ -59,7 +58,6 @@ end
 --
 --   | models.CosineSimilarityLoss(model)({model:tokenize(first), model:tokenize(second)}, accelhost.tensor{1, 0.3})
 ---@param model SentenceTransformer
----@class CosineSimilarityLoss: Module
 local Cosine = Module:extend "CosineSimilarityLoss"
 losses.CosineSimilarityLoss = Cosine
 
@@ -86,7 +84,6 @@ local distances = {
 ---@param model SentenceTransformer
 ---@param distance_metric? string "euclidean" (the default), "manhattan" or "cosine"
 ---@param triplet_margin? number default 5
----@class TripletLoss: Module
 local Triplet = Module:extend "TripletLoss"
 losses.TripletLoss = Triplet
 

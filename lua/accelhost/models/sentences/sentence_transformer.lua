@@ -110,7 +110,6 @@ local option_names = {
 ---@param path string a folder; nothing is downloaded
 ---@param options? table device, dtype ("float32" of a folder in float16, ...), prompts (by name), default_prompt_name,
 --- truncate_dim (the first values of each embedding), similarity_fn_name (cosine, dot, euclidean, manhattan)
----@class SentenceTransformer: Module
 ---@field max_seq_length integer tokens of a text; longer ones are cut
 ---@field prompts table<string, string>
 ---@field tokenizer Tokenizer

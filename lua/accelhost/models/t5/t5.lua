@@ -22,7 +22,6 @@ local neutral = {quantization_config = {}, is_encoder_decoder = {true}}
 --- Without tie_word_embeddings (1.1) the scores of words have weights of another tensor, and are not scaled.
 --
 --   accelhost.models.T5Config{num_layers = 3}.num_decoder_layers  --> 3
----@class T5Config: PretrainedConfig
 local T5Config = configs.PretrainedConfig:extend "T5Config"
 T5Config.model_type = "t5"
 T5Config.defaults = {
@@ -165,7 +164,6 @@ end
 --   local config = {vocab_size = 9, d_model = 8, d_kv = 4, d_ff = 16, num_layers = 1, num_heads = 2}
 --   accelhost.models.T5EncoderModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
 ---@param config T5Config|table
----@class T5EncoderModel: PreTrainedModel
 local T5EncoderModel = T5PreTrainedModel:extend "T5EncoderModel"
 t5.T5EncoderModel = T5EncoderModel
 T5EncoderModel.unread = {"^decoder%.", "^lm_head%."}
@@ -190,7 +188,6 @@ end
 --   local output = accelhost.models.T5Model(config){input_ids = ids, decoder_input_ids = ids}
 --   output.last_hidden_state:size(2)  --> 8
 ---@param config T5Config|table
----@class T5Model: PreTrainedModel
 local T5Model = T5PreTrainedModel:extend "T5Model"
 t5.T5Model = T5Model
 T5Model.build, T5Model.unread = build_stacks, {"^lm_head%."}
@@ -214,7 +211,6 @@ function T5Model:forward(batch, more) return run(self, inputs.read(self._name, a
 --   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
 --   model:generate(ids, {max_new_tokens = 4, min_new_tokens = 4}):size(1)  --> 5
 ---@param config T5Config|table
----@class T5ForConditionalGeneration: PreTrainedModel
 local Conditional = T5PreTrainedModel:extend "T5ForConditionalGeneration"
 t5.T5ForConditionalGeneration = Conditional
 Conditional.has_any_length = true

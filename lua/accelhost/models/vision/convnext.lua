@@ -22,7 +22,6 @@ local EPS = 1e-6 -- of all norms but the last
 --- ConvNeXt's configuration; the defaults are the sizes of ConvNeXt-T.
 --
 --   accelhost.models.ConvNextConfig{depths = {3, 3, 27, 3}}.hidden_sizes[4]  --> 768
----@class ConvNextConfig: PretrainedConfig
 local ConvNextConfig = ImageConfig:extend "ConvNextConfig"
 ConvNextConfig.model_type = "convnext"
 ConvNextConfig.stage_lists, ConvNextConfig.size_fields = {"hidden_sizes", "depths"}, {"patch_size"}
@@ -146,7 +145,6 @@ end
 --   local config = {hidden_sizes = {4, 8}, depths = {1, 1}}
 --   accelhost.models.ConvNextModel(config)(accelhost.zeros(1, 3, 16, 16)).pooler_output:size(1)  --> 8
 ---@param config ConvNextConfig|table
----@class ConvNextModel: PreTrainedModel
 local ConvNextModel = image_model.base("ConvNextModel", ConvNextConfig, "convnext", image_names.convnext)
 convnext.ConvNextModel = ConvNextModel
 
@@ -184,7 +182,6 @@ end
 --   local config = {hidden_sizes = {4, 8}, depths = {1, 1}, num_labels = 5}
 --   accelhost.models.ConvNextForImageClassification(config)(accelhost.zeros(1, 3, 16, 16)).logits:size(1)  --> 5
 ---@param config ConvNextConfig|table
----@class ConvNextForImageClassification: PreTrainedModel
 convnext.ConvNextForImageClassification = image_model.classifier("ConvNextForImageClassification", ConvNextModel, {
   head = function(config) return Linear(config.hidden_sizes[#config.hidden_sizes], config.num_labels) end,
   pooled = function(base) return base.pooler_output end, inputs = image_model.inputs,

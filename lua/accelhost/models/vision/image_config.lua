@@ -5,7 +5,6 @@ local PretrainedConfig = require("accelhost.models.common.config").PretrainedCon
 local fail, describe = arguments.fail, arguments.describe
 
 --- The base of image models' configurations.
----@class ImageConfig: PretrainedConfig
 local ImageConfig = PretrainedConfig:extend "ImageConfig"
 ImageConfig.older_names = {"torch_dtype"}
 ImageConfig.floats = {"layer_norm_eps", "layer_scale_init_value", "drop_path_rate", "initializer_range"}

@@ -32,7 +32,6 @@ local CLIP_MEAN, CLIP_STD = {0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.
 --
 --   local processor = accelhost.models.ViTImageProcessor{size = {height = 8, width = 8}}
 --   processor(accelhost.zeros({3, 20, 30}, {dtype = "uint8"})).pixel_values:size(3)  --> 8
----@class ImageProcessor
 ---@field do_resize boolean
 ---@field size table {height, width}, or {shortest_edge}
 ---@field resample integer 0 nearest, 1 lanczos, 2 bilinear, 3 bicubic, 4 box, 5 hamming
@@ -273,7 +272,6 @@ end
 --
 --   accelhost.models.ViTImageProcessor().size.height  --> 224
 ---@param options? table fields
----@class ViTImageProcessor: ImageProcessor
 define("ViTImageProcessor", true, {
   size = 224, resample = 2, image_mean = {0.5, 0.5, 0.5}, image_std = {0.5, 0.5, 0.5},
 })
@@ -283,7 +281,6 @@ define("ViTImageProcessor", true, {
 --
 --   accelhost.models.BitImageProcessor{crop_size = 160}.crop_size.width  --> 160
 ---@param options? table fields
----@class BitImageProcessor: ImageProcessor
 define("BitImageProcessor", false, {
   size = 224, resample = 3, do_center_crop = true, crop_size = 224, do_convert_rgb = true, image_mean = CLIP_MEAN,
   image_std = CLIP_STD,
@@ -295,7 +292,6 @@ define("BitImageProcessor", false, {
 --   accelhost.models.ConvNextImageProcessor{size = 224}.size.shortest_edge  --> 224
 ---@param options? table fields
 ---@field crop_pct number default 224 / 256
----@class ConvNextImageProcessor: ImageProcessor
 local ConvNext = define("ConvNextImageProcessor", false, {
   size = 384, resample = 3, crop_pct = 224 / 256, image_mean = {0.5, 0.5, 0.5}, image_std = {0.5, 0.5, 0.5},
 })
@@ -340,7 +336,6 @@ local function from_timm(what, p)
 end
 
 --- The image processor of a checkpoint folder: from_pretrained(DIR, options).
----@class AutoImageProcessor
 local Auto = class.new "AutoImageProcessor"
 image_processor.AutoImageProcessor = Auto
 

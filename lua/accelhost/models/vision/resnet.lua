@@ -20,7 +20,6 @@ local resnet = {}
 --- "bottleneck".
 --
 --   accelhost.models.ResNetConfig{num_labels = 10}.depths[3]  --> 6
----@class ResNetConfig: PretrainedConfig
 local ResNetConfig = ImageConfig:extend "ResNetConfig"
 ResNetConfig.model_type = "resnet"
 ResNetConfig.stage_lists = {"hidden_sizes", "depths"}
@@ -124,7 +123,6 @@ end
 --   local model = accelhost.models.ResNetModel(config):eval()
 --   model(accelhost.zeros(1, 3, 32, 32)).pooler_output:size(1)  --> 12
 ---@param config ResNetConfig|table
----@class ResNetModel: PreTrainedModel
 local ResNetModel = image_model.base("ResNetModel", ResNetConfig, "resnet", image_names.resnet)
 resnet.ResNetModel = ResNetModel
 
@@ -169,7 +167,6 @@ end
 --   local model = accelhost.models.ResNetForImageClassification(config)
 --   model{pixel_values = accelhost.zeros(2, 3, 32, 32), labels = accelhost.arange(2)}.logits:size(1)  --> 5
 ---@param config ResNetConfig|table
----@class ResNetForImageClassification: PreTrainedModel
 resnet.ResNetForImageClassification = image_model.classifier("ResNetForImageClassification", ResNetModel, {
   head = function(config)
     return container.Sequential(Flatten(), Linear(config.hidden_sizes[#config.hidden_sizes], config.num_labels))

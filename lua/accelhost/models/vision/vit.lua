@@ -25,7 +25,6 @@ local vit = {}
 --- ViT's configuration; the defaults are the sizes of ViT-B/16. image_size and patch_size may be {height, width}.
 --
 --   accelhost.models.ViTConfig{hidden_size = 192, num_attention_heads = 3}.num_hidden_layers  --> 12
----@class ViTConfig: PretrainedConfig
 local ViTConfig = ImageConfig:extend "ViTConfig"
 ViTConfig.model_type = "vit"
 ViTConfig.size_fields = {"image_size", "patch_size"}
@@ -215,7 +214,6 @@ known.output_attentions, known.interpolate_pos_encoding = "flag", "flag"
 --   accelhost.models.ViTModel(config)(accelhost.zeros(1, 3, 8, 8)).last_hidden_state:size(1)  --> 5
 ---@param config ViTConfig|table
 ---@param options? table add_pooling_layer = false leaves the pooler out
----@class ViTModel: PreTrainedModel
 local ViTModel = image_model.base("ViTModel", ViTConfig, "vit", image_names.vit)
 ViTModel.token_embedding = "embeddings.patch_embeddings"
 vit.ViTModel = ViTModel
@@ -262,7 +260,6 @@ end
 --     image_size = 8, patch_size = 4, num_labels = 5}
 --   accelhost.models.ViTForImageClassification(config)(accelhost.zeros(1, 3, 8, 8)).logits:size(1)  --> 5
 ---@param config ViTConfig|table
----@class ViTForImageClassification: PreTrainedModel
 vit.ViTForImageClassification = image_model.classifier("ViTForImageClassification", ViTModel, {
   head = function(config) return Linear(config.hidden_size, config.num_labels) end,
   pooled = function(base) return base.last_hidden_state:select(1, 0) end,

@@ -68,7 +68,6 @@ end
 --- The class of module.parametrizations[name]: the parametrizations in order, and the tensor that they are applied to
 --- as
 -- `original` (`original0`, `original1`, ... when the right_inverse of the last one returns several).
----@class ParametrizationList: ModuleList
 local List = container.ModuleList:extend "ParametrizationList"
 
 local function check_fit(what, tensor, like)

@@ -10,7 +10,6 @@ local rnn = {}
 --- Sequences of a batch, step by step, the longest first: step t has the first batch_sizes[t] of them.
 --
 --   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.batch_sizes  --> tensor([2, 1, 1])
----@class PackedSequence
 ---@field data Tensor [sum of batch_sizes, ...]
 ---@field batch_sizes Tensor int64 [steps], on the CPU
 ---@field sorted_indices Tensor? index of the sequence at each position

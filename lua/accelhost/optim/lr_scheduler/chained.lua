@@ -7,7 +7,6 @@ local host_updates = require "accelhost.util.host_updates"
 --
 --   local parts = {optim.lr_scheduler.ConstantLR(optimizer), optim.lr_scheduler.ExponentialLR(optimizer, 0.9)}
 --   optim.lr_scheduler.ChainedScheduler(parts):get_last_lr()[1]  --> 0.033333333333333
----@class ChainedScheduler: PartsScheduler
 local ChainedScheduler = Parts:extend "ChainedScheduler"
 local read = arguments.signature("ChainedScheduler", {"schedulers", {"optimizer"}})
 

@@ -7,7 +7,6 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.05
----@class ConstantLR: LRScheduler
 local ConstantLR = LRScheduler:define("ConstantLR", {{"factor: probability", 1.0 / 3}, {"total_iters: size", 5}})
 
 function ConstantLR:get_lr()

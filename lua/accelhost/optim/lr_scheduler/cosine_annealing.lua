@@ -9,7 +9,6 @@ local cos, pi = math.cos, math.pi
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.097552825814758
----@class CosineAnnealingLR: LRScheduler
 local CosineAnnealingLR = LRScheduler:define("CosineAnnealingLR", {"T_max: count", {"eta_min: number", 0}})
 
 function CosineAnnealingLR:get_lr()

@@ -11,7 +11,6 @@ local cos, pi, floor, log = math.cos, math.pi, math.floor, math.log
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.097552825814758
----@class CosineAnnealingWarmRestarts: LRScheduler
 local Restarts = LRScheduler:define("CosineAnnealingWarmRestarts",
   {"T_0: count", {"T_mult: count", 1}, {"eta_min: number", 0}}, {"T_i", "T_cur"})
 

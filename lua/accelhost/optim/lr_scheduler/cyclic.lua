@@ -10,7 +10,6 @@ local floor = math.floor
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.010045
----@class CyclicLR: LRScheduler
 local CyclicLR = LRScheduler:define("CyclicLR", {
   "base_lr: numbers", "max_lr: numbers", {"step_size_up: positive", 2000}, {"step_size_down: positive"},
   {"mode: 'triangular'|'triangular2'|'exp_range'", "triangular"}, {"gamma: number", 1}, {"scale_fn: function"},

@@ -7,7 +7,6 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.09
----@class LambdaLR: LRScheduler
 local LambdaLR = LRScheduler:define("LambdaLR", {"lr_lambda: callable|list"})
 
 function LambdaLR:check()

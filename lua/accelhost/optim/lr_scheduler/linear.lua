@@ -8,7 +8,6 @@ local arguments = require "accelhost.util.arguments"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.05
----@class LinearLR: LRScheduler
 local LinearLR = LRScheduler:define("LinearLR",
   {{"start_factor: probability", 1.0 / 3}, {"end_factor: probability", 1}, {"total_iters: size", 5}})
 

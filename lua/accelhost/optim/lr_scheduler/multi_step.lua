@@ -7,7 +7,6 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.01
----@class MultiStepLR: LRScheduler
 local MultiStepLR = LRScheduler:define("MultiStepLR", {"milestones: numbers", {"gamma: number", 0.1}})
 
 -- Count the milestones that are <= epoch.

@@ -7,7 +7,6 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.05
----@class MultiplicativeLR: LRScheduler
 local MultiplicativeLR = LRScheduler:define("MultiplicativeLR", {"lr_lambda: callable|list"})
 
 function MultiplicativeLR:check()

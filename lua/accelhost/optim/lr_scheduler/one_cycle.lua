@@ -12,7 +12,6 @@ local cos, pi = math.cos, math.pi
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.052
----@class OneCycleLR: LRScheduler
 local OneCycleLR = LRScheduler:define("OneCycleLR", {
   "max_lr: numbers", {"total_steps: count"}, {"epochs: count"}, {"steps_per_epoch: count"},
   {"pct_start: probability", 0.3}, {"anneal_strategy: 'cos'|'linear'", "cos"}, {"cycle_momentum: flag", true},

@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 
 local fail, describe = arguments.fail, arguments.describe
 
----@class PartsScheduler: LRScheduler
+---@class PartsScheduler
 local Parts = LRScheduler:extend "PartsScheduler"
 
 --- Store the parts: all of one optimizer, the default optimizer of the schedule.

@@ -7,7 +7,6 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.075
----@class PolynomialLR: LRScheduler
 local PolynomialLR = LRScheduler:define("PolynomialLR", {{"total_iters: count", 5}, {"power: number", 1}})
 
 function PolynomialLR:get_lr()

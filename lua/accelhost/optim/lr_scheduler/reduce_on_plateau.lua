@@ -9,7 +9,6 @@ local fail = arguments.fail
 --- Reduce the rates by `factor` when a metric has not improved for more than `patience` epochs.
 --
 --   scheduler:step(validation_loss)
----@class ReduceLROnPlateau: LRScheduler
 local Plateau = LRScheduler:extend("ReduceLROnPlateau", {"factor", "min_lrs", "patience", "cooldown",
   "cooldown_counter", "mode", "threshold", "threshold_mode", "best", "num_bad_epochs", "eps"})
 Plateau._is_plateau = true

@@ -22,7 +22,6 @@ local fail, describe = arguments.fail, arguments.describe
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.05
----@class LRScheduler
 ---@field last_epoch integer
 local LRScheduler = class.new "LRScheduler"
 LRScheduler._is_scheduler, LRScheduler._state_fields = true, {}

@@ -7,7 +7,6 @@ local host_updates = require "accelhost.util.host_updates"
 --
 --   local parts = {optim.lr_scheduler.ConstantLR(optimizer), optim.lr_scheduler.ExponentialLR(optimizer, 0.9)}
 --   optim.lr_scheduler.SequentialLR(optimizer, parts, {2}):get_last_lr()[1]  --> 0.033333333333333
----@class SequentialLR: PartsScheduler
 local SequentialLR = Parts:extend("SequentialLR", {"_milestones"})
 local read = arguments.signature("SequentialLR",
   {"optimizer", "schedulers", "milestones: list", {"last_epoch: integer", -1}})

@@ -7,7 +7,6 @@ local LRScheduler = require "accelhost.optim.lr_scheduler.scheduler"
 --   optimizer:step()
 --   schedule:step()
 --   schedule:get_last_lr()[1]  --> 0.01
----@class StepLR: LRScheduler
 local StepLR = LRScheduler:define("StepLR", {"step_size: count", {"gamma: number", 0.1}})
 
 function StepLR:get_lr()

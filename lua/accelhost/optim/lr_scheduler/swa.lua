@@ -10,7 +10,6 @@ local strategies = {
 --- over which weights are averaged.
 --
 --   local scheduler = optim.swa_utils.SWALR(optimizer, {swa_lr = 0.05})
----@class SWALR: LRScheduler
 local SWALR = LRScheduler:define("SWALR", {
   "swa_lr: numbers", {"anneal_epochs: size", 10}, {"anneal_strategy: 'cos'|'linear'", "cos"},
 })

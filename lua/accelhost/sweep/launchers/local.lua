@@ -3,7 +3,6 @@ local C = require "accelhost._C"
 local LogFile = require "accelhost.track.log_file"
 local TrialProcess = require "accelhost.sweep.process"
 
----@class LocalTrial: TrialProcess
 local LocalTrial = TrialProcess:extend "LocalTrial"
 
 function LocalTrial:_launch(study, place)

@@ -8,7 +8,6 @@ local TrialProcess = require "accelhost.sweep.process"
 local link = require "accelhost.util.link"
 local printable = require "accelhost.util.printable"
 
----@class SlurmTrial: TrialProcess
 local SlurmTrial = TrialProcess:extend "SlurmTrial"
 
 -- Seconds between two questions to Slurm, which is not to be asked often.

@@ -6,7 +6,6 @@ local stream = require "accelhost.sweep.stream"
 
 local ceil, floor, max = math.ceil, math.floor, math.max
 
----@class AshaPruner: BasePruner
 local AshaPruner = BasePruner:extend "AshaPruner"
 AshaPruner.takes_seed = true
 

@@ -2,7 +2,6 @@
 local AshaPruner = require "accelhost.sweep.pruners.asha"
 local arguments = require "accelhost.util.arguments"
 
----@class HyperbandPruner: AshaPruner
 local HyperbandPruner = AshaPruner:extend "HyperbandPruner"
 
 local read = arguments.signature("HyperbandPruner", {

@@ -2,7 +2,6 @@
 local PercentilePruner = require "accelhost.sweep.pruners.percentile"
 local arguments = require "accelhost.util.arguments"
 
----@class MedianPruner: PercentilePruner
 local MedianPruner = PercentilePruner:extend "MedianPruner"
 
 local read = arguments.signature("MedianPruner", {

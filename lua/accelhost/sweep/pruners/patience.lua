@@ -3,7 +3,6 @@ local BasePruner = require "accelhost.sweep.pruners.pruner"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
----@class PatiencePruner: BasePruner
 local PatiencePruner = BasePruner:extend "PatiencePruner"
 PatiencePruner.takes_seed = true
 

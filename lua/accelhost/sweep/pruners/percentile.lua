@@ -5,7 +5,6 @@ local arguments = require "accelhost.util.arguments"
 
 local floor, min = math.floor, math.min
 
----@class PercentilePruner: BasePruner
 local PercentilePruner = BasePruner:extend "PercentilePruner"
 
 local read = arguments.signature("PercentilePruner", {

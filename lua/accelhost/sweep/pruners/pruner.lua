@@ -1,7 +1,6 @@
 --- The base class of pruners.
 local class = require "accelhost.util.class"
 
----@class BasePruner
 ---@field direction string "minimize" or "maximize": of the metric; losses are always minimised
 local BasePruner = class.new "BasePruner"
 BasePruner.takes_seed = false

@@ -3,7 +3,6 @@ local Course = require "accelhost.sweep.pruners.course"
 local BasePruner = require "accelhost.sweep.pruners.pruner"
 local arguments = require "accelhost.util.arguments"
 
----@class ThresholdPruner: BasePruner
 local ThresholdPruner = BasePruner:extend "ThresholdPruner"
 
 local read = arguments.signature("ThresholdPruner", {

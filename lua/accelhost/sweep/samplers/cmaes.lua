@@ -10,7 +10,6 @@ local stream = require "accelhost.sweep.stream"
 
 local max, min = math.max, math.min
 
----@class CmaEsSampler: BaseSampler
 local CmaEsSampler = BaseSampler:extend "CmaEsSampler"
 
 local read = arguments.signature("CmaEsSampler", {

@@ -3,7 +3,6 @@ local BaseSampler = require "accelhost.sweep.samplers.sampler"
 local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 
----@class GridSampler: BaseSampler
 ---@field combinations integer their number
 local GridSampler = BaseSampler:extend "GridSampler"
 GridSampler.takes_seed = false

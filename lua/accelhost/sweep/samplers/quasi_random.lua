@@ -9,7 +9,6 @@ local stream = require "accelhost.sweep.stream"
 
 local floor = math.floor
 
----@class QuasiRandomSampler: BaseSampler
 local QuasiRandomSampler = BaseSampler:extend "QuasiRandomSampler"
 
 local read = arguments.signature("QuasiRandomSampler", {

@@ -4,7 +4,6 @@
 local BaseSampler = require "accelhost.sweep.samplers.sampler"
 local arguments = require "accelhost.util.arguments"
 
----@class UniformSampler: BaseSampler
 local UniformSampler = BaseSampler:extend "UniformSampler"
 
 local read = arguments.signature("UniformSampler", {{"seed: integer", 0}})

@@ -4,7 +4,6 @@ local class = require "accelhost.util.class"
 local domain = require "accelhost.sweep.samplers.domain"
 local stream = require "accelhost.sweep.stream"
 
----@class BaseSampler
 ---@field space table parameters, parents first, and groups of those with the same condition
 ---@field seed integer
 local BaseSampler = class.new "BaseSampler"

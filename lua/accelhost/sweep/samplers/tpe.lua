@@ -5,7 +5,6 @@ local arguments = require "accelhost.util.arguments"
 local domain = require "accelhost.sweep.samplers.domain"
 local parzen = require "accelhost.sweep.samplers.parzen"
 
----@class TPESampler: BaseSampler
 local TPESampler = BaseSampler:extend "TPESampler"
 
 local read = arguments.signature("TPESampler", {

@@ -98,7 +98,6 @@ end
 
 local extend = Function.extend
 
----@param name string
 ---@return table # a class with forward, backward and apply
 function Function:extend(name)
   local made = extend(self, name)

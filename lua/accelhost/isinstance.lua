@@ -40,7 +40,6 @@ end
 --   accelhost.isinstance(net.fc1, nn.Linear)                --> true
 --   accelhost.isinstance(net.fc1, nn.Module)                --> true
 --   accelhost.isinstance(net.fc1, {nn.Conv2d, nn.ReLU})     --> false
----@param value any
 ---@param classinfo table a class, or an array of classes
 local function isinstance(value, classinfo)
   local several = type(classinfo) == "table" and getmetatable(classinfo) == nil

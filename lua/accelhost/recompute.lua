@@ -129,7 +129,6 @@ end
 
 --- Is this table meant as options? One name of an option in it suffices; any other table is an argument of the
 --- function.
----@param value any
 function recompute.is_options(value)
   if not arguments.is_options(value) then return false end
   for _, name in ipairs(names) do

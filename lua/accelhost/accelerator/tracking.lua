@@ -18,7 +18,6 @@ local comm = C.comm
 ---@field kept_rows table<string, integer>|false rows of each tracker that are kept then instead
 local Trackers = class.new "Trackers"
 
----@param accelerator Accelerator
 function Trackers:init(accelerator)
   self.accelerator, self.list = accelerator, {}
   self.logged_step, self.purge_from, self.kept_rows = false, false, false

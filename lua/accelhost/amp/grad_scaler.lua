@@ -172,7 +172,6 @@ end
 --   scaler:scale(loss):backward()
 --   scaler:unscale_(sgd)
 --   w.grad  --> tensor([2., 4., 6.])
----@param optimizer Optimizer
 function GradScaler:unscale_(optimizer)
   if not self._enabled then return end
   host_updates.settle()
@@ -189,7 +188,6 @@ end
 --   local scaler, sgd = accelhost.amp.GradScaler(), optim.SGD({w}, {lr = 0.1})
 --   scaler:scale(loss):backward()
 --   scaler:step(sgd)
----@param optimizer Optimizer
 ---@param ... any the step's arguments; no closure
 ---@return any # the results of the step, nil when it was skipped
 function GradScaler:step(optimizer, ...)

@@ -63,7 +63,6 @@ function averaging.remove(leaves)
 end
 
 --- The handles of an accelerator.
----@param accelerator Accelerator
 ---@return Parallel[]
 function averaging.of(accelerator)
   local own = {}
@@ -74,7 +73,6 @@ function averaging.of(accelerator)
 end
 
 --- The handle of an accelerator's model, nil when it has not prepared it.
----@param accelerator Accelerator
 ---@param model table
 ---@return Parallel?
 function averaging.find(accelerator, model)
@@ -85,7 +83,6 @@ end
 
 --- Make the parameters of an accelerator's models whole, so that one process may read them, where they are shared out
 --- among devices. A collective.
----@param accelerator Accelerator
 function averaging.make_whole(accelerator)
   for _, handle in ipairs(averaging.of(accelerator)) do
     if handle.shard then handle.reducer:make_whole() end
@@ -93,7 +90,6 @@ function averaging.make_whole(accelerator)
 end
 
 --- Release them again.
----@param accelerator Accelerator
 function averaging.release(accelerator)
   for _, handle in ipairs(averaging.of(accelerator)) do
     if handle.shard then handle.reducer:release() end
@@ -109,7 +105,6 @@ function averaging.shard_of(parameter)
 end
 
 --- Differentiate a loss for an accelerator. A collective in a step that synchronises.
----@param accelerator Accelerator
 ---@param loss userdata
 ---@param weight? number nil: it counts as itself
 ---@param options {retain_graph?: boolean}
@@ -178,13 +173,11 @@ end
 
 --- Have the buffers of models follow a process's.
 ---@param of Parallel[]
----@param rank integer
 function averaging.follow(of, rank)
   for _, handle in ipairs(of) do handle.reducer:buffers_from(rank) end
 end
 
 --- Join the remaining backwards of the other processes of an accelerator until they have finished. A collective.
----@param accelerator Accelerator
 ---@param joining Joining
 function averaging.shadow(accelerator, joining)
   local asked = averaging.of(accelerator)

@@ -34,7 +34,6 @@ end
 
 --- Copy rank 0's parameters and buffers to every process. A collective.
 ---@param model table
----@param accelerator Accelerator
 ---@param options {bucket_cap_mb?: number, broadcast_buffers?: boolean, group?: userdata, apart?: boolean,
 --- sharding?: string, units?: integer[]} group: a part of the processes; apart: they keep their own values; sharding
 --- and units: as in accelhost.sharding

@@ -45,7 +45,6 @@ end
 
 --- The nodes that the shards of a rank make up, in an order.
 ---@param shards integer
----@param rank integer
 ---@param ranks integer
 ---@return string[]
 function tree.nodes_of(shards, rank, ranks)

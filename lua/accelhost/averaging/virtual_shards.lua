@@ -12,7 +12,6 @@ local warn = require "accelhost.util.warn"
 local ShardedParallel = Parallel:extend "ShardedParallel"
 
 ---@param model table
----@param accelerator Accelerator
 ---@param options {bucket_cap_mb?: number, virtual_shards: VirtualShards}
 function ShardedParallel:init(model, accelerator, options)
   Parallel.init(self, model, accelerator, options)

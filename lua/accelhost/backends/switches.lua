@@ -5,7 +5,6 @@ local arguments = require "accelhost.util.arguments"
 local switches = {}
 
 --- A switch that the host keeps (host/ops/dispatch/precision.h).
----@param name string
 ---@return {get: (fun(): boolean), set: fun(value: boolean)}
 function switches.of_host(name)
   return {get = function() return C.precision.allows(name) end, set = function(on) C.precision.allow(name, on) end}

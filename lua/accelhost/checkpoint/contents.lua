@@ -15,7 +15,6 @@ local fail, describe = arguments.fail, arguments.describe
 local contents = {}
 
 --- "model", "model_1", ...: Accelerate's names.
----@param name string
 ---@param i integer from 1
 ---@return string
 function contents.numbered(name, i)
@@ -24,7 +23,6 @@ end
 local numbered = contents.numbered
 
 --- Buffers that a model does not count among its state.
----@param model Module
 ---@return table<string, userdata>
 function contents.transient_buffers(model)
   local state, buffers = model:state_dict(), {}
@@ -109,7 +107,6 @@ end)
 
 --- Load a saved state into an optimizer. load_state_dict casts floating state to its parameter's dtype, as PyTorch
 --- does; states of another dtype are restored.
----@param optimizer Optimizer
 ---@param saved table
 function contents.load_optimizer(optimizer, saved)
   optimizer:load_state_dict(saved)
@@ -186,7 +183,6 @@ function contents.counts(objects)
 end
 
 --- Raise unless a checkpoint holds as many objects of each kind as there are here.
----@param folder string
 ---@param facts table
 ---@param objects table
 function contents.check_counts(folder, facts, objects)
@@ -215,7 +211,6 @@ end
 
 --- The files that a rank writes for itself.
 ---@param objects table
----@param rank integer
 ---@param copied boolean
 ---@return table[]
 function contents.own_files(what, objects, rank, copied)
@@ -233,7 +228,6 @@ function contents.own_files(what, objects, rank, copied)
 end
 
 --- A function that reads files of a checkpoint and raises about missing ones.
----@param folder string
 ---@param facts table its manifest
 ---@return fun(name: string, may_be_missing?: boolean): any
 function contents.getter(folder, facts)
@@ -250,7 +244,6 @@ end
 ---@param get fun(name: string, may_be_missing?: boolean): any reads the file of this name
 ---@param facts table its manifest
 ---@param objects table
----@param rank integer
 ---@return table accelerator the state of the accelerator, table windows of each rank that resumes here, table? common
 --- rank 0's, where this rank did not exist
 function contents.restore(get, facts, objects, rank, size)
@@ -263,9 +256,7 @@ function contents.restore(get, facts, objects, rank, size)
 end
 
 --- Set the random generators of this rank: its own of the checkpoint, else rank 0's where all ranks had the same.
----@param folder string
 ---@param facts table
----@param rank integer
 ---@return boolean # was there a state for it?
 function contents.restore_random(folder, facts, rank)
   local get = contents.getter(folder, facts)

@@ -57,7 +57,6 @@ local function text_of(folder)
 end
 
 --- Read a manifest; nil and the reason when there is none or it is damaged.
----@param folder string
 ---@return table?, string? reason
 function manifest.read(folder)
   local text, reason = text_of(folder)
@@ -73,7 +72,6 @@ end
 
 --- Compare files with the manifest: every `step`-th of the sorted names from the `first`-th on. The reason why one does
 --- not fit, nil when all do.
----@param folder string
 ---@param facts table
 ---@param first integer
 ---@param step integer

@@ -4,12 +4,10 @@ local C = require "accelhost._C"
 local names = {}
 
 --- The folder of a project's checkpoints.
----@param project_dir string
 ---@return string
 function names.folder(project_dir) return project_dir .. "/checkpoints" end
 
 --- The path of the checkpoint of a number.
----@param project_dir string
 ---@param number integer
 ---@return string
 function names.path(project_dir, number)
@@ -17,8 +15,6 @@ function names.path(project_dir, number)
 end
 
 --- The number in a checkpoint's path, nil when it is none of this project.
----@param project_dir string
----@param path string
 ---@return integer?
 function names.number(project_dir, path)
   local folder = names.folder(project_dir) .. "/"
@@ -27,7 +23,6 @@ function names.number(project_dir, path)
 end
 
 --- The numbers of the checkpoints of a project, the oldest first.
----@param project_dir string
 ---@return integer[]
 function names.numbers(project_dir)
   local folder, numbers = names.folder(project_dir), {}
@@ -40,7 +35,6 @@ function names.numbers(project_dir)
 end
 
 --- The number of the next one: beyond all that are there, and at least `least`.
----@param project_dir string
 ---@param least integer
 ---@return integer
 function names.next(project_dir, least)
@@ -50,7 +44,6 @@ end
 
 --- Return the checkpoints to remove once checkpoint `number` is complete, so that `limit` remain: paths, the oldest
 --- first.
----@param project_dir string
 ---@param number integer
 ---@param limit integer?
 ---@return string[]

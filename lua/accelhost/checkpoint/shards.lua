@@ -52,7 +52,6 @@ end
 --- Write weights into a folder: model.safetensors, or model-00001-of-0000N.safetensors and an index. Files of an
 --- earlier call that this one does not write are removed at last.
 ---@param folder string which exists
----@param names string[]
 ---@param tensors userdata[] on the CPU, row-major
 ---@param tied table<string, string> further names of tensors and the first ones
 ---@param most integer bytes of a file
@@ -126,7 +125,6 @@ local function files_of(what, path)
 end
 
 --- The files that hold a model's weights: of a file, an index, or a folder that has either.
----@param path string
 ---@return string[]
 function shards.files(what, path)
   local kind, reason = C.data.look(path)

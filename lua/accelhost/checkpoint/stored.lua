@@ -24,7 +24,6 @@ end
 
 --- A value (tensors, numbers, texts, booleans and tables of them) as a file for C.saver.
 ---@param name string of the file, without its ending
----@param value any
 ---@param copied boolean? copy the tensors: they may change before they are written
 ---@return table
 function stored.file(what, name, value, copied)
@@ -59,7 +58,6 @@ function stored.unique(ordered)
 end
 
 --- A state dict as a file; a tensor that has several names (tied weights) is written once.
----@param name string
 ---@param state table as state_dict{keep_vars = true} returns it
 ---@param ordered fun(): string, any its names and values in order
 ---@param copied boolean?
@@ -72,7 +70,6 @@ function stored.state(what, name, state, ordered, copied)
 end
 
 --- Read a file that `file` or `state` wrote.
----@param folder string
 ---@param list table<string, any> the files that the folder has, by name
 ---@param name string without its ending
 ---@return any # nil when there is no such file

@@ -51,7 +51,6 @@ end
 
 --- Collate samples of `count` values each; returns as many results.
 ---@param samples any[] the sample itself when count is 1, else a table of its values
----@param count integer
 ---@return any ...
 function collate.samples(samples, count)
   if count == 1 then return collate.values(samples) end

@@ -170,7 +170,6 @@ function StreamBatches:len()
 end
 
 --- The number of the next pass, for streams that depend on it.
----@param epoch integer
 function StreamBatches:set_epoch(epoch)
   if self.dataset.set_epoch then self.dataset:set_epoch(epoch) end
 end

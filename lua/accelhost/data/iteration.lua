@@ -80,7 +80,6 @@ end
 ---@param batches table
 ---@param draw userdata?
 ---@param from integer
----@param count integer
 ---@return fun(): table?
 ---@return (fun(): table[])?
 function iteration.with_head(batches, draw, from, count)

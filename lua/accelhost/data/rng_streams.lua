@@ -60,12 +60,10 @@ function rng_streams.uniform(low, high) return native.uniform(source(), low, hig
 function rng_streams.chance(p) return native.chance(source(), p) end
 
 --- A whole number from 0 to n - 1.
----@param n integer
 ---@return integer
 function rng_streams.below(n) return native.below(source(), n) end
 
 --- The numbers 0 to n - 1 in a random order.
----@param n integer
 ---@return integer[]
 function rng_streams.shuffled(n) return native.shuffled(source(), n) end
 

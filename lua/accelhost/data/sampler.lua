@@ -125,7 +125,6 @@ end
 function RandomSampler:len() return self._num_samples or length_of(self.data_source) end
 
 --- With `seed`: which epoch the next pass is.
----@param epoch integer
 function RandomSampler:set_epoch(epoch)
   self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
 end
@@ -284,8 +283,6 @@ function DistributedSampler:len()
 end
 
 --- Set the epoch of the next pass: the order is a function of seed and epoch.
----@param epoch integer
----@param epoch integer
 function DistributedSampler:set_epoch(epoch)
   self.epoch = arguments.check("set_epoch", "epoch", "size", epoch)
 end

@@ -24,7 +24,6 @@ end
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook)
 ---@param process_group? ProcessGroup default: the world
----@param bucket GradBucket
 ---@return Future
 function hooks.allreduce_hook(process_group, bucket)
   local group = group_of("allreduce_hook", process_group)
@@ -42,7 +41,6 @@ end
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook)
 ---@param process_group? ProcessGroup default: the world
----@param bucket GradBucket
 ---@return Future
 function hooks.fp16_compress_hook(process_group, bucket)
   return compress("fp16_compress_hook", "float16", process_group, bucket)
@@ -52,7 +50,6 @@ end
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)
 ---@param process_group? ProcessGroup default: the world
----@param bucket GradBucket
 ---@return Future
 function hooks.bf16_compress_hook(process_group, bucket)
   return compress("bf16_compress_hook", "bfloat16", process_group, bucket)
@@ -101,7 +98,6 @@ end
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.debugging_hooks.noop_hook)
 ---@param _ any
----@param bucket GradBucket
 ---@return userdata
 function hooks.noop_hook(_, bucket)
   return bucket:buffer()

@@ -94,7 +94,6 @@ end
 
 --- The rank in a group of the process that is `rank` in the job.
 ---@param group ProcessGroup
----@param rank integer
 ---@param name string of the argument
 ---@return integer
 function groups.local_rank(what, group, rank, name)

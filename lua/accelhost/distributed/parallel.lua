@@ -118,7 +118,6 @@ end
 --- Run fn without averaging: gradients add up on each process until the next backward outside.
 --
 --   ddp:no_sync(function() ddp(x):sum():backward() end)
----@param fn function
 ---@return any # the results of fn
 function DistributedDataParallel:no_sync(fn)
   arguments.check("no_sync", "fn", "function", fn)

@@ -214,7 +214,6 @@ end
 --   local power = dist.algorithms.ddp_comm_hooks.powerSGD_hook
 --   ddp:register_comm_hook(power.PowerSGDState {start_powerSGD_iter = 10}, power.powerSGD_hook)
 ---@param state PowerSGDState
----@param bucket GradBucket
 ---@return Future
 function power.powerSGD_hook(state, bucket)
   local group, average = begin("powerSGD_hook", state, bucket)
@@ -229,7 +228,6 @@ end
 --   local power = dist.algorithms.ddp_comm_hooks.powerSGD_hook
 --   ddp:register_comm_hook(power.PowerSGDState {start_powerSGD_iter = 10}, power.batched_powerSGD_hook)
 ---@param state PowerSGDState
----@param bucket GradBucket
 ---@return Future
 function power.batched_powerSGD_hook(state, bucket)
   local group, average = begin("batched_powerSGD_hook", state, bucket)

@@ -208,7 +208,6 @@ end
 --- Make a class whose parameters are broadcast to one shape, that of a batch: those of `names` are numbers or tensors.
 --
 --   local Laplace = distributions.Distribution:define("Laplace", {{"loc", constraints.real}, ...})
----@param name string
 ---@param parameters table[] {name, constraint}
 ---@return table class
 function Distribution.define(parent, name, parameters)

@@ -18,7 +18,6 @@ function probabilities.check_one(name, probs, logits)
 end
 
 --- Let a class have both, each computed from the other one: an object is made of `_probs` or `_logits`.
----@param cls table
 ---@param binary boolean the probability of one event, else of each along the last dim
 function probabilities.add(cls, binary)
   function cls:_get_probs()

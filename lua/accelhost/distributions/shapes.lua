@@ -21,7 +21,6 @@ end
 
 --- The tensor summed over its last `count` dims.
 ---@param tensor Tensor
----@param count integer
 ---@return Tensor
 function shapes.sum_last(tensor, count)
   for _ = 1, count do tensor = tensor:sum(-1) end

@@ -250,7 +250,6 @@ end
 
 --- The answer for a name of a namespace, nil where none fits.
 ---@param space string such as "torch.nn"
----@param name string
 ---@return string?
 function answers.of(space, name)
   local answer = of_name(space, name)
@@ -292,7 +291,6 @@ local function module_of(word)
 end
 
 --- Is a word a name of another package, with its module: "torch.relu", "wandb.log"?
----@param word string
 ---@return boolean
 function answers.is_foreign(word)
   return word:find ".%." ~= nil and module_of(word) ~= nil
@@ -315,7 +313,6 @@ local function without_package(word, name)
 end
 
 --- The answer for a name as a user types it, with its namespace or without: "torch.from_numpy", "fft".
----@param word string
 ---@param is_here? fun(module: string): boolean is a module of PyTorch, such as "nn", here?
 ---@return string? answer
 ---@return string? module the module that the answer is about, where no row is about the name itself; "Python"

@@ -6,7 +6,6 @@ local signature = require "accelhost.docs.signature"
 local comments = {}
 
 --- The file of the library that defines a value.
----@param value any
 ---@return string?
 function comments.path_of(value)
   if class.is_class(value) then
@@ -39,7 +38,6 @@ end
 
 --- The comment that fits a name best: points(block) is nil for one that cannot be it.
 ---@param index table
----@param name string
 ---@param points fun(block: table): number?
 ---@return table? block
 function comments.best(index, name, points)
@@ -56,7 +54,6 @@ end
 
 --- The comment of a row of the op table.
 ---@param index table
----@param name string
 ---@return table? block
 function comments.op(index, name)
   return comments.best(index, name, function(block) return block.op and 0 or nil end)
@@ -64,7 +61,6 @@ end
 
 --- The comment of a row of a table of C functions, found by its signature.
 ---@param index table
----@param name string
 ---@param text? string
 ---@return table? block
 function comments.row(index, name, text)
@@ -75,7 +71,6 @@ end
 
 --- The comment of a function of the library in Lua.
 ---@param index table
----@param name string
 ---@param value function
 ---@param folder string searched when the function's file is unknown
 ---@return table? block
@@ -93,8 +88,6 @@ end
 --- The comment of a class.
 ---@param index table
 ---@param value table
----@param name string
----@param folder string
 ---@return table? block
 function comments.of_class(index, value, name, folder)
   local path = comments.path_of(value)
@@ -108,7 +101,6 @@ end
 --- The comment of a method.
 ---@param index table
 ---@param class_name string
----@param name string
 ---@param value function
 ---@param path string the file of the class
 ---@return table? block

@@ -61,7 +61,6 @@ end
 
 --- Return the meaning of a word: an entry, or nil and a page. Case is ignored where that leaves one meaning.
 ---@param reference table the model
----@param word string
 ---@return table? entry
 ---@return table? page
 return function(reference, word)

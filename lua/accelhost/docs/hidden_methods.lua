@@ -20,7 +20,6 @@ local shown_in = {class_name = "Module"}
 
 --- Is the method internal to the library?
 ---@param class table
----@param name string
 return function(class, name)
   if not_methods[name] or name:find "^_" or name:find "^is_" then return true end
   if shown_in[name] then return rawget(class, "_name") ~= shown_in[name] end

@@ -108,7 +108,6 @@ end
 
 --- Make a page; its introduction is the first comment of the file.
 ---@param self table the model
----@param name string
 ---@param title string
 ---@param path? string
 ---@return table

@@ -173,7 +173,6 @@ end
 
 --- All comments of a text, in the order of the files. `section` is the comment that speaks of the file, or of the rows
 --- of a table up to the next such comment.
----@param text string
 ---@return table[]
 function reader.read(text)
   local blocks, block, lines, section = {}, nil, nil, nil

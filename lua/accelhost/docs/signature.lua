@@ -48,6 +48,16 @@ local by_name = {
   optimizer = {"an optimizer", "Optimizer"}, schedulers = {"a table of schedulers", "LRScheduler[]"},
 }
 
+-- Parameters of these names are of these types in all of lua/, unless their comment has another one.
+local types_of_names = {
+  accelerator = "Accelerator", args = "TrainingArguments", bucket = "GradBucket", cls = "table", count = "integer",
+  definition = "Definition", directory = "string", epoch = "integer", field = "string", fn = "function",
+  folder = "string", key = "string", kind = "string", model = "Module", module = "Module", n = "integer",
+  name = "string", names = "string[]", optimizer = "Optimizer", path = "string", project_dir = "string",
+  rank = "integer", study = "table", tag = "string", text = "string", trainer = "Trainer", trial = "table",
+  value = "any", word = "string",
+}
+
 local function type_of(kind)
   if not kind then return nil end
   local parts = {}
@@ -58,7 +68,6 @@ local function type_of(kind)
 end
 
 --- An upvalue of a function, by its name.
----@param fn function
 ---@param wanted string
 ---@return any
 function signature.upvalue(fn, wanted)
@@ -95,7 +104,6 @@ end
 
 --- The function inside the guard of util/class.lua around methods, the part's method that a method delegates to, and
 --- the function inside the wrapper of util/autocast.lua around functions.
----@param fn function
 ---@return function
 function signature.unguarded(fn)
   local info = debug.getinfo(fn, "S")
@@ -137,7 +145,6 @@ local function read_default(letter, text)
 end
 
 --- The parameters of a text as in the op table: "input:T, dim:i=-1, dtype:d?".
----@param text string
 ---@return table[] # {name, required, default, kind, type}
 function signature.parse(text)
   local list = {}
@@ -166,14 +173,14 @@ local function from_comment(block)
   end
   for name in given:gmatch "[%w_%.]+" do
     local param = known[name]
-    list[#list + 1] = {name = name, required = not (param and param.optional), type = param and param.type}
+    list[#list + 1] = {
+      name = name, required = not (param and param.optional), type = param and param.type or types_of_names[name],
+    }
   end
   return list
 end
 
 --- The parameters of a public function, class or op.
----@param value any
----@param name string
 ---@param block table? its comment
 ---@return table[] # {name, required, default, kind, type}
 function signature.of(value, name, block)
@@ -226,7 +233,6 @@ end
 
 --- The parameters of an entry under one of its names: a method has its tensor before the colon.
 ---@param entry table of the model
----@param name string
 ---@return table[]
 function signature.under(entry, name)
   local first = entry.parameters[1]

@@ -241,7 +241,6 @@ end
 
 --- Write the files.
 ---@param accelhost table the public surface
----@param folder string
 ---@return integer # the exit code
 return function(accelhost, folder)
   local reference = model.build(accelhost)

@@ -62,7 +62,6 @@ local function on_meta(accelhost, fn)
 end
 
 --- Return the folder of a checkpoint for a folder, or for the config.json in it; nil for other paths.
----@param path string
 ---@return string?
 function source.checkpoint_folder(path)
   if C.data.look(path) == "folder" then return path end
@@ -72,7 +71,6 @@ end
 --- The model of a checkpoint's configuration, on the device "meta": the class that wrote it, or the class `name` of
 --- accelhost.models.
 ---@param accelhost table the public surface
----@param folder string
 ---@param name? string
 ---@return table module
 function source.of_checkpoint(accelhost, folder, name)
@@ -90,7 +88,6 @@ end
 
 --- The model of a script, made on the device "meta": without memory and without values.
 ---@param accelhost table the public surface
----@param path string
 ---@param name? string the model's name in the table that the script returns
 ---@return table module
 function source.model(accelhost, path, name)
@@ -143,7 +140,6 @@ end
 
 --- The tensors of a file of weights, or of all the files that an index of shards names.
 ---@param accelhost table the public surface
----@param path string
 ---@return table[]
 function source.of_file(accelhost, path)
   local rows, files = {}, {path}

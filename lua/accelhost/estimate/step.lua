@@ -27,7 +27,6 @@ local function parse(word)
 end
 
 --- The inputs that --batch describes.
----@param text string
 ---@return table[]
 function step.inputs(text)
   local list = {}

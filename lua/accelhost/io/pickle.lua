@@ -299,7 +299,6 @@ end
 function pickle.new_dict() return EMPTY_DICT end
 
 --- Convert the result of `run`: tables, and the values that objects make; shared parts stay shared.
----@param value any
 ---@param name string the file, for messages
 ---@return any
 ---@return table<string, string> left_out by the path that leads to it, "" for the value itself: the reason why it is
@@ -310,7 +309,6 @@ function pickle.plain(value, name)
 end
 
 --- Run a pickle.
----@param text string
 ---@param options {name: string, makers: table<string, function|table>, persistent: function, at: integer?} `name` is
 --- the file, for messages; `makers` by "module.name" return a value of the stack, or are a table that other makers
 --- read; `persistent(id)` returns the object of an id; `at` is the pickle's first byte, from 1

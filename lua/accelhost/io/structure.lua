@@ -58,7 +58,6 @@ Parts.__index = Parts
 
 --- Raise an error about a value that a file cannot hold.
 ---@param path string the path that leads to the value, "" for the value itself
----@param value any
 function structure.refuse(what, path, value)
   fail("%s: %s is %s; a file holds tensors, numbers, texts, booleans and tables of them%s", what,
     path == "" and "the value" or "'" .. path .. "'", describe(value),
@@ -111,7 +110,6 @@ function Parts:value(value, path)
 end
 
 --- Split a value into tensors and structure.
----@param value any
 ---@return string[] names, table[] tensors, string|nil text the JSON; nil for a plain table of tensors by name
 function structure.split(what, value)
   local parts = setmetatable({what = what, names = {}, tensors = {}, name_of = {}, taken = {}, open = {}}, Parts)

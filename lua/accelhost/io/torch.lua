@@ -146,7 +146,6 @@ local function find_folder(path, number_of)
 end
 
 --- Read a file that torch.save wrote.
----@param path string
 ---@param archive userdata as C.io.zip returned it
 ---@param names string[] its entries
 ---@return any
@@ -190,7 +189,6 @@ local function find_storages(reader, file, at, keys)
 end
 
 --- Read a file that torch.save of PyTorch before 1.6 wrote, or a bare pickle.
----@param path string
 ---@return any
 ---@return table<string, string> left_out
 function torch.load_stream(path)

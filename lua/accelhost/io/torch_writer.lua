@@ -218,7 +218,6 @@ function Writer:value(value)
 end
 
 --- Write a file that torch.load reads.
----@param path string
 ---@param value any tensors, numbers, texts, booleans and tables of them
 function torch_writer.write(path, value)
   local writer = setmetatable({

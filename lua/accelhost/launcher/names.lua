@@ -7,7 +7,6 @@ local class = require "accelhost.util.class"
 local names = {}
 
 --- Is this a function of the library itself?
----@param fn function
 function names.is_library_function(fn) return debug.getinfo(fn, "S").source:find "^=accelhost/" ~= nil end
 
 local DEEPEST = 3
@@ -177,7 +176,6 @@ function names.find(way)
 end
 
 --- Is this a class that the library itself has made?
----@param value any
 function names.is_library_class(value)
   if not is_class(value) then return false end
   for key, item in next, value do

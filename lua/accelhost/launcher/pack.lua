@@ -287,7 +287,6 @@ end
 --- coroutines, C functions, tensors with a history.
 ---@param what string the function that sends, for messages
 ---@param values table<integer, any>
----@param count integer
 ---@param titles string[] how each value is called
 ---@param given? table<table, integer> classes that were received from the process to which this is sent
 ---@param detaches? boolean tensors go without their history

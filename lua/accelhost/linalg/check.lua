@@ -60,7 +60,6 @@ local function expanded(tensor, batch, count)
 end
 
 --- Two stacks over the batch that both broadcast to.
----@param name string
 ---@param a userdata
 ---@param b userdata
 ---@param count_b? integer the last dims of b that are no batch, default 2
@@ -74,7 +73,6 @@ function check.one_batch(name, a, b, count_b)
 end
 
 --- Raise when LAPACK's info of some matrix is not 0.
----@param name string
 ---@param info userdata int32, one number per matrix
 ---@param text string the error of "the matrix"; %d in it becomes the info
 function check.info(name, info, text)
@@ -91,7 +89,6 @@ check.singular = "is singular: the pivot in row %d, counting from 1, is zero"
 local not_converged = "did not converge, or holds a number that is not finite"
 
 --- U, S, Vh, or S alone where vectors are not wanted.
----@param name string
 ---@param A userdata
 ---@param full boolean
 ---@param vectors boolean
@@ -109,7 +106,6 @@ function check.svdvals(name, A)
 end
 
 --- Eigenvalues and eigenvectors of symmetric matrices; the vectors only where they are wanted.
----@param name string
 ---@param A userdata
 ---@param upper boolean which triangle is read
 ---@param vectors boolean

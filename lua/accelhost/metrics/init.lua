@@ -26,7 +26,6 @@ local known = {"accuracy", "confusion_matrix", "f1", "matthews_correlation", "pe
 --- {...}).
 --
 --   print(metrics.load("accuracy"):compute{predictions = {1, 0}, references = {1, 1}}.accuracy)  --> 0.5
----@param name string
 ---@param options? table the metric's options
 ---@return Metric
 function metrics.load(name, options)

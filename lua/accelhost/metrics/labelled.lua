@@ -11,7 +11,6 @@ local function count(self, columns)
 end
 
 --- Make a class of such metrics.
----@param name string
 ---@param parameters table[] of its signature
 ---@return table
 return function(name, parameters)

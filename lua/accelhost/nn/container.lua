@@ -175,7 +175,6 @@ function Dict:values()
 end
 
 --- The item of a name, or `default` (nil).
----@param key string
 ---@param default? any
 ---@return any
 function Dict:get(key, default)
@@ -184,7 +183,6 @@ function Dict:get(key, default)
 end
 
 --- Remove an item and return it.
----@param key string
 ---@return any
 function Dict:pop(key)
   local value = self._fields[key]
@@ -199,7 +197,6 @@ function Dict:clear()
 end
 
 --- Is there an item of this name?
----@param key string
 function Dict:contains(key)
   return self._kind[key] ~= nil
 end

@@ -8,7 +8,6 @@ local made = 0
 --- A method that adds its argument to the list of hooks in a field of the module, behind the others or, with
 -- {prepend = true}, before them. It returns a handle: handle.remove() removes the hook.
 ---@param what string the method's name
----@param field string
 ---@param ... string flags that the method accepts in addition, and that the hook's entry holds
 ---@return fun(self: table, hook: function, prepend: boolean|table?): {id: integer, remove: fun()}
 function hooks.method(what, field, ...)

@@ -30,7 +30,6 @@ Module._is_module = true
 --- Is this value an instance of a module class?
 --
 --   nn.is_module(net)  --> true
----@param value any
 local function is_module(value)
   if type(value) ~= "table" then return false end
   local meta = getmetatable(value)

@@ -54,7 +54,6 @@ end
 
 --- Return a module's result that only linear maps read: of a LayerNorm without hooks, under autocast, in the dtype to
 --- which these would cast it.
----@param module Module
 ---@param input Tensor
 ---@return Tensor
 function norm.for_linear(module, input)
@@ -64,7 +63,6 @@ function norm.for_linear(module, input)
 end
 
 --- Return a module's result for the sum of two tensors, and that sum: in one pass by a LayerNorm without hooks.
----@param module Module
 ---@param input Tensor
 ---@param other Tensor
 ---@param for_linear? boolean only linear maps read the result: in their dtype, as `for_linear` has it

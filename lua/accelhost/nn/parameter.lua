@@ -22,7 +22,6 @@ end
 --- Is this a tensor made by nn.Parameter?
 --
 --   nn.is_parameter(net.fc1.weight)  --> true
----@param value any
 ---@return boolean
 function parameter.is_parameter(value)
   return known[value] == true

@@ -20,7 +20,6 @@ function repr.float(value)
 end
 
 --- An integer, a boolean, nil, a string, or a table of these as a tuple. Numbers with a fraction print as floats.
----@param value any
 ---@return string
 function repr.value(value)
   if value == nil then return "None" end

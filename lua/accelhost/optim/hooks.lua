@@ -77,7 +77,6 @@ end
 local optimizer_hooks = {}
 
 --- Called with each new optimizer.
----@param optimizer Optimizer
 function optimizer_hooks.made(optimizer)
   optimizers[optimizer] = true
   if #every.before + #every.after > 0 then hooks_of(optimizer, "step") end

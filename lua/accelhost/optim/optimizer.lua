@@ -38,7 +38,6 @@ end
 --- Is this value an optimizer (of the library or a subclass)?
 --
 --   optim.is_optimizer(optimizer)  --> true
----@param value any
 function Optimizer.is_optimizer(value)
   if type(value) ~= "table" then return false end
   local meta = getmetatable(value)
@@ -75,7 +74,6 @@ end
 --- Make a class of optimizers: its constructor accepts params and these options (positional or named).
 --
 --   local Muon = Optimizer:define("Muon", {{"lr: nonnegative|tensor", 1e-3}, {"momentum: nonnegative", 0.95}})
----@param name string
 ---@param options table[] {"name: kind", default}, in PyTorch's order
 ---@return Optimizer class
 function Optimizer.define(parent, name, options)

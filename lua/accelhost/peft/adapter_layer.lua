@@ -23,7 +23,6 @@ local function adapter_dtype(weight)
 end
 
 --- Give an adapter's tensors and modules the device and the dtype of the base layer.
----@param name string
 function AdapterLayer:place(name)
   local weight = self.base_layer.weight
   local target = {dtype = adapter_dtype(weight), device = weight.device}
@@ -37,7 +36,6 @@ function AdapterLayer:place(name)
 end
 
 --- Change the weight so that the base layer alone has the result with these adapters.
----@param names string[]
 function AdapterLayer:merge(names)
   C.autograd.no_grad(function()
     for _, name in ipairs(names) do

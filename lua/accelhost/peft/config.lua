@@ -78,7 +78,6 @@ function PeftConfig:init(values)
 end
 
 --- Write adapter_config.json into a folder that exists.
----@param folder string
 function PeftConfig:save_pretrained(folder)
   local values = {peft_type = self.peft_type}
   for _, name in ipairs(self._names) do
@@ -107,7 +106,6 @@ end
 --- Read adapter_config.json of a folder: a configuration of the kind that its peft_type names.
 --
 --   | peft.PeftConfig.from_pretrained("adapter").peft_type
----@param folder string
 ---@return PeftConfig
 function PeftConfig.from_pretrained(folder) return read(PeftConfig, folder) end
 
@@ -154,7 +152,6 @@ end
 --- Read adapter_config.json of a folder.
 --
 --   | peft.LoraConfig.from_pretrained("adapter").r
----@param folder string
 ---@return LoraConfig
 function LoraConfig.from_pretrained(folder) return read(LoraConfig, folder) end
 
@@ -191,7 +188,6 @@ end
 --- Read adapter_config.json of a folder.
 --
 --   | peft.IA3Config.from_pretrained("adapter").target_modules
----@param folder string
 ---@return IA3Config
 function IA3Config.from_pretrained(folder) return read(IA3Config, folder) end
 

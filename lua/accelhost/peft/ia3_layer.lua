@@ -21,7 +21,6 @@ function IA3Layer:init(base, is_feedforward)
 end
 
 --- Add an adapter: a vector of ones, or of random numbers.
----@param name string
 ---@param config IA3Config
 function IA3Layer:add(name, config)
   local weight = self.base_layer.weight
@@ -76,7 +75,6 @@ end
 
 --- Return the layer with adapters for a target module.
 ---@param name string the module's
----@param module Module
 ---@param config IA3Config
 ---@return IA3Layer
 local function wrap(what, name, module, config)

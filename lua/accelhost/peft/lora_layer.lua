@@ -32,7 +32,6 @@ function LoraLayer:init(base)
 end
 
 --- Add an adapter.
----@param name string
 ---@param config LoraConfig
 ---@param target string the module's name
 function LoraLayer:add(name, config, target)
@@ -50,7 +49,6 @@ end
 function LoraLayer:has(name) return self.scaling[name] ~= nil end
 
 --- Remove an adapter.
----@param name string
 function LoraLayer:remove(name)
   for _, dict in ipairs {self.lora_dropout, self.lora_A, self.lora_B, self.lora_embedding_A, self.lora_embedding_B,
     self.lora_magnitude_vector} do
@@ -229,7 +227,6 @@ end
 
 --- Return the layer with adapters for a target module.
 ---@param name string the module's
----@param module Module
 ---@return LoraLayer
 local function wrap(what, name, module)
   if class.is(module, LoraLayer) then return module end

@@ -88,7 +88,6 @@ local function insert(self, what, name, config)
   end
 end
 
----@param model Module
 ---@param config PeftConfig
 ---@param adapter_name? string default "default"
 function PeftModel:init(model, config, adapter_name)
@@ -266,7 +265,6 @@ end
 --- Call a function with all adapters switched off.
 --
 --   | local before = model:disable_adapter(function() return model{input_ids = ids}.logits end)
----@param fn function
 ---@param ... any its arguments
 ---@return any ... its results
 function PeftModel:disable_adapter(fn, ...)
@@ -409,8 +407,6 @@ end
 --- Add the adapter of a folder to a model: PeftModel.from_pretrained(model, "adapter").
 --
 --   | local model = peft.PeftModel.from_pretrained(models.AutoModelForCausalLM.from_pretrained("base"), "adapter")
----@param model Module
----@param path string
 ---@param options? {adapter_name: string?, is_trainable: boolean?, config: PeftConfig?}
 ---@return PeftModel
 function PeftModel.from_pretrained(model, path, options)
@@ -425,7 +421,6 @@ function PeftModel.from_pretrained(model, path, options)
 end
 
 --- Add the adapter of a folder; set_adapter selects it.
----@param path string
 ---@param adapter_name string
 ---@param options? {is_trainable: boolean?}
 function PeftModel:load_adapter(path, adapter_name, options)
@@ -443,7 +438,6 @@ end
 --   local model = accelhost.models.GPT2LMHeadModel(config)
 --   local adapted = accelhost.peft.get_peft_model(model, accelhost.peft.LoraConfig{r = 2})
 --   (adapted:get_nb_trainable_parameters())  --> 64
----@param model Module
 ---@param peft_config PeftConfig
 ---@param adapter_name? string default "default"
 ---@return PeftModel

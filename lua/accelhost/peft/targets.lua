@@ -42,7 +42,6 @@ local word_scores = {
 }
 
 --- Does a module's name end with this name, at a dot?
----@param name string
 ---@param tail string
 function targets.ends_with(name, tail)
   return name == tail or name:sub(-#tail - 1) == "." .. tail
@@ -57,7 +56,6 @@ end
 targets.is_listed = is_listed
 
 --- Return a flag for each name: does a field select it, a list of ends or a regular expression of the whole name?
----@param names string[]
 ---@param pattern string[]|string?
 ---@return boolean[]
 function targets.matches(what, names, pattern)
@@ -104,7 +102,6 @@ end
 
 --- Return the value of a pattern table for a module: that of the key with which its name ends, else the default.
 ---@param pattern table<string, number>
----@param name string
 ---@param default number
 ---@return number
 function targets.value_of(pattern, name, default)
@@ -115,7 +112,6 @@ function targets.value_of(pattern, name, default)
 end
 
 --- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
----@param model Module
 ---@param config PeftConfig
 function targets.complete(what, model, config)
   local kind = model.config and model.config.model_type
@@ -150,7 +146,6 @@ local function fail_unmatched(what, config, linear)
 end
 
 --- Return the full names of the target modules, in order.
----@param model Module
 ---@param config PeftConfig
 ---@return string[]
 function targets.names(what, model, config)

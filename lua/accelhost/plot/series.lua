@@ -117,7 +117,6 @@ end
 --- The curves of a name: {run (its place), x, y, raw, summary} for each run that has it. y is smoothed, raw is not, nil
 --- where nothing is smoothed.
 ---@param runs table[]
----@param key string
 ---@param options {axis: string, smooth: number, log: boolean}
 ---@return table[]
 function series.of(runs, key, options)

@@ -36,7 +36,6 @@ local function bandwidth_of(name)
 end
 
 --- Wait for the devices and return their rows, those of several devices one after the other.
----@param names string[]
 ---@return table[] rows {op, kernel, count, microseconds, bytes, operations, least_microseconds, bandwidth}
 function device_times.stop(names)
   local rows = {}

@@ -205,7 +205,6 @@ end
 
 --- Write the trace as JSON, for https://ui.perfetto.dev or chrome://tracing: a process for the rank, a lane for each
 --- thread and each bucket of gradients.
----@param path string
 function Profile:export_chrome_trace(path)
   arguments.check("export_chrome_trace", "path", "string", path)
   recording_of(self, "export_chrome_trace"):write(path, C.comm.rank())
@@ -245,8 +244,6 @@ end
 --- Run fn as a range of the profile that bears this name; return the results of fn.
 --
 --   accelhost.profiler.record_function("sum", function() return w:sum():item() end)  --> 6
----@param name string
----@param fn function
 ---@param ... any its arguments
 ---@return any ...
 function profiler.record_function(name, fn, ...)

@@ -99,7 +99,6 @@ function Cluster:init(options)
 end
 
 --- Is the text complete, so that it can be run?
----@param text string
 function Cluster:is_complete(text)
   if text:find "^%s*%%ranks?%s" then
     local rest = text:match "^%s*%%ranks?%s+[%d,%-%s]*(.*)$"
@@ -251,7 +250,6 @@ local commands = {
 }
 
 --- Run a line on the selected ranks and print its results.
----@param text string
 ---@return boolean # did it run to its end everywhere?
 function Cluster:run(text)
   local name, rest = text:match "^%s*%%(%a+)%s*(.*)$"
@@ -263,7 +261,6 @@ function Cluster:run(text)
 end
 
 --- Run a script in all processes; its top-level locals live on there.
----@param path string
 ---@param ... string its arguments
 ---@return boolean
 function Cluster:run_file(path, ...)
@@ -294,7 +291,6 @@ function Cluster:complete(before)
 end
 
 --- Show an error's text.
----@param text string
 function Cluster:complain(text) self.here:complain(text) end
 
 --- End the processes.

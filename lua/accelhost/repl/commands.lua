@@ -187,12 +187,10 @@ end
 
 --- Is the text a word that other prompts know (help, help(NAME), clear), and nothing of the user's?
 ---@param e Evaluate
----@param text string
 function commands.is_plain(e, text) return plain_word(e, text) ~= nil end
 
 --- Run one.
 ---@param e Evaluate
----@param text string
 ---@return boolean
 function commands.run(e, text)
   text = text:match "^%s*(.-)%s*$"

@@ -115,7 +115,6 @@ end
 
 --- Print the description of a name.
 ---@param e Evaluate
----@param word string
 ---@return boolean # was a description found?
 function describe.name(e, word)
   local value = complete.value(e, word)
@@ -193,7 +192,6 @@ end
 
 --- Show the source of a name's value.
 ---@param e Evaluate
----@param word string
 ---@return boolean
 function describe.source(e, word)
   local value = complete.value(e, word)

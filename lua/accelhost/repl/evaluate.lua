@@ -127,7 +127,6 @@ end
 
 --- Is the text complete, so that it can be run or refused? In an incomplete one a block, a bracket or a text is not
 --- closed.
----@param text string
 function Evaluate:is_complete(text)
   local timed = text:match "^%s*%%time%s(.*)$"
   if timed then return self:is_complete(timed) end
@@ -150,7 +149,6 @@ local function color(self, code, text)
 end
 
 --- Show an error's text.
----@param text string
 function Evaluate:complain(text)
   local first, rest = text:match "^([^\n]*)(.*)$"
   self.write(color(self, "31", first) .. rest .. "\n")
@@ -259,7 +257,6 @@ local function run(self, text, kind, values, source, environment, quiet, ...)
 end
 
 --- Run a chunk or a command, print its results or its error.
----@param text string
 ---@return boolean # did it run to its end?
 function Evaluate:run(text)
   if is_command(text) or text:find "^%s*help" or text:find "^%s*clear" then
@@ -280,7 +277,6 @@ function Evaluate:run(text)
 end
 
 --- Run a script with the globals that it would have alone; its top-level locals stay, after an error too.
----@param path string
 ---@param ... string its arguments
 ---@return boolean
 function Evaluate:run_file(path, ...)
@@ -301,7 +297,6 @@ function Evaluate:run_file(path, ...)
 end
 
 --- The value of a name at the prompt: a live local, a global or a predefined name.
----@param name string
 ---@return any
 function Evaluate:value(name)
   if self.living[name] then return locals.value(self.living, name) end

@@ -70,7 +70,6 @@ local function read(text, at)
 end
 
 --- Iterate over the words.
----@param text string
 ---@return fun(): string?, string?, integer?, integer? # the kind (name, keyword, number, string, comment, sign, or
 --- open: a string or comment without its end), the word, where it begins and ends
 function lexer.words(text)
@@ -89,7 +88,6 @@ function lexer.words(text)
 end
 
 --- All words but comments.
----@param text string
 ---@return table[] # {kind, word, from, to}
 function lexer.list(text)
   local list = {}

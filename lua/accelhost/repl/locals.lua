@@ -132,7 +132,6 @@ local function pass(...)
 end
 
 --- Compile a text, which must be one that LuaJIT can read.
----@param text string
 ---@param values? integer where expressions begin, whose values the chunk returns
 ---@param source string the chunk's name
 ---@param living table<string, table> the variables that live: name -> {function, number of its upvalue}; those that the
@@ -165,7 +164,6 @@ end
 
 --- Return the value of a living variable.
 ---@param living table<string, table>
----@param name string
 ---@return any
 function locals.value(living, name)
   local found = living[name]

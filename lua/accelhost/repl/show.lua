@@ -117,7 +117,6 @@ function show(value, depth, width, seen, indent)
 end
 
 --- The text of a value.
----@param value any
 ---@param width? integer columns of the terminal, 80
 ---@return string
 return function(value, width)

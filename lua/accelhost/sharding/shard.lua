@@ -9,7 +9,6 @@ local class = require "accelhost.util.class"
 local Shard = class.new "Shard"
 
 ---@param reducer userdata
----@param kind string
 ---@param native userdata the processes
 function Shard:init(reducer, kind, native)
   self.reducer, self.kind, self.native = reducer, kind, native

@@ -12,7 +12,6 @@ local states = {}
 local counters = {step = true, mu_product = true, eta = true, mu = true}
 
 --- Call fn(parameter, shard) for the parameters of an optimizer that are sharded.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param fn fun(parameter: userdata, shard: Shard)
 function states.each(optimizer, shard_of, fn)
@@ -25,7 +24,6 @@ function states.each(optimizer, shard_of, fn)
 end
 
 --- Cut the state that whole parameters have to this process's pieces.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 function states.cut(optimizer, shard_of)
   local state = optimizer.state
@@ -62,7 +60,6 @@ end
 
 --- The optimizer's state_dict as without sharding: on all processes, or on one of them, the others get nil. A
 --- collective.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param only? integer rank
 ---@return table?
@@ -83,7 +80,6 @@ function states.whole(optimizer, shard_of, only)
 end
 
 --- This process's part of the state, as plain data for a separate file.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param over_pieces function as of stepping
 ---@return {state: table, cut: boolean[]} cut: is each parameter's state a piece? in the order of the groups
@@ -113,7 +109,6 @@ local function join_pieces(pieces, parameter)
 end
 
 --- The whole state_dict of the results of `own` on all ranks of a job, which may have been another.
----@param optimizer Optimizer
 ---@param parts table[] by rank
 ---@return table
 function states.together(optimizer, parts)

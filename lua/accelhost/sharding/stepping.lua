@@ -9,7 +9,6 @@ local fail = arguments.fail
 local stepping = {}
 
 --- The shards that an optimizer's parameters are in, in their order.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@return Shard[]
 function stepping.shards(optimizer, shard_of)
@@ -25,7 +24,6 @@ end
 
 --- Run fn while the optimizer's parameters, and their gradients, are this process's pieces of those for which `wants`
 --- is true.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param wants fun(shard: Shard): boolean
 ---@param fn fun(...): ...
@@ -55,7 +53,6 @@ function stepping.over_pieces(optimizer, shard_of, wants, fn, ...)
 end
 
 --- Raise unless the optimizer steps each element by its own numbers, so that it can step a piece.
----@param optimizer Optimizer
 function stepping.check(optimizer)
   if optimizer._kind or optimizer.elementwise == true then return end
   fail("%s:step: it needs whole tensors, and with sharding a process has the state of a part of each: use an "
@@ -64,7 +61,6 @@ function stepping.check(optimizer)
 end
 
 --- Step. A collective.
----@param optimizer Optimizer
 ---@param shard_of fun(parameter: userdata): Shard?
 ---@param shards Shard[] those of the optimizer
 ---@param closure? function

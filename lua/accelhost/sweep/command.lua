@@ -93,7 +93,6 @@ local function command_text(path, directory)
 end
 
 --- Run the sweep of a file, or resume it.
----@param path string
 ---@param options {study?: string, quiet?: boolean, overrides: table<string, any>}
 ---@return integer # the exit code
 function command.run(path, options)
@@ -123,7 +122,6 @@ function command.run(path, options)
 end
 
 --- Have the failed trials of a study run again, with the same parameters, when the sweep is started again.
----@param directory string
 ---@return integer
 function command.retry(directory)
   local path = directory:gsub("(.)/+$", "%1") .. "/study.db"
@@ -149,7 +147,6 @@ function command.retry(directory)
 end
 
 --- Print the state of a study.
----@param directory string
 ---@return integer
 function command.status(directory)
   local study = source.read(directory)
@@ -174,7 +171,6 @@ function command.status(directory)
 end
 
 --- The best parameters of a study: a Lua table on stdout.
----@param directory string
 ---@return integer
 function command.best(directory)
   local study = source.read(directory)
@@ -189,7 +185,6 @@ function command.best(directory)
 end
 
 --- The report: text on stdout, and a page.
----@param directory string
 ---@param options {output?: string}
 ---@return integer
 function command.report(directory, options)
@@ -197,7 +192,6 @@ function command.report(directory, options)
 end
 
 --- The trials for other programs.
----@param directory string
 ---@param options {output?: string, format?: string, reports: boolean}
 ---@return integer
 function command.export(directory, options)

@@ -21,7 +21,6 @@ local distributions = {}
 local Distribution = class.new "Distribution"
 
 --- Is a value a distribution?
----@param value any
 function distributions.is(value) return class.is(value, Distribution) end
 
 local names = {"step", "when"}

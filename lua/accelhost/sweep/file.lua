@@ -26,7 +26,6 @@ local function run_lua(path, folder)
 end
 
 --- The folder of a path, with a slash at the end, or "".
----@param path string
 ---@return string
 function file.folder_of(path) return path:match "^(.*/)[^/]*$" or "" end
 
@@ -46,7 +45,6 @@ function file.load(path, note)
 end
 
 --- Read and check a definition. Errors are one line that begins with the file's name.
----@param path string
 ---@param overrides? table<string, any> keys of the definition set on the command line
 ---@param note? fun(text: string)
 ---@return Definition

@@ -22,7 +22,6 @@ end
 
 --- Run a trial to its end.
 ---@param runner Runner
----@param trial table
 function inline.run(runner, trial)
   local study, answer = runner.study, nil
   local definition = study.definition

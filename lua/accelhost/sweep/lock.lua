@@ -16,7 +16,6 @@ function lock.acquire(directory)
 end
 
 --- Does a process run the study?
----@param directory string
 function lock.is_taken(directory)
   if not C.data.look(directory .. "/lock") then return false end
   local acquired = lock.acquire(directory)

@@ -83,7 +83,6 @@ end
 function Trial:should_prune() return self._answer ~= nil and self._answer ~= "continue" end
 
 --- The number that an objective returned: a number, a tensor of one element, or a table with the metric.
----@param value any
 ---@param metric string
 ---@return number? value
 ---@return string? reason why it is none

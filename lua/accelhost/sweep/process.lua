@@ -23,8 +23,6 @@ local function decode_number(value)
 end
 
 --- Write a file whole.
----@param path string
----@param text string
 function TrialProcess.write_file(path, text)
   local handle, reason = io.open(path, "wb")
   if not handle then error("cannot write " .. reason, 0) end
@@ -33,7 +31,6 @@ function TrialProcess.write_file(path, text)
 end
 
 --- The arguments of accelhost for a trial, without `run`.
----@param definition Definition
 ---@param path string the sweep's file
 ---@return string[]
 function TrialProcess.words(definition, path)
@@ -70,7 +67,6 @@ end
 
 --- Start a trial.
 ---@param study Study
----@param trial table
 ---@param place table {directory, file = the sweep's file, threads, gpus?}
 function TrialProcess:init(study, trial, place)
   local definition = study.definition
@@ -84,7 +80,6 @@ function TrialProcess:init(study, trial, place)
 end
 
 --- It has begun: from now on its time counts.
----@param definition Definition
 function TrialProcess:begin(definition)
   self.due = definition.timeout and C.system.now() + definition.timeout
 end
@@ -141,7 +136,6 @@ messages.report = function(self, message, report)
 end
 
 --- Handle a message of rank 0.
----@param text string
 ---@param report fun(step: integer, metrics: table): string
 function TrialProcess:hear(text, report)
   local message = C.json.decode(text)
@@ -191,7 +185,6 @@ end
 local memory_words = {"not enough memory", "cannot allocate memory"}
 
 --- Report an exhausted memory if a text means that in other words.
----@param text string
 ---@return string
 function TrialProcess.name_memory(text)
   local lower = text:lower()
@@ -228,7 +221,6 @@ local function outcome_of_end(self, definition)
 end
 
 --- The outcome of a trial whose processes have ended: the arguments of study:leave, or a reason to stop the sweep.
----@param definition Definition
 ---@return string how "complete", "stopped", "paused", "interrupted", "failed" or "refused"
 ---@return any detail
 function TrialProcess:outcome(definition)
@@ -248,7 +240,6 @@ function TrialProcess:outcome(definition)
 end
 
 --- Keep the failure message and traceback with the trial's output, if its launcher does not do so by itself.
----@param text string
 function TrialProcess:keep_failure(text) end
 
 --- Let go of everything.

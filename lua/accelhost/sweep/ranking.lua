@@ -5,7 +5,6 @@ local ranking = {}
 local ended = {complete = true, pruned = true, failed = true}
 
 --- Will a trial run no more?
----@param trial table
 function ranking.has_ended(trial) return ended[trial.state] == true end
 
 --- Return the mean and spread of the complete trials of a configuration.

@@ -5,11 +5,9 @@
 local reports = {}
 
 --- Mark a trial whose next report replaces the earlier ones from its step on.
----@param trial table
 function reports.reopen(trial) trial.reopened = true end
 
 --- Add a report.
----@param trial table
 ---@param step integer
 ---@param value number
 ---@return boolean # were reports of an earlier attempt removed?

@@ -8,7 +8,6 @@ local Runner = class.new "Runner"
 
 --- The default number of trials that run at once, and the number of threads of each rank: a rank on each GPU, without
 --- any one on each processor.
----@param definition Definition
 ---@return integer parallel
 ---@return integer threads
 function Runner.shares(definition)
@@ -96,7 +95,6 @@ function Runner:_fill()
 end
 
 --- Store a report, and return the answer.
----@param trial table
 ---@param step integer
 ---@param metrics table<string, any>
 ---@param process? table
@@ -110,7 +108,6 @@ function Runner:report(trial, step, metrics, process)
 end
 
 --- A trial has ended.
----@param trial table
 ---@param how string an argument of study:leave, or "refused"
 ---@param detail any
 function Runner:leave(trial, how, detail)

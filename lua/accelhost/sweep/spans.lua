@@ -3,7 +3,6 @@
 local spans = {}
 
 --- The trial starts to run.
----@param trial table
 ---@param now number
 function spans.begin(trial, now)
   trial.spans = trial.spans or {}
@@ -11,7 +10,6 @@ function spans.begin(trial, now)
 end
 
 --- The trial no longer runs; without an open span nothing happens.
----@param trial table
 ---@param now number
 ---@param state string "paused", "waiting", or the state in which it ended
 function spans.close(trial, now, state)
@@ -23,7 +21,6 @@ end
 local left_by = {pause = "paused", interrupt = "waiting", retry = "failed"}
 
 --- Apply an event of the store.
----@param trial table
 ---@param event {kind: string, time: number, detail: string?}
 function spans.apply(trial, event)
   if event.kind == "start" then return spans.begin(trial, event.time) end

@@ -53,7 +53,6 @@ end
 local Store = class.new "Store"
 
 --- Open a study's file.
----@param path string
 ---@param mode "read"|"write"|"create"
 function Store:init(path, mode)
   self.path = path
@@ -97,15 +96,12 @@ function Store:transaction(call)
 end
 
 --- Keep a fact of the study.
----@param key string
----@param value any
 function Store:put(key, value)
   self._db:execute("INSERT INTO study VALUES (:key, :value) ON CONFLICT DO UPDATE SET value = :value",
     {key = key, value = json.encode(value)})
 end
 
 --- A fact of the study, nil when there is none.
----@param key string
 ---@return any
 function Store:get(key)
   local fine, rows = pcall(self._db.execute, self._db, "SELECT value FROM study WHERE key = ?", {key})
@@ -114,7 +110,6 @@ function Store:get(key)
 end
 
 --- Add a trial.
----@param trial table
 function Store:add(trial)
   self._db:execute([[INSERT INTO trial (number, state, configuration, replicate, queued, bracket, params)
     VALUES (:number, :state, :group, :replicate, :queued, :bracket, :params)]], {
@@ -125,7 +120,6 @@ function Store:add(trial)
 end
 
 --- Write the state of a trial.
----@param trial table
 function Store:update(trial)
   self._db:execute([[UPDATE trial SET state = :state, attempt = :attempt, slot = :slot, value = :value,
     started = :started, ended = :ended, error = :error WHERE number = :number]], trial)
@@ -139,8 +133,6 @@ function Store:remove(number)
 end
 
 --- Store an event.
----@param trial table
----@param kind string
 ---@param time number seconds since 1970
 ---@param more? table step, value, answer, detail
 function Store:event(trial, kind, time, more)

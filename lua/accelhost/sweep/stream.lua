@@ -66,7 +66,6 @@ function Stream:uniform()
 end
 
 --- The next integer from 0 to n - 1.
----@param n integer
 ---@return integer
 function Stream:below(n) return math.floor(self:uniform() * n) end
 

@@ -20,7 +20,6 @@ local ATTEMPTS = 8
 local Study = class.new "Study"
 
 --- Continue the study of a store.
----@param definition Definition
 ---@param store Store
 function Study:init(definition, store)
   self.definition, self.store, self.space = definition, store, definition.space
@@ -287,7 +286,6 @@ end
 
 --- Store the report of a running trial. A step that it reports a second time, because it resumed from an older
 --- checkpoint, is ignored.
----@param trial table
 ---@param step integer
 ---@param metrics table<string, any>
 ---@param now number
@@ -355,7 +353,6 @@ local function fail_trial(self, trial, text, now)
 end
 
 --- A trial runs no more.
----@param trial table
 ---@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped by the pruner; interrupted: resumes later
 ---@param now number
 ---@param detail? number|string complete: its value; failed: the reason

@@ -214,7 +214,6 @@ local function add_missing(tokenizer, config)
 end
 
 --- The tokenizer of a folder.
----@param folder string
 ---@param own table options that win over the folder's
 ---@return Tokenizer
 function files.load(folder, own)

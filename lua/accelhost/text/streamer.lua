@@ -75,7 +75,6 @@ function TextStreamer:finish()
 end
 
 --- Print a part of the text.
----@param text string
 ---@param stream_end? boolean the text is complete
 function TextStreamer:on_finalized_text(text, stream_end) -- luacheck: ignore 212
   io.write(text, stream_end and "\n" or "")

@@ -269,7 +269,6 @@ end
 --     pre_tokenizer = {type = "Whitespace"}, model = {type = "WordPiece", vocab = vocabulary},
 --   }
 --   print(unpack(tokenizer:encode("deeper deep")))  --> 1  2  1
----@param text string
 ---@param text_pair? string
 ---@param options? table as of a call
 ---@return integer[]
@@ -288,7 +287,6 @@ end
 --     pre_tokenizer = {type = "Whitespace"}, model = {type = "WordPiece", vocab = vocabulary},
 --   }
 --   print(unpack(tokenizer:tokenize("deeper still")))  --> deep  ##er  [UNK]
----@param text string
 ---@param text_pair? string
 ---@return string[]
 function Tokenizer:tokenize(text, text_pair)

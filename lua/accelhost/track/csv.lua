@@ -46,7 +46,6 @@ local function read_row(columns, cells)
 end
 
 --- The rows of a text (its `columns` are those of the first line), and whether all of it is rows.
----@param text string
 ---@return table[]
 ---@return boolean
 function format.read(text)

@@ -149,7 +149,6 @@ local function read_folder(runs, path, name, depth)
 end
 
 --- The runs of a path: a log file is one, a folder with logs is one, and so are the folders in it that have logs.
----@param path string
 ---@return table[]? runs {name, curves = {tag = {step, wall_time, value}}, troubles}; nil and the reason when it cannot
 --- be read
 ---@return string? reason

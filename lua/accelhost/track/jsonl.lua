@@ -42,7 +42,6 @@ local function read_row(line)
 end
 
 --- The rows of a text, and whether all of it is rows.
----@param text string
 ---@return table[]
 ---@return boolean
 function format.read(text)

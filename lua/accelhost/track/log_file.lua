@@ -11,7 +11,6 @@ local LogFile = class.new "LogFile"
 
 --- Open it, and make it when it is not there.
 ---@param what string who writes, for messages
----@param path string
 function LogFile:init(what, path)
   self.what, self.path = what, path
   local file, reason = io.open(path, "ab")
@@ -21,7 +20,6 @@ function LogFile:init(what, path)
 end
 
 --- Write a record.
----@param text string
 function LogFile:append(text)
   if not self.file then fail("%s: '%s' is closed", self.what, self.path) end
   local fine, reason = self.file:write(text)
@@ -35,7 +33,6 @@ function LogFile:close()
 end
 
 --- Make a folder with all that leads to it.
----@param path string
 ---@return string path
 function LogFile.folder(what, path)
   local fine, reason = C.io.make_folder(path)
@@ -44,7 +41,6 @@ function LogFile.folder(what, path)
 end
 
 --- A file's content; nil when there is none.
----@param path string
 ---@return string?
 function LogFile.content(what, path)
   if not C.data.look(path) then return nil end

@@ -40,7 +40,6 @@ local function metadata(plugin, content)
 end
 
 --- A scalar; `precision` "float" or "double" in the new form, as a tensor.
----@param tag string
 ---@param value number
 ---@param precision? string
 ---@return string
@@ -52,8 +51,6 @@ function messages.scalar(tag, value, precision)
 end
 
 --- A text, which TensorBoard shows as Markdown.
----@param tag string
----@param text string
 ---@return string
 function messages.text(tag, text)
   local shape = field(2, "bytes", field(1, "int", 1))
@@ -62,7 +59,6 @@ function messages.text(tag, text)
 end
 
 --- An image of a PNG file's bytes.
----@param tag string
 ---@param png string
 ---@param rows integer
 ---@param columns integer
@@ -74,7 +70,6 @@ function messages.image(tag, png, rows, columns, channels)
 end
 
 --- A histogram.
----@param tag string
 ---@param found table {min, max, num, sum, sum_squares, limits, counts}
 ---@return string
 function messages.histogram(tag, found)

@@ -40,7 +40,6 @@ end
 function registry.names() return {unpack(order)} end
 
 --- The class of a name.
----@param name string
 ---@return table
 function registry.class_of(what, name)
   local found = classes[name] or files[name] and require(files[name])
@@ -52,7 +51,6 @@ function registry.class_of(what, name)
 end
 
 --- Is a value a tracker: an object of a subclass of GeneralTracker, or a plain table with a name?
----@param value any
 function registry.is_tracker(value)
   if type(value) ~= "table" then return false end
   return class.is(value, GeneralTracker) or getmetatable(value) == nil and value.name ~= nil

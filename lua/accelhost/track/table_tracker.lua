@@ -16,7 +16,6 @@ local own = {step = true, wall_time = true} -- names of the row itself
 
 --- Create a tracker class; its format writes and reads rows.
 ---@param class_name string
----@param name string
 ---@param format table {read = fun(text): rows, clean; write = fun(rows): text; line = fun(row, columns): text}
 ---@return table
 function TableTracker.define(class_name, name, format)
@@ -55,7 +54,6 @@ end
 function TableTracker:purge(step) self:_rewrite(step) end
 
 --- Drop all rows but the first ones.
----@param count integer
 function TableTracker:keep_rows(count) self:_rewrite(nil, count) end
 
 function TableTracker:_read_rows(text, purge_step, count)

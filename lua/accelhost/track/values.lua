@@ -15,7 +15,6 @@ local function plain(what, key, value)
 end
 
 --- Raise unless a text is UTF-8: readers would refuse the whole file.
----@param text string
 ---@return string text
 function values.text(what, text)
   if not C.events.is_utf8(text) then fail("%s: expected a text in UTF-8, got %q", what, text) end
@@ -26,8 +25,6 @@ local simple = {number = true, string = true, boolean = true}
 
 --- A number out of a number, a boolean or a tensor of one element.
 ---@param what string for messages: the function or the tracker
----@param key string
----@param value any
 ---@return number
 function values.number(what, key, value)
   value = plain(what, key, value)
@@ -39,8 +36,6 @@ function values.number(what, key, value)
 end
 
 --- A number, boolean or text.
----@param key string
----@param value any
 ---@return number|string|boolean
 function values.simple(what, key, value)
   value = plain(what, key, value)

@@ -101,7 +101,6 @@ batches.rows = rows_of
 
 --- The tensor that a model calls its input: the field that its main_input_name names (default: input_ids), or the
 --- first of a pair.
----@param model Module
 ---@param inputs table
 ---@return any
 function batches.main_input(model, inputs)
@@ -120,7 +119,6 @@ end
 
 --- Return the weight of a batch in a mean: the number of labels that are not ignored (-100) where these are integers,
 --- else of its rows.
----@param model Module
 ---@param inputs table
 ---@param label_names string[]
 ---@return number
@@ -131,7 +129,6 @@ function batches.weight(model, inputs, label_names)
 end
 
 --- Call a model with a batch: of a pair it gets the first value, else the table.
----@param model Module
 ---@param inputs table
 ---@return any
 function batches.call(model, inputs)
@@ -141,7 +138,6 @@ end
 
 --- The labels of a batch for a loss function; a word when there are none.
 ---@param inputs table
----@param args TrainingArguments
 ---@return Tensor?
 function batches.labels(inputs, args)
   local name = args.label_names[1]
@@ -161,10 +157,8 @@ local function smoothed(model, logits, labels, factor)
 end
 
 --- The loss of a model's outputs: its own, or with label smoothing that of its logits.
----@param model Module
 ---@param outputs any
 ---@param inputs table
----@param args TrainingArguments
 ---@return Tensor
 function batches.loss_of(model, outputs, inputs, args)
   local labels = inputs[args.label_names[1]]

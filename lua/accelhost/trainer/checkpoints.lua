@@ -8,13 +8,11 @@ local checkpoints = {}
 local FILE = "trainer_state.json"
 
 --- The path of the checkpoint of an update.
----@param folder string
 ---@param step integer
 ---@return string
 function checkpoints.path(folder, step) return ("%s/checkpoint-%d"):format(folder, step) end
 
 --- The updates of a folder's checkpoints, in their order.
----@param folder string
 ---@return integer[]
 function checkpoints.steps(folder)
   local steps = {}
@@ -42,7 +40,6 @@ local function rotate(trainer)
 end
 
 --- A training is over: of the one checkpoint that is to stay, the best one stays.
----@param trainer Trainer
 function checkpoints.finish(trainer)
   local best, folder = trainer.state.best_model_checkpoint, trainer.args.output_dir
   if trainer.args.save_total_limit ~= 1 or not best or not trainer.accelerator.is_main_process then return end
@@ -53,7 +50,6 @@ function checkpoints.finish(trainer)
 end
 
 --- Have the state of a training written into each checkpoint; returns the hook's handle.
----@param trainer Trainer
 ---@return {remove: fun()}
 function checkpoints.attach(trainer)
   return trainer.accelerator:register_save_state_pre_hook(function(_, _, folder)
@@ -63,7 +59,6 @@ function checkpoints.attach(trainer)
 end
 
 --- Save a checkpoint of the present update. A collective.
----@param trainer Trainer
 ---@return string # its folder
 function checkpoints.save(trainer)
   local path = checkpoints.path(trainer.args.output_dir, trainer.state.global_step)
@@ -85,7 +80,6 @@ local function candidates(trainer, from)
 end
 
 --- Resume from a checkpoint: the one that is named, or the newest that is whole. A collective.
----@param trainer Trainer
 ---@param from string|true
 ---@return TrainerState
 function checkpoints.resume(trainer, from)

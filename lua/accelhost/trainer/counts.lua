@@ -7,7 +7,6 @@ local class = require "accelhost.util.class"
 local Counts = class.new "Counts"
 
 --- The counts of a training; nil where there is nothing to count.
----@param trainer Trainer
 ---@return Counts?
 function Counts.of(trainer)
   local counts = Counts()

@@ -6,7 +6,6 @@ local arguments = require "accelhost.util.arguments"
 local embedding_noise = {}
 
 --- Enable a training's noise, where its arguments ask for some; returns the function that ends it.
----@param trainer Trainer
 ---@return fun()
 function embedding_noise.begin(trainer)
   local alpha, model = trainer.args.neftune_noise_alpha, trainer.model

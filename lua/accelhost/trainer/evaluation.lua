@@ -160,7 +160,6 @@ local function run_pass(trainer, loader, options)
 end
 
 --- Evaluate a prepared loader. A collective.
----@param trainer Trainer
 ---@param loader DataLoader
 ---@param options {loss_only: boolean, prefix: string, predicting: boolean?}
 ---@return {predictions: any, label_ids: any, metrics: table, num_samples: integer}

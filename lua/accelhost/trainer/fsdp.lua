@@ -44,7 +44,6 @@ local function read_config(config)
 end
 
 --- The options of an FullyShardedDataParallelPlugin; nil when states are not sharded.
----@param args TrainingArguments
 ---@return table?
 function fsdp.plugin(args)
   local value = args.fsdp

@@ -141,7 +141,6 @@ end
 -- Methods that may be overridden.
 
 --- The loss of a batch, and the model's outputs. Override it, or pass compute_loss.
----@param model Module
 ---@param inputs table
 ---@return Tensor, any
 function Trainer:compute_loss(model, inputs)
@@ -161,7 +160,6 @@ end
 function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, inputs, self.args.label_names) end
 
 --- Forward and backward of a batch; returns its loss.
----@param model Module
 ---@param inputs table
 ---@param weight? number of the batch in the mean of an update: its samples, or labels that are not ignored
 ---@return Tensor
@@ -176,7 +174,6 @@ function Trainer:training_step(model, inputs, weight)
 end
 
 --- Return loss, logits and labels of a batch of an evaluation; nil for those that it lacks.
----@param model Module
 ---@param inputs table
 ---@param prediction_loss_only? boolean
 ---@return Tensor?, any, any
@@ -249,7 +246,6 @@ end
 
 --- Make the schedule of an optimizer.
 ---@param num_training_steps integer
----@param optimizer Optimizer
 ---@return LRScheduler
 function Trainer:create_scheduler(num_training_steps, optimizer)
   return self._optimizers[2] or optimizers.scheduler(optimizer, self.args, num_training_steps)

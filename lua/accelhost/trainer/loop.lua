@@ -193,7 +193,6 @@ local function end_epoch(trainer, epoch)
 end
 
 --- Train from the position of the state and the loader until all updates are made or a callback stops it. A collective.
----@param trainer Trainer
 function loop.run(trainer)
   local state, control, loader = trainer.state, trainer.control, trainer.train_dataloader
   -- A checkpoint may have been made between the last update of an epoch and the events of its end.

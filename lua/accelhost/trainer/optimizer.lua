@@ -60,7 +60,6 @@ local function value_of(text)
 end
 
 --- Parse optim_args as options of an optimizer: "momentum=0.9,nesterov=true".
----@param args TrainingArguments
 ---@return table
 function made.options(args)
   local options, allowed = {}, {}
@@ -134,8 +133,6 @@ function made.given(pair, model_init)
 end
 
 --- An optimizer that was given, which has to hold parameters of the model.
----@param optimizer Optimizer
----@param model Module
 ---@return Optimizer
 function made.check(optimizer, model)
   local trained = {}
@@ -149,8 +146,6 @@ function made.check(optimizer, model)
 end
 
 --- The optimizer that the arguments name.
----@param model Module
----@param args TrainingArguments
 ---@return Optimizer
 function made.optimizer(model, args)
   local row = by_name[args.optim]
@@ -164,8 +159,6 @@ function made.optimizer(model, args)
 end
 
 --- The schedule that they name.
----@param optimizer Optimizer
----@param args TrainingArguments
 ---@param total integer updates in all
 ---@return LRScheduler
 function made.scheduler(optimizer, args, total)

@@ -46,7 +46,6 @@ local function concatenated(list)
 end
 
 --- A value apart from the graph, on a device: a tensor, or a table of them.
----@param value any
 ---@param device string?
 ---@return any
 function predictions.brought(value, device)
@@ -72,7 +71,6 @@ local function ordered(parts)
 end
 
 --- The parts of all processes, in the order of the data set. A collective.
----@param accelerator Accelerator
 ---@param parts table[]
 ---@return table[]
 function predictions.together(accelerator, parts)

@@ -48,7 +48,6 @@ local function restore(trainer, saved)
 end
 
 --- Does this process replace a killed one, within the training? Then nothing is read from a disk.
----@param trainer Trainer
 function recovery.replaces(trainer)
   if not C.recovery.is_on() then return false end
   trainer.accelerator._recovery:hold()
@@ -56,7 +55,6 @@ function recovery.replaces(trainer)
 end
 
 --- Begin the loop, or resume it at the position of the process before this one.
----@param trainer Trainer
 ---@return {undo: fun()} # for the end of the training
 function recovery.resume(trainer)
   if not C.recovery.is_on() then return {undo = function() end} end

@@ -216,7 +216,6 @@ local function run_shrinking(trainer, from)
 end
 
 --- Train. A collective.
----@param trainer Trainer
 ---@param from string|boolean? the checkpoint to resume from
 ---@return table
 function session.train(trainer, from)
@@ -234,7 +233,6 @@ function session.train(trainer, from)
 end
 
 --- Seconds of this training, with those of its earlier parts.
----@param trainer Trainer
 ---@return number
 function session.seconds(trainer)
   if not trainer._began then return 0 end
@@ -242,7 +240,6 @@ function session.seconds(trainer)
 end
 
 --- Before an evaluation outside of a training the model moves to the device, with rank 0's values.
----@param trainer Trainer
 function session.ready_to_evaluate(trainer)
   if not trainer.optimizer then trainer.model = trainer.accelerator:prepare(trainer.model) end
 end

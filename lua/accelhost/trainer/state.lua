@@ -59,7 +59,6 @@ function TrainerState:to_json()
 end
 
 --- Write it to a file.
----@param path string
 function TrainerState:write(path)
   local fine, reason = pcall(C.io.write_text, path, self:to_json())
   if not fine then arguments.fail("Trainer: %s", tostring(reason)) end

@@ -20,7 +20,6 @@ local function length_of(set)
 end
 
 --- Print the plan of a training.
----@param trainer Trainer
 ---@param from string|boolean?
 function summary.banner(trainer, from)
   if not trainer.accelerator.is_main_process then return end
@@ -46,7 +45,6 @@ local function duration(seconds)
 end
 
 --- Print the results.
----@param trainer Trainer
 ---@param output table
 function summary.table(trainer, output)
   if not trainer.accelerator.is_main_process then return end

@@ -42,7 +42,6 @@ end
 function arguments.shape_text(tensor) return arguments.sizes_text(tensor:shape()) end
 
 --- Describe a value, for messages: "a number", "a Linear", "nil".
----@param value any
 ---@return string
 function arguments.describe(value)
   local kind = type(value)
@@ -65,7 +64,6 @@ end
 local describe = arguments.describe
 
 --- " (did you mean 'lr'?)" when a known name is near, else "".
----@param name string
 ---@param known string[]
 ---@return string
 function arguments.did_you_mean(name, known)
@@ -74,7 +72,6 @@ function arguments.did_you_mean(name, known)
 end
 
 --- A table of named options: no array part, only string keys. A userdata, a module or an object is none.
----@param value any
 ---@return boolean
 function arguments.is_options(value)
   if type(value) ~= "table" or getmetatable(value) ~= nil or value[1] ~= nil then return false end
@@ -107,7 +104,6 @@ function arguments.check_names(what, options, known)
 end
 
 --- A plain table's own copy, one level deep; anything else is given back.
----@param value any
 ---@return any
 function arguments.copy(value)
   if type(value) ~= "table" then return value end
@@ -150,8 +146,6 @@ end
 
 --- Raise unless `value` is of a kind ("size", "number|tensor", "'mean'|'sum'").
 ---@param name string the argument
----@param kind string
----@param value any
 ---@return any value
 function arguments.check(what, name, kind, value)
   kind = kinds.get(kind)

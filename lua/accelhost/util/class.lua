@@ -101,7 +101,6 @@ local function metatable_below(parent)
 end
 
 --- Make a class: calling it makes an instance and runs `init`; more arguments than init accepts are an error.
----@param name string
 ---@param parent? table
 ---@return table # has extend(name) and class_name(); `_name` and `_class` are those of an instance
 function class.new(name, parent)
@@ -117,7 +116,6 @@ function class.new(name, parent)
 end
 
 --- Make a class whose instances, and those of its subclasses, have a length: `#object` is object:len().
----@param name string
 ---@return table
 function class.sized(name)
   local made = class.new(name)
@@ -139,7 +137,6 @@ local function look_up_by(cls, missing)
 end
 
 --- Let object[i] return `read(object, i)` for each number i, in a class of class.sized and its subclasses.
----@param cls table
 ---@param read fun(object: table, i: number): any
 ---@return table cls
 function class.with_positions(cls, read)
@@ -150,7 +147,6 @@ function class.with_positions(cls, read)
 end
 
 --- Make reading a position that an instance does not have, object[0], an error with the correct form.
----@param cls table
 ---@param advice string
 ---@return table cls
 function class.without_positions(cls, advice)
@@ -160,11 +156,9 @@ function class.without_positions(cls, advice)
 end
 
 --- Is a value a class, not an object?
----@param value any
 function class.is_class(value) return type(value) == "table" and rawget(value, "_class") == value end
 
 --- The class of an instance, nil for anything else.
----@param value any
 ---@return table?
 function class.of(value)
   local meta = getmetatable(value)
@@ -172,8 +166,6 @@ function class.of(value)
 end
 
 --- Is `value` an instance of `cls` or of a subclass?
----@param value any
----@param cls table
 function class.is(value, cls)
   local at = class.of(value)
   while at do
@@ -200,7 +192,6 @@ end
 
 --- Make calling a method with a dot instead of a colon an error with a hint. To be called when all methods are defined;
 --- `is_...` is a question about any value, no method.
----@param cls table
 ---@return table cls
 function class.guard(cls)
   local names = {}
@@ -224,7 +215,6 @@ end
 
 --- Make reading a field that an instance does not have an error with the nearest name. `may_be_nil` lists the fields
 --- that an instance may lack.
----@param cls table
 ---@param may_be_nil? string[]
 ---@return table cls
 function class.strict(cls, may_be_nil)
@@ -251,8 +241,6 @@ end
 
 --- Add a computed field to a strict class; its instances can be assigned to it where `set` is
 --- given, by a class whose __newindex asks class.assign.
----@param cls table
----@param name string
 ---@param get fun(self: table): any
 ---@param set? fun(self: table, value: any)
 function class.property(cls, name, get, set)
@@ -264,8 +252,6 @@ local delegates = {} -- method -> {file that has it, its name}
 
 --- Add a part to a strict class: an object of another class with its own state, made by the first use of its field.
 --- `methods` of the class delegate to it. A part is made with the object it belongs to, as part(object, options).
----@param cls table
----@param field string
 ---@param file string that returns the part's class
 ---@param methods string[]
 ---@param options? string the field of the object that holds the options
@@ -286,7 +272,6 @@ end
 
 --- Give a class methods without further state, in a file that returns a table of them: it is loaded by the first
 --- call of one.
----@param cls table
 ---@param file string
 ---@param methods string[]
 function class.methods(cls, file, methods)
@@ -308,8 +293,6 @@ end
 --- __newindex of a strict class whose instances have the fields that init made and properties, and no others: names
 --- that begin with _ are the class's own.
 ---@param self table
----@param name string
----@param value any
 function class.assign(self, name, value)
   name = tostring(name)
   local setters, getters = self._setters, self._getters

@@ -42,7 +42,6 @@ end
 local CHARACTER = "[^\128-\191][\128-\191]*"
 
 --- The columns of a text without control characters.
----@param text string
 ---@return integer
 function columns.of(text)
   if not text:find "[\128-\255]" then return #text end
@@ -52,7 +51,6 @@ function columns.of(text)
 end
 
 --- Fill a text with blanks up to a width; `right`: before it.
----@param text string
 ---@param width integer
 ---@param right? boolean
 ---@return string
@@ -62,7 +60,6 @@ function columns.pad(text, width, right)
 end
 
 --- The longest beginning of a text of at most `most` columns.
----@param text string
 ---@param most integer
 ---@return string
 function columns.cut(text, most)

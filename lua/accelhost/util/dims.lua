@@ -17,7 +17,6 @@ end
 
 --- The dims counted from 0, each of them once.
 ---@param list integer|integer[]
----@param count integer
 ---@return integer[]
 function dims.wrap_all(what, list, count)
   local wrapped, seen = {}, {}

@@ -38,7 +38,6 @@ end
 
 --- Run fn; the updates that it adds are reverted after a replay for which skipped() is true.
 ---@param skipped function reads the device's decision
----@param fn function
 ---@param ... any its arguments
 ---@return any # the results of fn
 function host_updates.unless_skipped(skipped, fn, ...)
@@ -54,7 +53,6 @@ end
 
 --- Run fn now and before each replay; updates within it are not added separately.
 ---@param save function returns a function that reverts all later effects of fn
----@param fn function
 ---@param ... any its arguments
 function host_updates.call_each_replay(save, fn, ...)
   local own, arguments, count = updates, {...}, select("#", ...)
@@ -70,7 +68,6 @@ function host_updates.call_each_replay(save, fn, ...)
 end
 
 --- Run fn and collect the updates that it adds.
----@param fn function
 ---@param ... any its arguments
 ---@return table updates
 ---@return any # the results of pcall(fn, ...)

@@ -60,7 +60,6 @@ local function is_object(value, ...)
 end
 
 --- Is it a stream of samples (an object with iter() and without get)?
----@param value any
 function kinds.is_stream(value) return is_object(value, "iter") and type(value.get) ~= "function" end
 
 -- name -> {the expected value in messages, test, a remark for some values}
@@ -170,7 +169,6 @@ end
 local parsed = {}
 
 --- The kind of a text such as "size", "number|tensor" or "'mean'|'sum'".
----@param text string
 ---@return {name: string, text: string, test: (fun(value: any): boolean, any), words: string[]?, hint: function?} test
 --- returns the key of a wrong item as its second result
 function kinds.get(text)
@@ -192,11 +190,9 @@ kinds.is_count = is_count
 kinds.is_callable = is_callable
 
 --- Is it a number other than NaN and the infinities?
----@param value any
 function kinds.is_finite(value) return type(value) == "number" and value - value == 0 end
 
 --- Is it a table without a metatable?
----@param value any
 function kinds.is_plain(value) return type(value) == "table" and getmetatable(value) == nil end
 
 return kinds

@@ -25,7 +25,6 @@ local settings = {
 --- The value of a setting: the script's own, else the launcher's, else the default. Both, and different: the script's,
 --- and a warning.
 ---@param what string the function that uses it, for messages
----@param name string
 ---@param kind string of accelhost.util.kinds
 ---@param own any the script's setting, nil for none
 ---@param default any

@@ -12,12 +12,10 @@ local Mailbox = {}
 Mailbox.__index = Mailbox
 
 --- A file of lines that one side writes and the other reads.
----@param path string
 ---@return Mailbox
 function link.mailbox(path) return setmetatable({path = path, offset = 0}, Mailbox) end
 
 --- Add a text, which holds no line's end.
----@param text string
 function Mailbox:send(text)
   local file, reason = io.open(self.path, "ab")
   if not file then error("cannot write " .. reason, 0) end
@@ -49,7 +47,6 @@ function link.is_open(facts) return facts.mailbox ~= nil or C.channel.is_open() 
 
 --- Send the sweep a message.
 ---@param facts table
----@param text string
 function link.send(facts, text)
   if not facts.mailbox then return C.channel.send(text) end
   sent = sent or link.mailbox(facts.mailbox .. ".messages")

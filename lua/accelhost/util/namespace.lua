@@ -8,7 +8,6 @@ local namespace = {}
 --- place in a table for each of a thousand names would be traversed by every collection.
 ---@param lazy table
 ---@param file string
----@param names string[]
 function namespace.add(lazy, file, names)
   lazy[#lazy + 1] = {file, (" %s "):format(table.concat(names, " "))}
 end

@@ -14,7 +14,6 @@ function Page:init(width)
 end
 
 --- The text as a heading shows it.
----@param text string
 ---@return string
 function Page:bold(text)
   return self.terminal and "\27[1m" .. text .. "\27[0m" or text
@@ -27,7 +26,6 @@ function Page:line(text)
 end
 
 --- Words from column `indent` on; `head` is printed in that room before the first line.
----@param text string
 ---@param indent integer
 ---@param head? string
 function Page:wrap(text, indent, head)
@@ -81,7 +79,6 @@ function Page:parts(parts, indent)
 end
 
 --- Write a heading, after an empty line.
----@param text string
 function Page:heading(text)
   self:line()
   self:line("  " .. self:bold(text))

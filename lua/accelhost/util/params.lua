@@ -29,7 +29,6 @@ local readers = {
 readers.yml = readers.yaml
 
 --- Read a file of parameters: YAML, JSON or a Lua table, by its name.
----@param path string
 ---@return table
 function params.read(path)
   local reader = readers[path:match "%.([^./]+)$" or ""]

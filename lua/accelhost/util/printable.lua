@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local printable = {}
 
 --- A text in UTF-8, with question marks for the bytes of one that is not.
----@param text string
 ---@return string
 function printable.utf8(text)
   if text:find "[\128-\255]" and not C.events.is_utf8(text) then text = text:gsub("[\128-\255]", "?") end
@@ -13,7 +12,6 @@ end
 
 --- Return a text in one line, with question marks for bytes that are no character of UTF-8, or would move a terminal's
 --- cursor.
----@param text string
 ---@return string
 function printable.text(text)
   return (printable.utf8(text):gsub("%c", "?"):gsub("\194[\128-\159]", "?"))
@@ -22,12 +20,10 @@ end
 local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;"}
 
 --- Return printable.text of a text, escaped for HTML and SVG.
----@param text string
 ---@return string
 function printable.markup(text) return (printable.text(text):gsub("[&<>\"']", entities)) end
 
 --- Return a message of several lines, with question marks as in printable.text, but for line feeds and tabs.
----@param text string
 ---@return string
 function printable.message(text)
   return (printable.utf8(text):gsub("[%z\1-\8\11-\31\127]", "?"):gsub("\194[\128-\159]", "?"))

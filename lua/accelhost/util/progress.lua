@@ -173,7 +173,6 @@ function Progress:set_description(desc)
 end
 
 --- Print a line above the bar.
----@param text string
 function Progress:write(text)
   text = tostring(text)
   if self._disabled then return end

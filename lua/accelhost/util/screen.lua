@@ -88,7 +88,6 @@ end
 
 --- Show `text` in a line that is open.
 ---@param line table
----@param text string
 function screen.draw(line, text)
   line.text = text
   write_line(line, place_of(line) or 1, text)
@@ -97,7 +96,6 @@ end
 
 --- Write a line of text above all open lines.
 ---@param line table an open one
----@param text string
 function screen.above(line, text)
   clear_all()
   line.file:write(text, "\n")

@@ -11,7 +11,6 @@ for _, value in ipairs {0, "", true} do scalar[type(value)] = C.codec.kind(value
 
 --- Return the kind of a value that can be serialised (host/bind/format/pack.c): "scalar" (a number, text or boolean),
 --- "tensor", or "table" for one without a metatable, whose items decide; nil for any other value. Keys must be scalars.
----@param value any
 ---@return "scalar"|"tensor"|"table"|nil
 function serialize.kind(value) return scalar[type(value)] or C.codec.kind(value) end
 
@@ -37,7 +36,6 @@ end
 
 --- Raise, naming the place, if a value cannot be serialized.
 ---@param name string how the value is called there
----@param value any
 function serialize.check(what, name, value)
   local refusal = {}
   local fine, reason = C.codec.check(value, true, refusal)
@@ -47,7 +45,6 @@ end
 --- A value as bytes; a tensor is serialised without its history, from a device to the receiver's current one of that
 --- type; a table that is referenced twice becomes two. Raises as `check` does.
 ---@param name string how the value is called there
----@param value any
 ---@return userdata # uint8 [n]
 function serialize.pack(what, name, value)
   local refusal = {}

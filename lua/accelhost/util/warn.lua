@@ -4,7 +4,6 @@ local printable = require "accelhost.util.printable"
 local seen = {}
 
 --- Print `text` on stderr unless it was printed before.
----@param text string
 return function(text)
   if seen[text] then return end
   seen[text] = true

@@ -23,7 +23,6 @@ local fail, describe = arguments.fail, arguments.describe
 ---@field saving table|false the save under way
 local Checkpointer = class.new "Checkpointer"
 
----@param accelerator Accelerator
 function Checkpointer:init(accelerator)
   self.accelerator, self.registered, self.save_hooks, self.load_hooks = accelerator, {}, {}, {}
   self.saving = false

@@ -26,7 +26,6 @@ local fail = arguments.fail
 ---@field attached table[] further objects of the run's state, with state_dict and load_state_dict
 local Recovery = class.new "Recovery"
 
----@param accelerator Accelerator
 function Recovery:init(accelerator)
   self.accelerator, self.plan, self.asking, self.attached = accelerator, false, false, {}
   self.trained, self.seen = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})

@@ -116,7 +116,6 @@ local function add_optimizer(self, optimizer)
 end
 
 --- Make the plan of the objects that an accelerator has prepared.
----@param accelerator Accelerator
 ---@return RecoveryPlan
 function Plan.make(accelerator)
   local self = setmetatable({
@@ -176,7 +175,6 @@ local function adopt_tensor(self, watch, now)
 end
 
 --- Does the plan still describe the accelerator's objects?
----@param accelerator Accelerator
 function Plan:is_current(accelerator)
   if self.changes ~= module.changes() or self.places ~= accelerator._prepared.places
     or self.prepared ~= accelerator._prepared.count or self.registered ~= #run_state.registered(accelerator) then
@@ -237,7 +235,6 @@ end
 
 --- The states of models and optimizers, by the names of a checkpoint's files, with tensors that are still to be filled:
 --- those of `alike` and `own`, in the order of the plan that was made into `layout`.
----@param accelerator Accelerator
 ---@param layout table
 ---@param note {others: table[], optimizers: table[]}
 ---@return table<string, table> values

@@ -4,7 +4,6 @@ local averaging = require "accelhost.averaging"
 local run_state = {}
 
 --- The objects that were registered for checkpoints.
----@param accelerator Accelerator
 ---@return any[]
 function run_state.registered(accelerator)
   local checkpointer = rawget(accelerator, "_checkpointer")
@@ -12,7 +11,6 @@ function run_state.registered(accelerator)
 end
 
 --- List the prepared and registered objects, in their order.
----@param accelerator Accelerator
 ---@return table
 function run_state.objects(accelerator)
   local list = {registered = run_state.registered(accelerator), scalers = {accelerator.scaler}}
@@ -23,7 +21,6 @@ function run_state.objects(accelerator)
 end
 
 --- Return the open accumulation windows of this process: each model's accumulated gradients; nil without.
----@param accelerator Accelerator
 ---@return table?
 function run_state.windows(accelerator)
   local windows, any = {}, false
@@ -35,7 +32,6 @@ function run_state.windows(accelerator)
 end
 
 --- Restore the models' windows: those of each process that resumes here, or rank 0's where this one did not exist.
----@param accelerator Accelerator
 ---@param windows table[]
 ---@param common table?
 function run_state.set_windows(accelerator, windows, common)
@@ -47,7 +43,6 @@ function run_state.set_windows(accelerator, windows, common)
 end
 
 --- Return an accelerator's own counters.
----@param accelerator Accelerator
 ---@return table
 function run_state.own(accelerator)
   local trackers = rawget(accelerator, "_trackers")
@@ -59,7 +54,6 @@ function run_state.own(accelerator)
 end
 
 --- Restore the counters that `own` returned.
----@param accelerator Accelerator
 ---@param own table
 ---@param purge_step? integer|false in place of the step that was logged last
 function run_state.set_own(accelerator, own, purge_step)

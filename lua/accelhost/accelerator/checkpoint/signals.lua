@@ -10,7 +10,6 @@ local fail, describe = arguments.fail, arguments.describe
 ---@field asked {dir: string?, every: integer, calls: integer}|false by save_on_signal
 local SignalWatch = class.new "SignalWatch"
 
----@param accelerator Accelerator
 function SignalWatch:init(accelerator)
   self.accelerator, self.asked = accelerator, false
 end

@@ -13,7 +13,6 @@ local function text_of(self)
 end
 
 --- Make a class of objects that are printed as their options.
----@param name string
 ---@param may_be_nil string[] fields that may be absent
 ---@return table
 function configuration.class(name, may_be_nil)
@@ -23,7 +22,6 @@ function configuration.class(name, may_be_nil)
 end
 
 --- Make a class of objects that are made of checked options; one without a default may be absent.
----@param name string
 ---@param parameters (string|table)[] as of a signature
 ---@param complete? fun(object: table) checks the options against each other, and sets those that follow from others
 ---@return table
@@ -107,7 +105,6 @@ end)
 --   local config = accelhost.ProjectConfiguration()
 --   config:set_directories "run"
 --   config.logging_dir  --> run
----@param project_dir string
 function configuration.ProjectConfiguration:set_directories(project_dir)
   self.project_dir = placed(arguments.check("set_directories", "project_dir", "string", project_dir))
   self.logging_dir = self.logging_dir or self.project_dir
@@ -144,7 +141,6 @@ end)
 --- Return the configuration object of an argument: itself, or one made of a plain table of options.
 ---@param what string the function and argument, for messages
 ---@param wanted table the class
----@param value any
 ---@return table
 function configuration.of(what, wanted, value)
   if class.is(value, wanted) then return value end

@@ -8,7 +8,6 @@ local comm = C.comm
 local objects = {}
 
 --- Every process's value, in the order of the ranks. A collective.
----@param value any
 ---@return any[]
 ---@return integer count
 function objects.all_gather(what, value)
@@ -29,7 +28,6 @@ function objects.concatenated(what, list)
 end
 
 --- Return rank `from`'s value on every process; on one that replaces it, the value it had sent. A collective.
----@param value any
 ---@param from integer
 ---@return any
 function objects.broadcast(what, value, from)

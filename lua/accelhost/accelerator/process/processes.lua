@@ -93,7 +93,6 @@ end
 --- Run fn on the main process first, then on the others: the others find files that it downloads. A collective.
 --
 --   local set = accelerator:main_process_first(function() return data.SyntheticDigits{size = 10} end)
----@param fn function
 ---@return any # the results of fn
 function Processes:main_process_first(fn)
   return main_first("main_process_first", fn, self.state.is_main_process)
@@ -102,7 +101,6 @@ end
 --- The same as main_process_first, with a first one on every host.
 --
 --   accelerator:local_main_process_first(function() return 7 end)  --> 7
----@param fn function
 ---@return any # the results of fn
 function Processes:local_main_process_first(fn)
   return main_first("local_main_process_first", fn, self.state.is_local_main_process)
@@ -112,14 +110,12 @@ end
 --
 --   local report = accelerator:on_main_process(function(loss) print("loss", loss) end)
 --   report(0.25)
----@param fn function
 ---@return function
 function Processes:on_main_process(fn) return only("on_main_process", fn, self.state.is_main_process) end
 
 --- A function that runs fn on the main process of every host and does nothing on the others.
 --
 --   accelerator:on_local_main_process(print)("once on each host")
----@param fn function
 ---@return function
 function Processes:on_local_main_process(fn)
   return only("on_local_main_process", fn, self.state.is_local_main_process)
@@ -128,7 +124,6 @@ end
 --- A function that runs fn on the last process and does nothing on the others.
 --
 --   accelerator:on_last_process(print)("on the last one")
----@param fn function
 ---@return function
 function Processes:on_last_process(fn) return only("on_last_process", fn, self.state.is_last_process) end
 

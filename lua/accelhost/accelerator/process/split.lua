@@ -22,7 +22,6 @@ end
 
 --- Part `rank` of `ranks`: see Accelerator:split_between_processes.
 ---@param items table|userdata
----@param rank integer
 ---@param ranks integer
 ---@param options {apply_padding?: boolean}
 ---@return table|userdata

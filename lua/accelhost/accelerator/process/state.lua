@@ -20,7 +20,6 @@ local function learn()
 end
 
 --- Add the fields of this process's identity in its job to a class whose objects have a device.
----@param cls table
 function state.add_facts(cls)
   for _, name in ipairs {
     "process_index", "num_processes", "local_process_index", "is_main_process", "is_local_main_process",
@@ -109,7 +108,6 @@ function AcceleratorState:init(...)
 end
 
 --- The state of an accelerator.
----@param accelerator Accelerator
 ---@return AcceleratorState
 function state.of(accelerator)
   local it = AcceleratorState:_blank()
@@ -135,7 +133,6 @@ local GradientState = class.strict(class.new "GradientState")
 GradientState.__newindex = class.assign
 
 --- An accelerator's position in its window and its loops: the value of `accelerator.gradient_state`.
----@param accelerator Accelerator
 function GradientState:init(accelerator)
   self._accelerator = accelerator
 end

@@ -113,8 +113,6 @@ local function add_leaves(self)
 end
 
 --- Capture a step with these arguments. On the CPU it runs meanwhile; elsewhere replay() runs it.
----@param accelerator Accelerator
----@param fn function
 ---@param given table the arguments (step_signature.of)
 function CapturedStep:init(accelerator, fn, given)
   accelerator._loss_scaler:end_window()

@@ -16,7 +16,6 @@ local warn = require "accelhost.util.warn"
 ---@field joining Joining|false while join_uneven_inputs runs
 local Gradients = class.new "Gradients"
 
----@param accelerator Accelerator
 function Gradients:init(accelerator)
   self.accelerator = accelerator
   self:reset()
@@ -127,8 +126,6 @@ end
 --- backward. Prepared optimizers step as ever.
 --
 --   accelerator:no_sync(model, function() accelerator:backward(loss) end)
----@param model Module
----@param fn function
 ---@return any # the results of fn
 function Gradients:no_sync(model, fn)
   if kind_of(model) ~= "model" or type(fn) ~= "function" then
@@ -152,7 +149,6 @@ end
 --     accelerator:trigger_sync_in_backward(model)
 --     accelerator:backward(loss)
 --   end)
----@param model Module
 function Gradients:trigger_sync_in_backward(model)
   if kind_of(model) ~= "model" then
     arguments.fail("trigger_sync_in_backward: expected a model, got %s", arguments.describe(model))

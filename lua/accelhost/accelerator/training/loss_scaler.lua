@@ -12,7 +12,6 @@ local kind_of = require "accelhost.accelerator.process.kinds"
 ---@field scaled boolean was a loss scaled since the last update?
 local LossScaler = class.new "LossScaler"
 
----@param accelerator Accelerator
 ---@param options? GradScalerKwargs|table
 function LossScaler:init(accelerator, options)
   self.accelerator, self.scaled = accelerator, false
@@ -122,7 +121,6 @@ end
 --- Step an optimizer that was prepared, unless its gradients overflowed, and return whether it was left out: in a step
 --- that is captured, after each replay. One update for the steps of all prepared optimizers, at the latest when the
 --- next backward begins.
----@param optimizer Optimizer
 ---@param report fun(skipped: boolean)
 ---@return any
 function LossScaler:step(optimizer, report, ...)
@@ -146,14 +144,12 @@ function LossScaler:step(optimizer, report, ...)
 end
 
 --- Unscale an optimizer's gradients before its step does.
----@param optimizer Optimizer
 function LossScaler:unscale_ahead(optimizer)
   if scaler_of(self) and self.scaled then unscale_once(self, optimizer) end
 end
 
 --- Return a function that reports, after a replay of the step being captured, whether the last step of an optimizer in
 --- it was left out.
----@param optimizer Optimizer
 ---@return (fun(): boolean)?
 function LossScaler:outcome_of(optimizer)
   local scaler = scaler_of(self)
@@ -161,7 +157,6 @@ function LossScaler:outcome_of(optimizer)
 end
 
 --- Forget that gradients were unscaled, which are dropped.
----@param optimizer Optimizer
 function LossScaler:forget(optimizer)
   local scaler = scaler_of(self)
   if scaler then scaler:_forget(optimizer) end

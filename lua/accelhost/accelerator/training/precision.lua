@@ -13,7 +13,6 @@ local Precision = class.new "Precision"
 
 local dtypes = {bf16 = "bfloat16", fp16 = "float16"}
 
----@param accelerator Accelerator
 ---@param handler? AutocastKwargs
 function Precision:init(accelerator, handler)
   self.accelerator, self.handler = accelerator, handler
@@ -78,7 +77,6 @@ function Precision:autocast(handler, fn)
 end
 
 --- Have a model's forward run under autocast, and return float32.
----@param model Module
 function Precision:cast_forward(model)
   if not self.dtype or own_forward[model] then return end
   local forward = model.forward
@@ -89,7 +87,6 @@ function Precision:cast_forward(model)
 end
 
 --- Restore a model's own forward.
----@param model Module
 function Precision:restore_forward(model) -- luacheck: ignore self
   if not own_forward[model] then return end
   model.forward = nil

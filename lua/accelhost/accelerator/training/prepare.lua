@@ -20,7 +20,6 @@ local DistributedSampler = require("accelhost.data.sampler").DistributedSampler
 ---@field results table<table, table> object -> the result of prepare for it
 local Prepared = class.new "Prepared"
 
----@param accelerator Accelerator
 function Prepared:init(accelerator)
   self.accelerator = accelerator
   self:reset()
@@ -351,7 +350,6 @@ function Prepared:active_loader(surely)
 end
 
 --- Return the objects of a kind that were prepared and are still in use, in the order in which they were prepared.
----@param kind string
 ---@return table[]
 function Prepared:list(kind)
   local list = {}

@@ -13,8 +13,6 @@ local shard_of = averaging.shard_of
 local sharded = {}
 
 --- The units of a model, nil where there are none.
----@param accelerator Accelerator
----@param model Module
 ---@return integer[]?
 function sharded.units(accelerator, model)
   if accelerator.sharding ~= "gradients" and accelerator.sharding ~= "full" then return nil end
@@ -28,8 +26,6 @@ local function is_split(accelerator, handle)
 end
 
 --- Have a model's units released after their forward.
----@param accelerator Accelerator
----@param model Module
 ---@param handle Parallel
 function sharded.release_units(accelerator, model, handle)
   if not is_split(accelerator, handle) then return end
@@ -42,8 +38,6 @@ end
 
 --- A model's state_dict; of one whose parameters are whole only while they are used, a copy on the CPU and a
 --- collective.
----@param accelerator Accelerator
----@param model Module
 ---@return table<string, Tensor>
 function sharded.model_state(accelerator, model)
   local handle = averaging.find(accelerator, model)
@@ -83,13 +77,10 @@ function sharded.begin()
 end
 
 --- The shards that an optimizer's parameters are in.
----@param optimizer Optimizer
 ---@return Shard[]
 function sharded.shards(optimizer) return stepping.shards(optimizer, shard_of) end
 
 --- Step an optimizer. A collective.
----@param accelerator Accelerator
----@param optimizer Optimizer
 ---@param shards Shard[]
 ---@param report fun(skipped: boolean?)
 ---@param closure? function
@@ -104,7 +95,6 @@ end
 --- Unscale an optimizer's gradients, of which every process has its shard, or all; they overflowed if they did on any
 --- process. A collective.
 ---@param scaler GradScaler
----@param optimizer Optimizer
 function sharded.unscale(scaler, optimizer)
   for _, shard in ipairs(stepping.shards(optimizer, shard_of)) do shard:check_means "unscale_gradients" end
   stepping.over_pieces(optimizer, shard_of, function(shard) return shard.slices end, scaler.unscale_, scaler, optimizer)
@@ -112,21 +102,17 @@ function sharded.unscale(scaler, optimizer)
 end
 
 --- Cut the state that an optimizer has of whole parameters.
----@param optimizer Optimizer
 function sharded.cut(optimizer) states.cut(optimizer, shard_of) end
 
 --- An optimizer's state, whole: on all processes, or on one. A collective.
----@param optimizer Optimizer
 ---@param only? integer
 ---@return table?
 function sharded.state_dict(optimizer, only) return states.whole(optimizer, shard_of, only) end
 
 --- This process's part of an optimizer's state, and a state of such parts.
----@param optimizer Optimizer
 ---@return table
 function sharded.own_state(optimizer) return states.own(optimizer, shard_of, stepping.over_pieces) end
 
----@param optimizer Optimizer
 ---@param parts table[] of all ranks of the job that saved them
 ---@return table # state_dict
 function sharded.together(optimizer, parts) return states.together(optimizer, parts) end

@@ -22,8 +22,6 @@ local native = C.data
 ---@field common table|false the common stream while a shard's is in use
 local VirtualShards = class.new "VirtualShards"
 
----@param accelerator Accelerator
----@param count integer
 function VirtualShards:init(accelerator, count)
   local ranks = C.comm.size()
   if ranks > count then

@@ -86,7 +86,6 @@ local function add_state(methods, accelerator, optimizer)
 end
 
 --- An optimizer whose step and zero_grad do nothing inside an accumulation window.
----@param accelerator Accelerator
 ---@param optimizer table
 ---@return table
 function wrappers.optimizer(accelerator, optimizer)
@@ -171,7 +170,6 @@ local function step_captured(accelerator, scheduler, optimizers, ...)
 end
 
 --- A scheduler that steps with its optimizers: not within a window, and not when one of them skipped its step.
----@param accelerator Accelerator
 ---@param scheduler table
 ---@param optimizers table[] prepared ones
 ---@return table

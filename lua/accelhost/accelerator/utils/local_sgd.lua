@@ -39,7 +39,6 @@ local function is_on(self) return self.enabled and comm.size() > 1 end
 --- Run fn, a training loop; at its end the weights become their mean. A collective.
 --
 --   local_sgd:run(function() return 7 end)  --> 7
----@param fn function
 ---@return any # the results of fn
 function LocalSGD:run(fn)
   arguments.check("run", "fn", "function", fn)

@@ -206,7 +206,6 @@ end
 --- The number of the next pass, for samplers that depend on it.
 --
 --   loader:set_epoch(3)
----@param epoch integer
 function DataLoader:set_epoch(epoch)
   arguments.check("set_epoch", "epoch", "size", epoch)
   self.epoch, self._next_epoch = epoch, epoch
@@ -329,7 +328,6 @@ end
 --- are not read. Not for a loader that load_state_dict, or accelerator:load_state, has moved to the middle of a pass.
 --
 --   #loader:skip_first_batches(1)  --> 2
----@param count integer
 ---@return DataLoader
 function DataLoader:skip_first_batches(count)
   arguments.check("skip_first_batches", "count", "size", count)

@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local placement = {}
 
 --- A tensor on `device`; a table with all tensors in it there, copied where one moves; anything else unchanged.
----@param value any
 ---@param device string
 ---@param bring? fun(tensor: Tensor, device: string): Tensor? copies a tensor there; nil: as by t:to
 ---@return any

@@ -31,7 +31,6 @@ function Partition:draw()
 end
 
 --- Set the epoch of the next pass, on the batch sampler too.
----@param epoch integer
 function Partition:set_epoch(epoch)
   if self.batch_sampler.set_epoch then self.batch_sampler:set_epoch(epoch) end
 end

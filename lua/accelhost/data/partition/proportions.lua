@@ -40,7 +40,6 @@ end
 function proportions.text(numbers) return table.concat(numbers, ":") end
 
 --- Parse a text; nil when it is no list of whole numbers above 0 with colons between them.
----@param text string
 ---@return integer[]?
 function proportions.read(text)
   local numbers = {}

@@ -163,7 +163,6 @@ column.types = {"bool", "float32", "float64", "int32", "int64", "string"}
 
 --- Return the column of a file's values: texts of kind "string" or "mixed", or a tensor.
 ---@param values userdata
----@param kind string
 ---@return table
 function column.of_file(values, kind)
   return C.is_tensor(values) and TensorColumn(values) or TextColumn(values, kind)

@@ -38,7 +38,6 @@ end
 
 --- Open a file of rows.
 ---@param options table of load_dataset
----@param path string
 ---@return userdata
 function RowFiles.open_file(options, path)
   return reading(path, C.data.row_file(path, format_of(options, path)))
@@ -47,7 +46,6 @@ end
 --- Read rows of a file into a table of C's; return their number.
 ---@param rows userdata
 ---@param file userdata
----@param path string
 ---@param number integer number of the file
 ---@param most? integer
 ---@return integer
@@ -78,7 +76,6 @@ end
 
 --- Report which value does not fit its column.
 ---@param paths string[]
----@param names string[]
 ---@param advice? string
 function RowFiles.misfit(paths, names, advice, text, line, number, column)
   fail("load_dataset: '%s': line %d: column '%s': %s%s", paths[number + 1], line, names[column + 1], text, advice or "")
@@ -114,7 +111,6 @@ function RowFiles:init(options, paths)
 end
 
 --- The rows of one of several shards, which together are all.
----@param count integer
 ---@param index integer from 0
 ---@return RowFiles
 function RowFiles:shard(count, index)
@@ -237,7 +233,6 @@ function Cursor:state()
 end
 
 --- Open a cursor over the rows, from the beginning or from the position of `state`.
----@param epoch integer
 ---@param state? table
 ---@param shuffled? fun(count: integer): integer[] an order of this many files, from 1
 ---@return table

@@ -117,7 +117,6 @@ end
 --
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset():shuffle{seed = 1}
 --   set:set_epoch(2)
----@param epoch integer
 function RowStream:set_epoch(epoch) self.epoch = arguments.check("set_epoch", "epoch", "size", epoch) end
 
 --- Samples as a loader collates them: columns of numbers have the dtype that is known of them.
@@ -149,14 +148,12 @@ local function check_count(what, count) return arguments.check(what, "n", "size"
 --- The first n rows.
 --
 --   for row in data.Table{n = {1, 2, 3}}:to_iterable_dataset():take(1):iter() do print(row.n) end  --> 1
----@param n integer
 ---@return RowStream
 function RowStream:take(n) return behind(self, steps.Take(self._step, check_count("take", n))) end
 
 --- All but the first n rows.
 --
 --   for row in data.Table{n = {1, 2, 3}}:to_iterable_dataset():skip(2):iter() do print(row.n) end  --> 3
----@param n integer
 ---@return RowStream
 function RowStream:skip(n) return behind(self, steps.Skip(self._step, check_count("skip", n))) end
 

@@ -57,7 +57,6 @@ function RowTables:init(set, num_shards)
 end
 
 --- The rows of one of several shards: parts, where their number is a multiple, else every n-th row.
----@param count integer
 ---@param index integer from 0
 ---@return RowTables
 function RowTables:shard(count, index)
@@ -72,7 +71,6 @@ function RowTables:shard(count, index)
 end
 
 --- Open a cursor over the rows.
----@param epoch integer
 ---@param state? table
 ---@param shuffled? fun(count: integer): integer[]
 ---@return table

@@ -58,7 +58,6 @@ function Table:init(...)
 end
 
 --- Make a table of existing columns, as the methods do.
----@param names string[]
 ---@param columns table<string, table>
 ---@param at? integer[]
 ---@param format? table how rows are given (data/tables/table_format.lua)
@@ -132,7 +131,6 @@ end
 --- A column: a tensor, or a table of texts or other values.
 --
 --   data.Table{label = {3, 4}}:column("label")  --> tensor([3, 4])
----@param name string
 ---@return userdata|any[]
 function Table:column(name)
   return column_of(self, "column", name):take(places(self, "column"))
@@ -201,7 +199,6 @@ end
 --- Return the distinct values of a column, in the order of their first rows.
 --
 --   data.Table{label = {3, 4, 3}}:unique("label")  --> {3, 4}
----@param name string
 ---@return any[]
 function Table:unique(name)
   local found, seen, values = column_of(self, "unique", name), {}, {}

@@ -17,7 +17,6 @@ function sizes.check(what, image, least)
 end
 
 --- A size as {height, width}: of an integer, a table of it, or a table of both.
----@param name string
 ---@param value integer|integer[]
 ---@return integer[]
 function sizes.pair(what, name, value)
@@ -28,7 +27,6 @@ function sizes.pair(what, name, value)
 end
 
 --- Two numbers, low and high: of a table of two.
----@param name string
 ---@param value number[]
 ---@return number low
 ---@return number high
@@ -40,7 +38,6 @@ function sizes.range(what, name, value)
 end
 
 --- Angles: -value to value of a number, the numbers themselves of a table of 2 or 4.
----@param name string
 ---@param value number|number[]
 ---@param four? boolean may there be four?
 ---@return number[]
@@ -80,7 +77,6 @@ function sizes.round(x)
 end
 
 --- A value for messages and prints: {1, 2} of a table.
----@param value any
 ---@return string
 function sizes.text(value)
   if type(value) ~= "table" then return tostring(value) end
@@ -90,7 +86,6 @@ function sizes.text(value)
 end
 
 --- Print the objects of a class with these fields: "Resize(size={28, 28}, max_size=nil)".
----@param cls table
 ---@param ... string
 function sizes.print_fields(cls, ...)
   local names = {...}

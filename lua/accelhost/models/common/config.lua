@@ -194,7 +194,6 @@ function PretrainedConfig:to_dict()
 end
 
 --- Write config.json into a folder that exists.
----@param folder string
 function PretrainedConfig:save_pretrained(folder)
   local text = C.json.encode(self:to_dict(), 2) .. "\n"
   for _, name in ipairs(self.floats) do text = text:gsub(('\n  "%s": %%d+%%f[,\n]'):format(name), "%0.0") end
@@ -216,7 +215,6 @@ GPT2Config.defaults = {
 config.GPT2Config = GPT2Config
 
 --- A JSON object in a folder's file; nil when the file is not there.
----@param path string
 ---@return table?
 function config.read_object(what, path)
   local file = io.open(path, "rb")
@@ -231,7 +229,6 @@ function config.read_object(what, path)
 end
 
 --- The configuration in a checkpoint folder, with some fields changed.
----@param folder string
 ---@param changes? table
 ---@return PretrainedConfig
 function config.read(what, folder, changes)
@@ -253,7 +250,6 @@ local AutoConfig = class.new "AutoConfig"
 config.AutoConfig = AutoConfig
 
 --- Read config.json.
----@param path string
 ---@param changes? table fields that shall be others
 ---@return PretrainedConfig
 function AutoConfig.from_pretrained(path, changes)

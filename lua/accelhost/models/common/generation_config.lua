@@ -108,16 +108,12 @@ config.by_name, config.names = {}, {}
 for i, row in ipairs(config.rows) do config.by_name[row[1]], config.names[i] = row, row[1] end
 
 --- Raise unless an option has a value of its kind.
----@param name string
----@param value any
 function config.check(what, name, value)
   local row = config.by_name[name]
   if row and not row[3][2](value) then fail("%s: %s: expected %s, got %s", what, name, row[3][1], describe(value)) end
 end
 
 --- Raise for an entry that is not implemented and changes the tokens.
----@param name string
----@param value any
 function config.refuse(what, name, value)
   local fine = neutral[name] == nil
   for _, same in ipairs(neutral[name] or {}) do fine = fine or value == same end
@@ -165,7 +161,6 @@ function GenerationConfig:to_dict()
 end
 
 --- Read generation_config.json of a folder.
----@param path string
 ---@return GenerationConfig
 function GenerationConfig.from_pretrained(path)
   arguments.check("GenerationConfig.from_pretrained", "path", "string", path)
@@ -175,14 +170,12 @@ function GenerationConfig.from_pretrained(path)
 end
 
 --- Write generation_config.json into a folder that exists.
----@param folder string
 function GenerationConfig:save_pretrained(folder)
   arguments.check("GenerationConfig.save_pretrained", "folder", "string", folder)
   C.io.write_text(folder .. "/generation_config.json", C.json.encode(self:to_dict(), 2) .. "\n")
 end
 
 --- Return the options of a folder's generation_config.json, nil without one. They are checked when they are used.
----@param folder string
 ---@return GenerationConfig?
 function config.read_file(what, folder)
   local values = require("accelhost.models.common.config").read_object(what, folder .. "/generation_config.json")

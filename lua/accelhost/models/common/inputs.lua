@@ -75,7 +75,6 @@ function inputs.sizes(what, given, most, past)
 end
 
 --- Raise unless a tensor has the sizes.
----@param name string
 ---@param tensor Tensor
 ---@param ... integer
 function inputs.expect(what, name, tensor, ...)

@@ -86,7 +86,6 @@ local first_weights = {LayerNorm = init.ones_, RMSNorm = init.ones_, CentredRMSN
 
 --- Initialise one parameter: N(0, initializer_range), norms 1, biases 0, the row of padding 0.
 ---@param module Module its owner
----@param name string
 ---@param tensor Tensor
 ---@param path string its name in the model
 function PreTrainedModel:init_weight(module, name, tensor, path)
@@ -103,7 +102,6 @@ function PreTrainedModel:init_weight(module, name, tensor, path)
 end
 
 --- The initial standard deviation of a weight; a class with its own rules selects by the name.
----@param path string
 ---@return number
 function PreTrainedModel:initial_deviation(path) -- luacheck: ignore 212
   return self.config.initializer_range
@@ -239,7 +237,6 @@ end
 --
 --   | local model = models.BertModel.from_pretrained("minilm", {dtype = "float32"})
 --   | local tagger = models.BertForTokenClassification.from_pretrained("minilm", {num_labels = 9})
----@param path string
 ---@param options? table dtype or, its older name, torch_dtype ("auto", as stored, or a dtype), output_loading_info
 --- (true: a table with missing_keys, unexpected_keys and mismatched_keys is the second result), ignore_mismatched_sizes
 --- (true: other shapes are no error), and fields of the configuration
@@ -250,7 +247,6 @@ function PreTrainedModel.from_pretrained(path, options)
 end
 
 --- Make a subclass. Its from_pretrained is called with a dot, as PyTorch's; a colon does the same.
----@param name string
 ---@return PreTrainedModel
 function PreTrainedModel:extend(name)
   local made = Module.extend(self, name)

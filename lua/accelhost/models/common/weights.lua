@@ -15,7 +15,6 @@ local needless = {
 
 --- All tensors of a folder's files by name, the first models' names of a norm's weights (gamma, beta) renamed. They are
 --- views of the mapped files.
----@param folder string
 ---@return table<string, Tensor>
 function weights.read(what, folder)
   local state = {}
@@ -48,7 +47,6 @@ local function rename(state, renamed)
 end
 
 --- Replace the model's names in a list by those of checkpoints.
----@param names string[]
 ---@param renamed table<string, string> names in checkpoints -> the model's
 function weights.restore_names(names, renamed)
   for stored, own in pairs(renamed) do
@@ -131,7 +129,6 @@ end
 
 --- Return the mismatches of a load for the user, in lines; none when all fits.
 ---@param model PreTrainedModel
----@param path string
 ---@param result table result of assign
 ---@return string[]
 function weights.differences(model, path, result)

@@ -164,7 +164,6 @@ local function define(name, base, o)
 end
 
 --- Make the class of a family's model without a head.
----@param name string
 ---@param config_class PretrainedConfig
 ---@param o? {base_model_prefix: string?, token_embedding: string?, renamed: table<string, string>?, layer: string?} the
 --- field of models with a head, the path of the embedding, names in checkpoints -> the model's names, and the class of
@@ -182,7 +181,6 @@ function decoder.model(name, config_class, o)
 end
 
 --- Make the class of a family's model that continues texts.
----@param name string
 ---@param base PreTrainedModel of `decoder.model`
 ---@return PreTrainedModel
 function decoder.causal_lm(name, base)
@@ -196,7 +194,6 @@ function decoder.causal_lm(name, base)
 end
 
 --- Make the class of a family's model that sorts texts.
----@param name string
 ---@param base PreTrainedModel of `decoder.model`
 ---@return PreTrainedModel
 function decoder.sequence_classification(name, base)

@@ -69,7 +69,6 @@ end
 function DecoderConfig:default_layer_types(older) end -- luacheck: ignore 212
 
 --- Return layer_types with a window in all layers but those whose number is a multiple of a count.
----@param count integer
 ---@return string[]
 function DecoderConfig:all_slide_but_every(count)
   local types = {}

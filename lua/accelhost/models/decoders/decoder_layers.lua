@@ -183,7 +183,6 @@ end
 
 --- Return the activation that a field of a configuration names.
 ---@param config PretrainedConfig
----@param field string
 ---@return fun(x: Tensor): Tensor
 function layers.activation(config, field)
   return activations.find(("%s: %s"):format(config._name, field), config[field])

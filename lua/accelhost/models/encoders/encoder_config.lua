@@ -39,7 +39,6 @@ function EncoderConfig.fields(changes)
 end
 
 --- Return an activation, the value of a field.
----@param field string
 ---@return fun(x: Tensor): Tensor
 function EncoderConfig:find_activation(field)
   return activations.find(("%s: %s"):format(self._name, field), self[field])

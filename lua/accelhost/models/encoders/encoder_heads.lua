@@ -106,7 +106,6 @@ local function forward_sequence(self, batch, more)
 end
 
 --- Make the class of a family's model that sorts texts.
----@param name string
 ---@param base PreTrainedModel of `encoder.model`
 ---@param head table
 ---@return PreTrainedModel
@@ -150,7 +149,6 @@ local function forward_choice(self, batch, more)
 end
 
 --- Make the class of a family's model that selects one of several texts.
----@param name string
 ---@param base PreTrainedModel of `encoder.model`
 ---@param head table
 ---@return PreTrainedModel
@@ -176,7 +174,6 @@ local function forward_tokens(self, batch, more)
 end
 
 --- Make the class of a family's model that sorts tokens.
----@param name string
 ---@param base PreTrainedModel of `encoder.model`
 ---@return PreTrainedModel
 function heads.token_classification(name, base)
@@ -214,7 +211,6 @@ local function forward_spans(self, batch, more)
 end
 
 --- Make the class of a family's model that finds answers in texts.
----@param name string
 ---@param base PreTrainedModel of `encoder.model`
 ---@return PreTrainedModel
 function heads.question_answering(name, base)
@@ -263,7 +259,6 @@ local function forward_head(self, batch, more)
 end
 
 --- Make the class of a family's model with a head on all tokens, which has a loss(self, logits, labels, given).
----@param name string
 ---@param base PreTrainedModel of `encoder.model`
 ---@param head table
 ---@return PreTrainedModel
@@ -274,7 +269,6 @@ function heads.of_tokens(name, base, head)
 end
 
 --- Make the class of a family's model that guesses hidden tokens.
----@param name string
 ---@param base PreTrainedModel of `encoder.model`
 ---@param head table with `tied`: the weights that are others
 ---@return PreTrainedModel

@@ -265,7 +265,6 @@ function GenerationMixin:generate(input_ids, options)
 end
 
 --- Add the methods of models that continue texts to a class.
----@param cls table
 function generation.mix_into(cls)
   for name, method in pairs(GenerationMixin) do cls[name] = method end
 end

@@ -65,7 +65,6 @@ T5PreTrainedModel.config_class, T5PreTrainedModel.base_model_prefix = T5Config, 
 T5PreTrainedModel.token_embedding = "shared"
 
 --- The initial standard deviation of a weight.
----@param path string
 ---@return number
 function T5PreTrainedModel:initial_deviation(path)
   local config = self.config

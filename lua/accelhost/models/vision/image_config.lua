@@ -44,7 +44,6 @@ local function check_size(self, name)
 end
 
 --- Return the height and the width of a field that is one size or both.
----@param name string
 ---@return integer height
 ---@return integer width
 function ImageConfig:height_and_width(name)

@@ -44,7 +44,6 @@ end
 --- Return the value of a flag of a call, by default the configuration's.
 ---@param model PreTrainedModel
 ---@param given table
----@param name string
 ---@return boolean?
 function image_model.flag(model, given, name)
   if given[name] ~= nil then return given[name] end
@@ -69,7 +68,6 @@ local function forward_classifier(self, batch, more)
 end
 
 --- Make the class of a family's base model.
----@param name string
 ---@param config_class ImageConfig
 ---@param prefix string the base model's field in models with a head
 ---@param schemes table of image_names.lua
@@ -82,7 +80,6 @@ function image_model.base(name, config_class, prefix, schemes)
 end
 
 --- Make the class of a family's model that sorts images.
----@param name string
 ---@param base PreTrainedModel
 ---@param o {head: (fun(config: ImageConfig): Module), pooled: (fun(base: table): Tensor), options: table?, inputs:
 --- table} the head, its input from the base model's results, the base model's options and the inputs

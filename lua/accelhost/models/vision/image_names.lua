@@ -111,7 +111,6 @@ image_names.convnext = {{
 
 --- Return the name in files of a model's name, and its rule; none where the scheme has no such name.
 ---@param scheme table
----@param name string
 ---@param prefix string the base model's, in models with a head
 ---@return string?
 ---@return table?

@@ -382,7 +382,6 @@ end
 --
 --   | local processor = models.AutoImageProcessor.from_pretrained("vit-base-patch16-224")
 --   | model(processor("cat.jpg"))
----@param path string
 ---@param options? table fields that shall be others
 ---@return ImageProcessor
 function Auto.from_pretrained(path, options) return load("AutoImageProcessor.from_pretrained", nil, path, options) end

@@ -6,7 +6,6 @@ local sizes = {}
 --- As a table of `count` numbers.
 ---@param name string the option
 ---@param value number|number[]
----@param count integer
 ---@return number[]
 function sizes.tuple(what, name, value, count)
   local one = type(value) == "number" and value or #value == 1 and value[1]

@@ -37,7 +37,6 @@ end
 --- Is this a PackedSequence?
 --
 --   nn.utils.rnn.is_packed(a)  --> false
----@param value any
 function rnn.is_packed(value)
   return type(value) == "table" and getmetatable(value) == PackedSequence
 end

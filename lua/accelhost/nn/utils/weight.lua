@@ -67,7 +67,6 @@ end
 local transposed = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"}
 
 --- The dim of a module's weight that counts its outputs.
----@param module Module
 ---@return integer
 function weight.output_dim(module)
   for _, name in ipairs(transposed) do
@@ -77,8 +76,6 @@ function weight.output_dim(module)
 end
 
 --- A dim of a module's tensor, counted from 0 (false: -1, no dim); raises when there is no such tensor or dim.
----@param module Module
----@param name string
 ---@param dim integer|false
 ---@return integer
 function weight.check_dim(what, module, name, dim)

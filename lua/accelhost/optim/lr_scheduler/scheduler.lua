@@ -31,7 +31,6 @@ function LRScheduler:init(...) -- luacheck: no unused args
 end
 
 --- Make a subclass; `fields` names the fields of the state_dict besides the common ones.
----@param name string
 ---@param fields string[]?
 ---@return LRScheduler class
 function LRScheduler.extend(parent, name, fields)
@@ -46,7 +45,6 @@ end
 --
 -- The constructor accepts the optimizer, these parameters and last_epoch; it stores the parameters as fields, calls
 -- check(last_epoch), and sets the rates of epoch 0. The state_dict contains the fields except functions.
----@param name string
 ---@param parameters (string|table)[] as of a signature
 ---@param more string[]? further fields of the state_dict
 ---@return LRScheduler class
@@ -92,7 +90,6 @@ end
 --- Is this value a scheduler?
 --
 --   optim.lr_scheduler.is_scheduler(scheduler)  --> true
----@param value any
 function LRScheduler.is_scheduler(value)
   if type(value) ~= "table" then return false end
   local meta = getmetatable(value)
@@ -108,7 +105,6 @@ function LRScheduler:check_optimizer(optimizer)
 end
 
 --- Store the optimizer and set the rates of epoch 0; subclasses call it last in init.
----@param optimizer Optimizer
 ---@param last_epoch integer? -1: from the start
 function LRScheduler:setup(optimizer, last_epoch)
   self.optimizer = self:check_optimizer(optimizer)
@@ -165,7 +161,6 @@ end
 
 --- One value per group from a value or a table of them.
 ---@param name string of the parameter, for messages
----@param value any
 ---@return table
 function LRScheduler:per_group(name, value)
   local count, values = #self.optimizer.param_groups, {}
@@ -181,7 +176,6 @@ end
 
 --- Functions for the groups, from one or a table of them.
 ---@param name string of the parameter, for messages
----@param value any
 ---@return function[]
 function LRScheduler:functions_per_group(name, value)
   local functions = self:per_group(name, value)

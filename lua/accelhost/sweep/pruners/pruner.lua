@@ -40,13 +40,11 @@ function BasePruner:report(trial, step, loss)
 end
 
 --- The part of report that remembers.
----@param trial table
 ---@param step number
 ---@param loss number
 function BasePruner:record(trial, step, loss) end
 
 --- The part of report that decides. Another pruner that wraps this one may record without asking it.
----@param trial table
 ---@param step number
 ---@param loss number
 ---@return string

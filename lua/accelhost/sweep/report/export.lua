@@ -36,7 +36,6 @@ end
 
 --- A row for each trial, with the names in the first: number, state, value, params.NAME ..., times (seconds since
 --- 1970), and the whole error.
----@param study table
 ---@return string
 function export.csv(study)
   local columns, names, lines = columns_of(study), {}, {}
@@ -55,7 +54,6 @@ function export.csv(study)
 end
 
 --- A row for each report: trial, step, value.
----@param study table
 ---@return string
 function export.reports_csv(study)
   local lines = {line({"trial", "step", "value"}, 3)}
@@ -92,7 +90,6 @@ local function picked(from, fields)
 end
 
 --- The whole study, reports too. Values that are not finite are the texts "nan", "inf" and "-inf".
----@param study table
 ---@return string
 function export.json(study)
   local made = picked(study, study_fields)

@@ -49,7 +49,6 @@ local function base_of(study, path)
 end
 
 --- The page of a study.
----@param study table
 ---@param options? {now?: number, base?: string}
 ---@return string
 function report.html(study, options)
@@ -60,7 +59,6 @@ function report.html(study, options)
 end
 
 --- The report as text.
----@param study table
 ---@param options? {now?: number, width?: integer, colored?: boolean}
 ---@return string
 function report.text(study, options)
@@ -72,7 +70,6 @@ function report.text(study, options)
 end
 
 --- A study in the format of another program.
----@param study table
 ---@param format "csv"|"json"|"yaml"|"lua" the last two: the best parameters
 ---@param options? {reports?: boolean} with csv: a row for each report
 ---@return string
@@ -95,7 +92,6 @@ local function terminal_width()
 end
 
 --- accelhost sweep report: the page into a file, by default report.html in the study's folder, and the text on stdout.
----@param study table
 ---@param options? {output?: string} "-": the text alone
 ---@return integer # the exit code
 function report.main(study, options)
@@ -114,7 +110,6 @@ end
 local formats = {csv = "csv", json = "json", yaml = "yaml", yml = "yaml", lua = "lua"}
 
 --- accelhost sweep export: a file, or stdout.
----@param study table
 ---@param options? {format?: string, output?: string, reports?: boolean} format: by default that of the output's name,
 ---else csv
 ---@return integer # the exit code

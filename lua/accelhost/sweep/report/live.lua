@@ -209,7 +209,6 @@ event_text.note = function(_, _, _, words) return words, true end
 --- Report an event of a trial: "start", "complete", "pruned", "paused", "failed"; "waiting" with how it left
 --- ("failed": it is tried again, "interrupted"); "note" with a text about it; "report" prints nothing. "interrupt",
 --- without a trial, has the number of trials that are to end.
----@param kind string
 ---@param trial? table
 ---@param detail? any
 function Live:event(kind, trial, detail)

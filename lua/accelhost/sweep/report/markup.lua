@@ -10,7 +10,6 @@ local markup = {}
 function markup.text(text) return printable.markup(tostring(text)) end
 
 --- Several lines of text, for <pre>.
----@param text string
 ---@return string
 function markup.lines(text)
   local lines = {}
@@ -21,7 +20,6 @@ end
 local void = {input = true, br = true}
 
 --- An element. Attributes whose value is false or nil are left out; true is one without a value.
----@param name string
 ---@param attributes? table<string, any>
 ---@param ... string HTML
 ---@return string
@@ -40,14 +38,12 @@ function markup.tag(name, attributes, ...)
 end
 
 --- A value as JSON that is safe inside a <script> element.
----@param value any
 ---@return string
 function markup.json(value)
   return (json.encode(value):gsub("[<>&]", {["<"] = "\\u003c", [">"] = "\\u003e", ["&"] = "\\u0026"}))
 end
 
 --- A relative or absolute path as the address of a link. A colon is no part of it, so that no path names a scheme.
----@param path string
 ---@return string
 function markup.address(path)
   return (path:gsub("[^%w/._~-]", function(byte) return ("%%%02X"):format(byte:byte()) end))

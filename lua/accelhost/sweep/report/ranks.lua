@@ -9,7 +9,6 @@ function Ranks:init()
 end
 
 --- Read the reports since the last call.
----@param study table
 function Ranks:read(study)
   self._sign = summary.sign(study)
   for _, trial in ipairs(study.trials) do
@@ -27,7 +26,6 @@ function Ranks:read(study)
 end
 
 --- The rank of a trial's last value among all at its step, 1 is best; nil without a value.
----@param trial table
 ---@return integer? rank
 ---@return integer? count
 function Ranks:of(trial)

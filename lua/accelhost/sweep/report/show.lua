@@ -14,7 +14,6 @@ function show.number(value)
 end
 
 --- The value of a parameter: a text unchanged, a table as JSON; "" for one that was not active.
----@param value any
 ---@return string
 function show.value(value)
   if value == nil then return "" end
@@ -69,8 +68,6 @@ function show.first_line(text, most)
 end
 
 --- "1 trial", "2 trials".
----@param count integer
----@param word string
 ---@return string
 function show.count(count, word)
   return ("%d %s%s"):format(count, word, count == 1 and "" or "s")

@@ -29,7 +29,6 @@ end
 
 --- Store the properties of the definition that a report reads, each by its name.
 ---@param store Store
----@param definition Definition
 ---@param given {name: string, command?: string, total?: integer, parallel?: integer}
 function source.store(store, definition, given)
   store:transaction(function()
@@ -86,7 +85,6 @@ local function read_events(store, trials)
 end
 
 --- Read a study's folder, or its file.
----@param path string
 ---@return table # see accelhost.sweep.report
 function source.read(path)
   local directory = path:match "^(.+)/study%.db$" or path == "study.db" and "." or path:gsub("(.)/+$", "%1")

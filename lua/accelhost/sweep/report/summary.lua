@@ -11,7 +11,6 @@ local is_finite = kinds.is_finite
 summary.is_finite = is_finite
 
 --- The last value that a trial reported, and its step; nil without one.
----@param trial table
 ---@return number?, integer?
 function summary.last_report(trial)
   local reports = trial.reports
@@ -20,12 +19,10 @@ function summary.last_report(trial)
 end
 
 --- 1 when less is better, -1 when more is.
----@param study table
 ---@return integer
 function summary.sign(study) return study.direction == "maximize" and -1 or 1 end
 
 --- The trials that ended with a finite value, the best first; of equal ones the earlier.
----@param study table
 ---@return table[]
 function summary.ranked(study)
   local list, sign = {}, summary.sign(study)
@@ -40,7 +37,6 @@ function summary.ranked(study)
 end
 
 --- The best value so far at each trial that has one, by number: {trial, value, best}.
----@param study table
 ---@return table[]
 function summary.history(study)
   local list, sign, best = {}, summary.sign(study), nil
@@ -55,7 +51,6 @@ end
 
 --- The stretches of time in which a trial ran, each {started, ended, state}; the last one is still running where
 --- `ended` is nil.
----@param trial table
 ---@return table[]
 function summary.spans(trial)
   if trial.spans then return trial.spans end
@@ -74,8 +69,6 @@ end
 summary.seconds = seconds_of
 
 --- Return the parameters of a trial as its script gets them, by dotted names.
----@param study table
----@param trial table
 ---@return table<string, any>
 function summary.settings(study, trial)
   return study.settings and study.settings(trial.params) or trial.params
@@ -137,7 +130,6 @@ end
 
 --- The fields of `count`, and {ranked, groups}: the trials in order, and the configurations with several seeds in
 --- order; the best configuration then has the best trial.
----@param study table
 ---@param now? number
 ---@return table
 function summary.of(study, now)
@@ -149,7 +141,6 @@ function summary.of(study, now)
 end
 
 --- Count the configurations that a study has tried; replicates are of the same one.
----@param study table
 ---@return integer
 function summary.configurations(study)
   local count = 0
@@ -160,7 +151,6 @@ function summary.configurations(study)
 end
 
 --- Does the study's command have nothing left to run? False for one without a number of trials, such as a grid.
----@param study table
 ---@param found table the result of `count`
 function summary.is_over(study, found)
   return found.counts.running + found.counts.waiting == 0 and study.total ~= nil

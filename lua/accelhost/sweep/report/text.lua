@@ -155,7 +155,6 @@ function text.full(study, options)
 end
 
 --- Describe the end of a study: counts, times and the best.
----@param study table
 ---@param options {now: number, width: integer, until_now?: boolean} until_now: it ends at this moment
 ---@return string
 function text.brief(study, options) return lines_of(study, options, {head, best}) end

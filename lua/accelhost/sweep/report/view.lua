@@ -79,7 +79,6 @@ function view.left_out(drawn, all, what)
 end
 
 --- Make a view of a study.
----@param study table
 ---@param now number seconds since 1970
 ---@return table {study, found, axes, rows, spans, value, outside, best}
 function view.of(study, now)

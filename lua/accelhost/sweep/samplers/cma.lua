@@ -52,7 +52,6 @@ local function set_rates(self)
 end
 
 --- Return the usual number of points of a generation in n dimensions.
----@param n integer
 ---@return integer
 function Cma.usual_population(n) return 4 + floor(3 * log(n)) end
 

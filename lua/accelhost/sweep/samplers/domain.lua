@@ -113,7 +113,6 @@ end
 
 --- Return the index of a value: its place among choices or steps from 0, clamped; nil for an unknown choice.
 ---@param parameter table one with a count
----@param value any
 ---@return integer?
 function domain.index_of(parameter, value)
   if parameter.choices then
@@ -137,7 +136,6 @@ end
 
 --- The position of a number on its scale; nil for other values.
 ---@param parameter table
----@param value any
 ---@return number?
 function domain.place_of(parameter, value)
   if type(value) ~= "number" or value ~= value then return nil end

@@ -52,7 +52,6 @@ local function set_trial(self, trial, loss)
 end
 
 --- Add a trial that has ended with a loss.
----@param trial table
 ---@param loss number
 function History:add(trial, loss)
   set_trial(self, trial, loss)

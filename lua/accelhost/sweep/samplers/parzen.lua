@@ -23,7 +23,6 @@ local sums = {}
 local parzen = {}
 
 --- Weights of n trials, oldest first, and of the prior; their sum is 1.
----@param n integer
 ---@param prior_weight number in units of the weight of a recent trial
 ---@return number[] # n + 1
 function parzen.weights(n, prior_weight)

@@ -8,7 +8,6 @@ local values = {NONE = {kind = "none"}}
 local DEEPEST = 64
 
 --- A name without a value; `name` is for messages.
----@param name string
 ---@return table
 function values.undefined(name) return {kind = "undefined", name = name} end
 
@@ -22,14 +21,12 @@ function values.dict() return {kind = "dict", keys = {}, map = {}} end
 
 ---@param dict table
 ---@param key any
----@param value any
 function values.set(dict, key, value)
   if dict.map[key] == nil then dict.keys[#dict.keys + 1] = key end
   dict.map[key] = value
 end
 
 --- The kind of a value: string, number, boolean, none, undefined, list, dict, function.
----@param value any
 ---@return string
 function values.kind(value) return type(value) == "table" and value.kind or type(value) end
 
@@ -44,7 +41,6 @@ end
 
 --- A Lua value as a template's: a table with a first item, or one marked by json.array, is a list, others are
 --- dictionaries with their keys sorted.
----@param value any
 ---@param depth? integer
 ---@return any
 function values.import(value, depth)
@@ -65,7 +61,6 @@ function values.import(value, depth)
 end
 
 --- Is the value true in a condition?
----@param value any
 function values.truth(value)
   local kind = values.kind(value)
   if kind == "list" then return #value.items > 0 end
@@ -95,7 +90,6 @@ local function inner(value)
 end
 
 --- The text of a value, as Python's str.
----@param value any
 ---@return string
 function values.text(value)
   local kind = values.kind(value)
@@ -124,7 +118,6 @@ local function json_string(text)
 end
 
 --- A value as json.dumps(value, ensure_ascii=False, indent=indent) writes it.
----@param value any
 ---@param indent? integer
 ---@param level? integer
 ---@return string
@@ -171,7 +164,6 @@ function values.equal(a, b)
 end
 
 --- The characters of a text.
----@param text string
 ---@return string[]
 function values.characters(text)
   local list = {}
@@ -180,7 +172,6 @@ function values.characters(text)
 end
 
 --- The items of a value in a loop: of a list, the keys of a dictionary, the characters of a string.
----@param value any
 ---@param line integer
 ---@return any[]
 function values.items(value, line)
@@ -193,7 +184,6 @@ function values.items(value, line)
 end
 
 --- Does `container` contain `value`?
----@param value any
 ---@param container any
 ---@param line integer
 function values.contains(value, container, line)

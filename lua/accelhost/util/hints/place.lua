@@ -87,7 +87,6 @@ function place.find(number)
 end
 
 --- A field of any value, nil when asking raises.
----@param value any
 ---@param key any
 ---@return any
 function place.field(value, key)
@@ -99,7 +98,6 @@ end
 
 --- The value of "model.layers" where the script failed.
 ---@param at table from place.find
----@param path string
 ---@return any
 function place.resolve(at, path)
   local value, first = nil, true
@@ -111,7 +109,6 @@ function place.resolve(at, path)
 end
 
 --- Is the value an object: with methods, called with a colon?
----@param value any
 function place.is_object(value)
   if C.is_tensor(value) then return true end
   local meta = (type(value) == "table" or type(value) == "userdata") and getmetatable(value)

@@ -3,7 +3,6 @@
 #include "data/digits.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/process/parallel.h"

@@ -4,7 +4,6 @@
 #include <pcre2.h>
 #include <stdlib.h>
 
-#include "base/memory/array.h"
 #include "base/status/status.h"
 #include "text/regex.h"
 

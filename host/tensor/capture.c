@@ -1,8 +1,6 @@
 /* The state of a capture that components below host/capture see. */
 #include "tensor/capture.h"
 
-#include <stddef.h>
-
 #include "base/status/status.h"
 
 bool ah_cpu_captured;

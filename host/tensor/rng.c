@@ -3,7 +3,6 @@
 #include "tensor/rng.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "base/numeric/bits.h"

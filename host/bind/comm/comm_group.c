@@ -8,7 +8,6 @@
  * world()                                   the job's as userdata
  * timeout(seconds)                          the longest time that a call waits; sets it if `seconds` is passed
  * group:rank() group:size()                 in the group */
-#include <limits.h>
 #include <string.h>
 
 #include "bind/comm/comm.h"

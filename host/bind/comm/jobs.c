@@ -9,7 +9,6 @@
 #include "base/trace/time.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
-#include "bind/lua/function.h"
 #include "comm/control/collective.h"
 #include "comm/control/jobs.h"
 #include "comm/control/rank_status.h"

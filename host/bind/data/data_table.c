@@ -18,7 +18,6 @@
 #include "bind/format/json_value.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
-#include "bind/lua/function.h"
 #include "data/csv.h"
 #include "data/row_file.h"
 

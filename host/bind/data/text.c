@@ -16,7 +16,6 @@
 #include "base/status/status.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
-#include "bind/lua/function.h"
 #include "bind/lua/handle.h"
 #include "tensor/tensor.h"
 #include "text/batch.h"

@@ -7,7 +7,6 @@
  * database:close() */
 #include <math.h>
 
-#include "base/status/status.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
 #include "bind/lua/function.h"

@@ -10,7 +10,6 @@
 #include "bind/lua/function.h"
 #include "bind/lua/handle.h"
 #include "bind/tensor/memory_format.h"
-#include "bind/tensor/op.h"
 #include "tensor/capture.h"
 #include "tensor/format.h"
 

@@ -18,7 +18,6 @@
  *     their number, or, having changed nothing, nil where the gradients' device cannot do that
  *
  * Everything is read from the tables at each step, so that a script's changes to them count. */
-#include <math.h>
 #include <string.h>
 
 #include "autograd/graph/graph.h"

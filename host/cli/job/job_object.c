@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/io/frames.h"
 #include "base/process/signals.h"
 #include "base/status/status.h"
 #include "base/trace/time.h"

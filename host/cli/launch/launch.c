@@ -1,6 +1,5 @@
 /* accelhost launch: settings in, attempts out. Each attempt is a new job with a new control block
  * (cli/launch/attempt.h); after a failed one the next begins, at most --max_restarts times. */
-#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>

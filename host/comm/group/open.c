@@ -7,7 +7,6 @@
 #include "base/process/threads.h"
 #include "base/status/notice.h"
 #include "base/trace/time.h"
-#include "comm/control/topology.h"
 #include "comm/group/device_comm.h"
 #include "comm/group/subgroup.h"
 

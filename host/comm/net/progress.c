@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/trace/time.h"
 #include "comm/net/progress_job.h"
 
 /* Calls of one group block in which a rank is its host's first. */

@@ -5,7 +5,6 @@
  * wait in the listener's queue, which is long. So a flood of connections delays a member, and does not keep it out. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>

@@ -1,6 +1,5 @@
 /* Kernels of the activations with numbers or a second input: the family of elu, the shrinks, prelu and glu, with the
  * fused gradients of the first two. */
-#include <math.h>
 
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"

@@ -11,7 +11,6 @@
 #include "cpu/elementwise/special_vector.h"
 #include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
-#include "tensor/rng.h"
 
 int ah_cpu_add(struct ah_call *c)
 {

@@ -1,8 +1,6 @@
 /* The functions of base/numeric/special_series.h for the CPU, and the C library's log-gamma. */
 #include "cpu/elementwise/special.h"
 
-#include <math.h>
-
 #define AH_SPECIAL static
 #include "base/numeric/special_series.h"
 

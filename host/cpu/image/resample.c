@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
-#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "cpu/image/resample.h"
 #include "cpu/kernels.h"

@@ -1,5 +1,4 @@
 /* The loops of gather and scatter over the elements of lines (index_lines.c). */
-#include "base/numeric/half.h"
 #include "cpu/index/index.h"
 
 /* Fold src into the places of dst, for actions that read the present value: s becomes `step` of itself and x. */

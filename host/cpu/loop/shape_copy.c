@@ -2,7 +2,6 @@
  * overlap. */
 #include "cpu/loop/shape_copy.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/process/parallel.h"

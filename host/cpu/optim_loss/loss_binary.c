@@ -1,5 +1,4 @@
 /* Kernels of binary cross entropy: one term per element, from a probability or from a logit without overflow. */
-#include <math.h>
 
 #include "base/process/parallel.h"
 #include "base/status/status.h"

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/status/status.h"
 #include "cuda/driver/api/library.h"
 
 static struct ah_nccl nccl_table;

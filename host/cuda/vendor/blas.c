@@ -1,7 +1,6 @@
 /* Opens cuBLASLt. */
 #include "cuda/vendor/blas.h"
 
-#include "base/status/status.h"
 #include "cuda/driver/api/library.h"
 
 static struct ah_cublas blas_table;

@@ -1,7 +1,6 @@
 /* Opens cuDNN. */
 #include "cuda/vendor/dnn.h"
 
-#include "base/status/status.h"
 #include "cuda/driver/api/library.h"
 
 static struct ah_cudnn dnn_table;

@@ -1,6 +1,5 @@
 /* Filling new tensors (kernels/index/create.cu) by the CPU's formulas, bit by bit. */
 #include "base/status/status.h"
-#include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/fault.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/index/create.h"

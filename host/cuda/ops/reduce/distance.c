@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "cuda/driver/stream/copy.h"
 #include "cuda/driver/stream/reals.h"
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"

@@ -198,7 +198,11 @@ function signature.of(value, name, block)
     if made then return signature.of(made, made._name, block) end
     if debug.getinfo(fn, "u").nparams == 0 and not debug.getinfo(fn, "u").isvararg then return {} end
   end
-  return from_comment(block)
+  local list = from_comment(block)
+  -- A class of accelhost.models is called with its configuration.
+  local config = type(value) == "table" and value.config_class
+  if config then table.insert(list, 1, {name = "config", required = true, type = config._name .. "|table"}) end
+  return list
 end
 
 local function shown(value)

@@ -43,7 +43,6 @@ local gemma2 = {Gemma2Config = Gemma2Config}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
 --   accelhost.models.Gemma2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config Gemma2Config|table
 gemma2.Gemma2Model = decoder.model("Gemma2Model", Gemma2Config)
 
 --- Gemma 2 that continues texts: LlamaForCausalLM's inputs and results.
@@ -52,7 +51,6 @@ gemma2.Gemma2Model = decoder.model("Gemma2Model", Gemma2Config)
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
 --   local model = accelhost.models.Gemma2ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config Gemma2Config|table
 gemma2.Gemma2ForCausalLM = decoder.causal_lm("Gemma2ForCausalLM", gemma2.Gemma2Model)
 
 --- Gemma 2 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -60,7 +58,6 @@ gemma2.Gemma2ForCausalLM = decoder.causal_lm("Gemma2ForCausalLM", gemma2.Gemma2M
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Gemma2ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config Gemma2Config|table
 gemma2.Gemma2ForSequenceClassification = decoder.sequence_classification("Gemma2ForSequenceClassification",
   gemma2.Gemma2Model)
 

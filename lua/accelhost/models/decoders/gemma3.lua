@@ -90,7 +90,6 @@ local gemma3 = {Gemma3TextConfig = Gemma3TextConfig}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
 --   accelhost.models.Gemma3TextModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config Gemma3TextConfig|table
 gemma3.Gemma3TextModel = decoder.model("Gemma3TextModel", Gemma3TextConfig, {layer = "Gemma3DecoderLayer"})
 
 --- Gemma 3 that continues texts: LlamaForCausalLM's inputs and results.
@@ -99,7 +98,6 @@ gemma3.Gemma3TextModel = decoder.model("Gemma3TextModel", Gemma3TextConfig, {lay
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
 --   local model = accelhost.models.Gemma3ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config Gemma3TextConfig|table
 gemma3.Gemma3ForCausalLM = decoder.causal_lm("Gemma3ForCausalLM", gemma3.Gemma3TextModel)
 
 --- Gemma 3 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -107,7 +105,6 @@ gemma3.Gemma3ForCausalLM = decoder.causal_lm("Gemma3ForCausalLM", gemma3.Gemma3T
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Gemma3TextForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config Gemma3TextConfig|table
 gemma3.Gemma3TextForSequenceClassification = decoder.sequence_classification("Gemma3TextForSequenceClassification",
   gemma3.Gemma3TextModel)
 

@@ -151,7 +151,6 @@ end
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
 --   accelhost.models.GPT2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config GPT2Config|table
 local GPT2Model = GPT2PreTrainedModel:extend "GPT2Model"
 GPT2Model.recomputes = true
 gpt2.GPT2Model = GPT2Model
@@ -214,7 +213,6 @@ end
 --   local model = accelhost.models.GPT2LMHeadModel(config)
 --   local ids = accelhost.arange(3):view(1, 3)
 --   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
----@param config GPT2Config|table
 local GPT2LMHeadModel = GPT2PreTrainedModel:extend "GPT2LMHeadModel"
 GPT2LMHeadModel.tied = {["lm_head.weight"] = "transformer.wte.weight"}
 GPT2LMHeadModel.loss_shifts_labels = true

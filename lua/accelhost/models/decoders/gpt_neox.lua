@@ -72,7 +72,6 @@ local gpt_neox = {GPTNeoXConfig = GPTNeoXConfig}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 1}
 --   accelhost.models.GPTNeoXModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config GPTNeoXConfig|table
 gpt_neox.GPTNeoXModel = decoder.model("GPTNeoXModel", GPTNeoXConfig, {
   base_model_prefix = "gpt_neox", token_embedding = "embed_in", renamed = {["embed_out.weight"] = "lm_head.weight"},
   layer = "GPTNeoXLayer",
@@ -84,7 +83,6 @@ gpt_neox.GPTNeoXModel = decoder.model("GPTNeoXModel", GPTNeoXConfig, {
 --     num_attention_heads = 1}
 --   local model = accelhost.models.GPTNeoXForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config GPTNeoXConfig|table
 gpt_neox.GPTNeoXForCausalLM = decoder.causal_lm("GPTNeoXForCausalLM", gpt_neox.GPTNeoXModel)
 
 --- GPT-NeoX that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -92,7 +90,6 @@ gpt_neox.GPTNeoXForCausalLM = decoder.causal_lm("GPTNeoXForCausalLM", gpt_neox.G
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.GPTNeoXForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config GPTNeoXConfig|table
 gpt_neox.GPTNeoXForSequenceClassification = decoder.sequence_classification("GPTNeoXForSequenceClassification",
   gpt_neox.GPTNeoXModel)
 

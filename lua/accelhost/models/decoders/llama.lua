@@ -41,7 +41,6 @@ local llama = {LlamaConfig = LlamaConfig}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.LlamaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config LlamaConfig|table
 llama.LlamaModel = decoder.model("LlamaModel", LlamaConfig)
 
 --- Llama that continues texts: logits [batch, tokens, vocab_size], and, when labels [batch, tokens] (the ids
@@ -54,7 +53,6 @@ llama.LlamaModel = decoder.model("LlamaModel", LlamaConfig)
 --   local ids = accelhost.arange(3):view(1, 3)
 --   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
 --   model:eval():generate(ids, {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config LlamaConfig|table
 llama.LlamaForCausalLM = decoder.causal_lm("LlamaForCausalLM", llama.LlamaModel)
 
 --- Llama that sorts texts by their last token that is no padding: logits [batch, num_labels], and, when labels are
@@ -63,7 +61,6 @@ llama.LlamaForCausalLM = decoder.causal_lm("LlamaForCausalLM", llama.LlamaModel)
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.LlamaForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config LlamaConfig|table
 llama.LlamaForSequenceClassification = decoder.sequence_classification("LlamaForSequenceClassification",
   llama.LlamaModel)
 

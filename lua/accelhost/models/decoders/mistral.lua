@@ -36,7 +36,6 @@ local mistral = {MistralConfig = MistralConfig}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.MistralModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config MistralConfig|table
 mistral.MistralModel = decoder.model("MistralModel", MistralConfig)
 
 --- Mistral that continues texts: LlamaForCausalLM's inputs and results.
@@ -45,7 +44,6 @@ mistral.MistralModel = decoder.model("MistralModel", MistralConfig)
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   local model = accelhost.models.MistralForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config MistralConfig|table
 mistral.MistralForCausalLM = decoder.causal_lm("MistralForCausalLM", mistral.MistralModel)
 
 --- Mistral that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -53,7 +51,6 @@ mistral.MistralForCausalLM = decoder.causal_lm("MistralForCausalLM", mistral.Mis
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.MistralForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config MistralConfig|table
 mistral.MistralForSequenceClassification = decoder.sequence_classification("MistralForSequenceClassification",
   mistral.MistralModel)
 

@@ -54,7 +54,6 @@ local phi3 = {Phi3Config = Phi3Config}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, pad_token_id = 0, eos_token_id = 1}
 --   accelhost.models.Phi3Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config Phi3Config|table
 phi3.Phi3Model = decoder.model("Phi3Model", Phi3Config)
 
 --- Phi-3 that continues texts: LlamaForCausalLM's inputs and results.
@@ -63,7 +62,6 @@ phi3.Phi3Model = decoder.model("Phi3Model", Phi3Config)
 --     num_attention_heads = 2, pad_token_id = 0, eos_token_id = 1}
 --   local model = accelhost.models.Phi3ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config Phi3Config|table
 phi3.Phi3ForCausalLM = decoder.causal_lm("Phi3ForCausalLM", phi3.Phi3Model)
 
 --- Phi-3 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -71,7 +69,6 @@ phi3.Phi3ForCausalLM = decoder.causal_lm("Phi3ForCausalLM", phi3.Phi3Model)
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Phi3ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config Phi3Config|table
 phi3.Phi3ForSequenceClassification = decoder.sequence_classification("Phi3ForSequenceClassification",
   phi3.Phi3Model)
 

@@ -38,7 +38,6 @@ local qwen3 = {Qwen3Config = Qwen3Config}
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   accelhost.models.Qwen3Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config Qwen3Config|table
 qwen3.Qwen3Model = decoder.model("Qwen3Model", Qwen3Config)
 
 --- Qwen3 that continues texts: LlamaForCausalLM's inputs and results.
@@ -47,7 +46,6 @@ qwen3.Qwen3Model = decoder.model("Qwen3Model", Qwen3Config)
 --     num_attention_heads = 2, num_key_value_heads = 1}
 --   local model = accelhost.models.Qwen3ForCausalLM(config):eval()
 --   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
----@param config Qwen3Config|table
 qwen3.Qwen3ForCausalLM = decoder.causal_lm("Qwen3ForCausalLM", qwen3.Qwen3Model)
 
 --- Qwen3 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
@@ -55,7 +53,6 @@ qwen3.Qwen3ForCausalLM = decoder.causal_lm("Qwen3ForCausalLM", qwen3.Qwen3Model)
 --   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
 --     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
 --   accelhost.models.Qwen3ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
----@param config Qwen3Config|table
 qwen3.Qwen3ForSequenceClassification = decoder.sequence_classification("Qwen3ForSequenceClassification",
   qwen3.Qwen3Model)
 

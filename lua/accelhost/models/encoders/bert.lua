@@ -32,7 +32,6 @@ local bert = {BertConfig = BertConfig}
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, intermediate_size = 24}
 --   local model = accelhost.models.BertModel(config):eval()
 --   model(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
----@param config BertConfig|table
 ---@param options? table add_pooling_layer = false leaves the pooler out
 bert.BertModel = encoder.model("BertModel", BertConfig, {
   base_model_prefix = "bert", layers = layers.of_family "Bert", has_pooler = true,
@@ -46,7 +45,6 @@ bert.BertModel = encoder.model("BertModel", BertConfig, {
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.BertForSequenceClassification(config)
 --   model{input_ids = accelhost.arange(2):view(1, 2), labels = accelhost.arange(1)}.loss:dim()  --> 0
----@param config BertConfig|table
 bert.BertForSequenceClassification = heads.sequence_classification("BertForSequenceClassification", bert.BertModel,
   heads.pooled "classifier_dropout")
 
@@ -55,7 +53,6 @@ bert.BertForSequenceClassification = heads.sequence_classification("BertForSeque
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   accelhost.models.BertForTokenClassification(config)(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
----@param config BertConfig|table
 bert.BertForTokenClassification = heads.token_classification("BertForTokenClassification", bert.BertModel)
 
 --- BERT that finds answers in texts: start_logits and end_logits [batch, tokens], and, when start_positions and
@@ -63,7 +60,6 @@ bert.BertForTokenClassification = heads.token_classification("BertForTokenClassi
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForQuestionAnswering(config)(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
----@param config BertConfig|table
 bert.BertForQuestionAnswering = heads.question_answering("BertForQuestionAnswering", bert.BertModel)
 
 --- BERT that selects one of several texts: called with inputs [batch, choices, tokens]; logits [batch, choices], and
@@ -71,7 +67,6 @@ bert.BertForQuestionAnswering = heads.question_answering("BertForQuestionAnsweri
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForMultipleChoice(config)(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
----@param config BertConfig|table
 bert.BertForMultipleChoice = heads.multiple_choice("BertForMultipleChoice", bert.BertModel,
   heads.pooled "classifier_dropout")
 
@@ -106,7 +101,6 @@ function OnlyMLM:forward(x) return self.predictions(x) end
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.BertForMaskedLM(config)(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
----@param config BertConfig|table
 bert.BertForMaskedLM = heads.masked_lm("BertForMaskedLM", bert.BertModel, {
   build = function(self, config) self.cls = OnlyMLM(config:encoder_options()) end,
   logits = function(self, base) return self.cls(base.last_hidden_state) end,

@@ -108,7 +108,6 @@ local distilbert = {DistilBertConfig = DistilBertConfig}
 --
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1}
 --   accelhost.models.DistilBertModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
----@param config DistilBertConfig|table
 distilbert.DistilBertModel = encoder.model("DistilBertModel", DistilBertConfig, {
   base_model_prefix = "distilbert", layers = own, tower = "transformer",
 })
@@ -151,7 +150,6 @@ local hidden = {
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1, num_labels = 3}
 --   local model = accelhost.models.DistilBertForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
----@param config DistilBertConfig|table
 distilbert.DistilBertForSequenceClassification = heads.sequence_classification("DistilBertForSequenceClassification",
   distilbert.DistilBertModel, classifier)
 
@@ -160,7 +158,6 @@ distilbert.DistilBertForSequenceClassification = heads.sequence_classification("
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1, num_labels = 3}
 --   local model = accelhost.models.DistilBertForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
----@param config DistilBertConfig|table
 distilbert.DistilBertForTokenClassification = heads.token_classification("DistilBertForTokenClassification",
   distilbert.DistilBertModel)
 
@@ -169,7 +166,6 @@ distilbert.DistilBertForTokenClassification = heads.token_classification("Distil
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1}
 --   local model = accelhost.models.DistilBertForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
----@param config DistilBertConfig|table
 distilbert.DistilBertForQuestionAnswering = heads.question_answering("DistilBertForQuestionAnswering",
   distilbert.DistilBertModel)
 
@@ -178,7 +174,6 @@ distilbert.DistilBertForQuestionAnswering = heads.question_answering("DistilBert
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1}
 --   local model = accelhost.models.DistilBertForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
----@param config DistilBertConfig|table
 distilbert.DistilBertForMultipleChoice = heads.multiple_choice("DistilBertForMultipleChoice",
   distilbert.DistilBertModel,
   classifier)
@@ -188,7 +183,6 @@ distilbert.DistilBertForMultipleChoice = heads.multiple_choice("DistilBertForMul
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1}
 --   local model = accelhost.models.DistilBertForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
----@param config DistilBertConfig|table
 distilbert.DistilBertForMaskedLM = heads.masked_lm("DistilBertForMaskedLM", distilbert.DistilBertModel, hidden)
 
 return distilbert

@@ -39,7 +39,6 @@ local electra = {ElectraConfig = ElectraConfig}
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.ElectraModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
----@param config ElectraConfig|table
 electra.ElectraModel = encoder.model("ElectraModel", ElectraConfig, {
   base_model_prefix = "electra", layers = layers.of_family "Electra",
 })
@@ -119,7 +118,6 @@ function Discriminator:forward(x) return self.dense_prediction(self.act(self.den
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.ElectraForPreTraining(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 2
----@param config ElectraConfig|table
 electra.ElectraForPreTraining = heads.of_tokens("ElectraForPreTraining", electra.ElectraModel, {
   build = function(self, config) self.discriminator_predictions = Discriminator(config) end,
   logits = function(self, base) return self.discriminator_predictions(base.last_hidden_state) end,
@@ -134,7 +132,6 @@ electra.ElectraForPreTraining = heads.of_tokens("ElectraForPreTraining", electra
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.ElectraForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
----@param config ElectraConfig|table
 electra.ElectraForSequenceClassification = heads.sequence_classification("ElectraForSequenceClassification",
   electra.ElectraModel, heads.two_layers(function(x) return C.gelu(x) end))
 
@@ -143,7 +140,6 @@ electra.ElectraForSequenceClassification = heads.sequence_classification("Electr
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.ElectraForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
----@param config ElectraConfig|table
 electra.ElectraForTokenClassification = heads.token_classification("ElectraForTokenClassification",
   electra.ElectraModel)
 
@@ -152,7 +148,6 @@ electra.ElectraForTokenClassification = heads.token_classification("ElectraForTo
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.ElectraForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
----@param config ElectraConfig|table
 electra.ElectraForQuestionAnswering = heads.question_answering("ElectraForQuestionAnswering", electra.ElectraModel)
 
 --- ELECTRA that selects one of several texts, as BertForMultipleChoice does.
@@ -160,7 +155,6 @@ electra.ElectraForQuestionAnswering = heads.question_answering("ElectraForQuesti
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.ElectraForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
----@param config ElectraConfig|table
 electra.ElectraForMultipleChoice = heads.multiple_choice("ElectraForMultipleChoice", electra.ElectraModel,
   choice)
 
@@ -169,7 +163,6 @@ electra.ElectraForMultipleChoice = heads.multiple_choice("ElectraForMultipleChoi
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.ElectraForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
----@param config ElectraConfig|table
 electra.ElectraForMaskedLM = heads.masked_lm("ElectraForMaskedLM", electra.ElectraModel, hidden)
 
 return electra

@@ -53,7 +53,6 @@ local mpnet = {MPNetConfig = MPNetConfig}
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.MPNetModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
----@param config MPNetConfig|table
 mpnet.MPNetModel = encoder.model("MPNetModel", MPNetConfig, {
   base_model_prefix = "mpnet", layers = layers.of_family("MPNet", {Attention = Attention}), has_pooler = true,
 })
@@ -64,7 +63,6 @@ mpnet.MPNetModel = encoder.model("MPNetModel", MPNetConfig, {
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.MPNetForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
----@param config MPNetConfig|table
 mpnet.MPNetForSequenceClassification = heads.sequence_classification("MPNetForSequenceClassification",
   mpnet.MPNetModel, heads.two_layers(C.tanh))
 
@@ -73,7 +71,6 @@ mpnet.MPNetForSequenceClassification = heads.sequence_classification("MPNetForSe
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.MPNetForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
----@param config MPNetConfig|table
 mpnet.MPNetForTokenClassification = heads.token_classification("MPNetForTokenClassification", mpnet.MPNetModel)
 
 --- MPNet that finds answers in texts, as BertForQuestionAnswering does.
@@ -81,7 +78,6 @@ mpnet.MPNetForTokenClassification = heads.token_classification("MPNetForTokenCla
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.MPNetForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
----@param config MPNetConfig|table
 mpnet.MPNetForQuestionAnswering = heads.question_answering("MPNetForQuestionAnswering", mpnet.MPNetModel)
 
 --- MPNet that selects one of several texts, as BertForMultipleChoice does.
@@ -89,7 +85,6 @@ mpnet.MPNetForQuestionAnswering = heads.question_answering("MPNetForQuestionAnsw
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.MPNetForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
----@param config MPNetConfig|table
 mpnet.MPNetForMultipleChoice = heads.multiple_choice("MPNetForMultipleChoice", mpnet.MPNetModel,
   heads.pooled "dropout")
 
@@ -98,7 +93,6 @@ mpnet.MPNetForMultipleChoice = heads.multiple_choice("MPNetForMultipleChoice", m
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.MPNetForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
----@param config MPNetConfig|table
 mpnet.MPNetForMaskedLM = heads.masked_lm("MPNetForMaskedLM", mpnet.MPNetModel, heads.language(mpnet.MPNetModel))
 
 return mpnet

@@ -31,7 +31,6 @@ local roberta = {RobertaConfig = RobertaConfig}
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.RobertaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
----@param config RobertaConfig|table
 roberta.RobertaModel = encoder.model("RobertaModel", RobertaConfig, {
   base_model_prefix = "roberta", layers = layers.of_family "Roberta", has_pooler = true,
 })
@@ -42,7 +41,6 @@ roberta.RobertaModel = encoder.model("RobertaModel", RobertaConfig, {
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.RobertaForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
----@param config RobertaConfig|table
 roberta.RobertaForSequenceClassification = heads.sequence_classification("RobertaForSequenceClassification",
   roberta.RobertaModel, heads.two_layers(C.tanh))
 
@@ -51,7 +49,6 @@ roberta.RobertaForSequenceClassification = heads.sequence_classification("Robert
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.RobertaForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
----@param config RobertaConfig|table
 roberta.RobertaForTokenClassification = heads.token_classification("RobertaForTokenClassification",
   roberta.RobertaModel)
 
@@ -60,7 +57,6 @@ roberta.RobertaForTokenClassification = heads.token_classification("RobertaForTo
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.RobertaForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
----@param config RobertaConfig|table
 roberta.RobertaForQuestionAnswering = heads.question_answering("RobertaForQuestionAnswering", roberta.RobertaModel)
 
 --- RoBERTa that selects one of several texts, as BertForMultipleChoice does.
@@ -68,7 +64,6 @@ roberta.RobertaForQuestionAnswering = heads.question_answering("RobertaForQuesti
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.RobertaForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
----@param config RobertaConfig|table
 roberta.RobertaForMultipleChoice = heads.multiple_choice("RobertaForMultipleChoice", roberta.RobertaModel,
   heads.pooled "dropout")
 
@@ -77,7 +72,6 @@ roberta.RobertaForMultipleChoice = heads.multiple_choice("RobertaForMultipleChoi
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.RobertaForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
----@param config RobertaConfig|table
 roberta.RobertaForMaskedLM = heads.masked_lm("RobertaForMaskedLM",
   roberta.RobertaModel, heads.language(roberta.RobertaModel))
 

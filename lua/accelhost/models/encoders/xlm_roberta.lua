@@ -20,7 +20,6 @@ local xlm_roberta = {XLMRobertaConfig = XLMRobertaConfig}
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.XLMRobertaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
----@param config XLMRobertaConfig|table
 xlm_roberta.XLMRobertaModel = encoder.model("XLMRobertaModel", XLMRobertaConfig, {
   base_model_prefix = "roberta", layers = layers.of_family "XLMRoberta", has_pooler = true,
 })
@@ -31,7 +30,6 @@ xlm_roberta.XLMRobertaModel = encoder.model("XLMRobertaModel", XLMRobertaConfig,
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.XLMRobertaForSequenceClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
----@param config XLMRobertaConfig|table
 xlm_roberta.XLMRobertaForSequenceClassification = heads.sequence_classification("XLMRobertaForSequenceClassification",
   xlm_roberta.XLMRobertaModel, heads.two_layers(C.tanh))
 
@@ -40,7 +38,6 @@ xlm_roberta.XLMRobertaForSequenceClassification = heads.sequence_classification(
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
 --   local model = accelhost.models.XLMRobertaForTokenClassification(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
----@param config XLMRobertaConfig|table
 xlm_roberta.XLMRobertaForTokenClassification = heads.token_classification("XLMRobertaForTokenClassification",
   xlm_roberta.XLMRobertaModel)
 
@@ -49,7 +46,6 @@ xlm_roberta.XLMRobertaForTokenClassification = heads.token_classification("XLMRo
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.XLMRobertaForQuestionAnswering(config)
 --   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
----@param config XLMRobertaConfig|table
 xlm_roberta.XLMRobertaForQuestionAnswering = heads.question_answering("XLMRobertaForQuestionAnswering",
   xlm_roberta.XLMRobertaModel)
 
@@ -58,7 +54,6 @@ xlm_roberta.XLMRobertaForQuestionAnswering = heads.question_answering("XLMRobert
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.XLMRobertaForMultipleChoice(config)
 --   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
----@param config XLMRobertaConfig|table
 xlm_roberta.XLMRobertaForMultipleChoice = heads.multiple_choice("XLMRobertaForMultipleChoice",
   xlm_roberta.XLMRobertaModel,
   heads.pooled "dropout")
@@ -68,7 +63,6 @@ xlm_roberta.XLMRobertaForMultipleChoice = heads.multiple_choice("XLMRobertaForMu
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.XLMRobertaForMaskedLM(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
----@param config XLMRobertaConfig|table
 xlm_roberta.XLMRobertaForMaskedLM = heads.masked_lm("XLMRobertaForMaskedLM",
   xlm_roberta.XLMRobertaModel, heads.language(xlm_roberta.XLMRobertaModel))
 

@@ -162,7 +162,6 @@ end
 --
 --   local config = {vocab_size = 9, d_model = 8, d_kv = 4, d_ff = 16, num_layers = 1, num_heads = 2}
 --   accelhost.models.T5EncoderModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
----@param config T5Config|table
 local T5EncoderModel = T5PreTrainedModel:extend "T5EncoderModel"
 t5.T5EncoderModel = T5EncoderModel
 T5EncoderModel.unread = {"^decoder%.", "^lm_head%."}
@@ -186,7 +185,6 @@ end
 --   local ids = accelhost.arange(3):view(1, 3)
 --   local output = accelhost.models.T5Model(config){input_ids = ids, decoder_input_ids = ids}
 --   output.last_hidden_state:size(2)  --> 8
----@param config T5Config|table
 local T5Model = T5PreTrainedModel:extend "T5Model"
 t5.T5Model = T5Model
 T5Model.build, T5Model.unread = build_stacks, {"^lm_head%."}
@@ -209,7 +207,6 @@ function T5Model:forward(batch, more) return run(self, inputs.read(self._name, a
 --   local ids = accelhost.arange(3):view(1, 3)
 --   model{input_ids = ids, labels = ids}.loss:dim()  --> 0
 --   model:generate(ids, {max_new_tokens = 4, min_new_tokens = 4}):size(1)  --> 5
----@param config T5Config|table
 local Conditional = T5PreTrainedModel:extend "T5ForConditionalGeneration"
 t5.T5ForConditionalGeneration = Conditional
 Conditional.has_any_length = true

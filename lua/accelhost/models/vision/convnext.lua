@@ -144,7 +144,6 @@ end
 --
 --   local config = {hidden_sizes = {4, 8}, depths = {1, 1}}
 --   accelhost.models.ConvNextModel(config)(accelhost.zeros(1, 3, 16, 16)).pooler_output:size(1)  --> 8
----@param config ConvNextConfig|table
 local ConvNextModel = image_model.base("ConvNextModel", ConvNextConfig, "convnext", image_names.convnext)
 convnext.ConvNextModel = ConvNextModel
 
@@ -181,7 +180,6 @@ end
 --
 --   local config = {hidden_sizes = {4, 8}, depths = {1, 1}, num_labels = 5}
 --   accelhost.models.ConvNextForImageClassification(config)(accelhost.zeros(1, 3, 16, 16)).logits:size(1)  --> 5
----@param config ConvNextConfig|table
 convnext.ConvNextForImageClassification = image_model.classifier("ConvNextForImageClassification", ConvNextModel, {
   head = function(config) return Linear(config.hidden_sizes[#config.hidden_sizes], config.num_labels) end,
   pooled = function(base) return base.pooler_output end, inputs = image_model.inputs,

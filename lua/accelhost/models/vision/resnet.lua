@@ -122,7 +122,6 @@ end
 --   local config = {embedding_size = 4, hidden_sizes = {8, 12}, depths = {1, 1}, layer_type = "basic"}
 --   local model = accelhost.models.ResNetModel(config):eval()
 --   model(accelhost.zeros(1, 3, 32, 32)).pooler_output:size(1)  --> 12
----@param config ResNetConfig|table
 local ResNetModel = image_model.base("ResNetModel", ResNetConfig, "resnet", image_names.resnet)
 resnet.ResNetModel = ResNetModel
 
@@ -166,7 +165,6 @@ end
 --   local config = {embedding_size = 4, hidden_sizes = {8, 12}, depths = {1, 1}, layer_type = "basic", num_labels = 5}
 --   local model = accelhost.models.ResNetForImageClassification(config)
 --   model{pixel_values = accelhost.zeros(2, 3, 32, 32), labels = accelhost.arange(2)}.logits:size(1)  --> 5
----@param config ResNetConfig|table
 resnet.ResNetForImageClassification = image_model.classifier("ResNetForImageClassification", ResNetModel, {
   head = function(config)
     return container.Sequential(Flatten(), Linear(config.hidden_sizes[#config.hidden_sizes], config.num_labels))

@@ -212,7 +212,6 @@ known.output_attentions, known.interpolate_pos_encoding = "flag", "flag"
 --   local config = {hidden_size = 8, num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,
 --     image_size = 8, patch_size = 4}
 --   accelhost.models.ViTModel(config)(accelhost.zeros(1, 3, 8, 8)).last_hidden_state:size(1)  --> 5
----@param config ViTConfig|table
 ---@param options? table add_pooling_layer = false leaves the pooler out
 local ViTModel = image_model.base("ViTModel", ViTConfig, "vit", image_names.vit)
 ViTModel.token_embedding = "embeddings.patch_embeddings"
@@ -259,7 +258,6 @@ end
 --   local config = {hidden_size = 8, num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,
 --     image_size = 8, patch_size = 4, num_labels = 5}
 --   accelhost.models.ViTForImageClassification(config)(accelhost.zeros(1, 3, 8, 8)).logits:size(1)  --> 5
----@param config ViTConfig|table
 vit.ViTForImageClassification = image_model.classifier("ViTForImageClassification", ViTModel, {
   head = function(config) return Linear(config.hidden_size, config.num_labels) end,
   pooled = function(base) return base.last_hidden_state:select(1, 0) end,

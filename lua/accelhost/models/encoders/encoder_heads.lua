@@ -38,8 +38,9 @@ local function result(logits, loss, base)
   return {logits = logits, loss = loss, hidden_states = base.hidden_states, attentions = base.attentions}
 end
 
-local function define(name, base)
+local function define(name, base, build, forward)
   local made = PreTrainedModel:extend(name)
+  made.build, made.forward = build, forward
   made.config_class, made.base_model_prefix, made.base_class = base.config_class, base.base_model_prefix, base
   made.token_embedding, made.init_weight = base.token_embedding, base.init_weight
   return made
@@ -110,8 +111,8 @@ end
 ---@param head table
 ---@return PreTrainedModel
 function heads.sequence_classification(name, base, head)
-  local made = define(name, base)
-  made.head, made.build, made.forward = head, build_sequence, forward_sequence
+  local made = define(name, base, build_sequence, forward_sequence)
+  made.head = head
   return made
 end
 
@@ -153,8 +154,8 @@ end
 ---@param head table
 ---@return PreTrainedModel
 function heads.multiple_choice(name, base, head)
-  local made = define(name, base)
-  made.head, made.build, made.forward = head, build_choice, forward_choice
+  local made = define(name, base, build_choice, forward_choice)
+  made.head = head
   return made
 end
 
@@ -177,9 +178,7 @@ end
 ---@param base PreTrainedModel of `encoder.model`
 ---@return PreTrainedModel
 function heads.token_classification(name, base)
-  local made = define(name, base)
-  made.build, made.forward = build_tokens, forward_tokens
-  return made
+  return define(name, base, build_tokens, forward_tokens)
 end
 
 -- Spans of answers.
@@ -214,9 +213,7 @@ end
 ---@param base PreTrainedModel of `encoder.model`
 ---@return PreTrainedModel
 function heads.question_answering(name, base)
-  local made = define(name, base)
-  made.build, made.forward = build_spans, forward_spans
-  return made
+  return define(name, base, build_spans, forward_spans)
 end
 
 -- Hidden tokens.
@@ -263,8 +260,8 @@ end
 ---@param head table
 ---@return PreTrainedModel
 function heads.of_tokens(name, base, head)
-  local made = define(name, base)
-  made.head, made.build, made.forward = head, build_head, forward_head
+  local made = define(name, base, build_head, forward_head)
+  made.head = head
   return made
 end
 

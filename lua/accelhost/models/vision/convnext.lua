@@ -128,15 +128,7 @@ function Encoder:init(config)
   end
 end
 
--- Return the last feature maps; into the list, where there is one, those before the first and after each stage.
-function Encoder:forward(x, states)
-  if states then states[1] = x end
-  for i, stage in ipairs(self.stages) do
-    x = stage(x)
-    if states then states[i + 1] = x end
-  end
-  return x
-end
+Encoder.forward = image_model.run_stages
 
 --- ConvNeXt without a head. Called with pixel_values [batch, num_channels, height, width], or a table with it and
 --- output_hidden_states. Returns a table: last_hidden_state [batch, channels, rows, columns], pooler_output

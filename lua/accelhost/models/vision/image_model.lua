@@ -94,6 +94,21 @@ function image_model.classifier(name, base, o)
   return Classifier
 end
 
+--- The forward of an encoder of stages: return the last feature maps; into the list, where there is one, those before
+--- the first and after each stage.
+---@param self Module with `stages`
+---@param x Tensor
+---@param states Tensor[]?
+---@return Tensor
+function image_model.run_stages(self, x, states)
+  if states then states[1] = x end
+  for i, stage in ipairs(self.stages) do
+    x = stage(x)
+    if states then states[i + 1] = x end
+  end
+  return x
+end
+
 --- Average over rows and columns: [N, C, H, W] -> [N, C].
 ---@param x Tensor
 ---@return Tensor

@@ -65,7 +65,9 @@ LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
 # LuaJIT with a source of randomness (host/bind/lua/lua_seed.c) and places for its code (lua_code.c) of ours.
 LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
 LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
-LDLIBS  := $(LUAJIT_LIBS) -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lyaml -lz -lm -ldl -lpthread
+LDLIBS  := $(LUAJIT_LIBS) -ljansson -lyaml -lz -lm -ldl -lpthread
+# Loaded by their first call (host/base/process/lazy_library.h), not linked.
+LAZY_LIBS := -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl)
 
 # The interface of oneDNN is cpu/loop/onednn.h; the stub is compiled where the library is missing.
 ONEDNN_STUB := host/cpu/loop/onednn_stub.c
@@ -247,7 +249,7 @@ $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 
 # The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
 define hot_rules
-$(BUILD)/$(1)/%.o: %.c | deps-check $(BUILD)/op_args.h
+$(BUILD)/$(1)/%.o: %.c | deps-check $(BUILD)/op_args.h $(BUILD)/libraries.h
 	$$(call say,cc $(1) $$<)$$(keep) $$(CC) $$(CPPFLAGS) $$(CFLAGS) -march=x86-64-$(1) -c -o $$@ $$<
 $(BUILD)/hot.$(1).o: $(HOT:%.c=$(BUILD)/$(1)/%.o) $(BUILD)/levels.names
 	$$(call say,ld $$@)$$(LD) -r -o $$@.all $$(filter %.o,$$^)
@@ -329,7 +331,16 @@ $(BUILD)/op_args.h: $(TABLE) scripts/op-args.sh
 	@mkdir -p $(@D)
 	$(call say,op-args $@)scripts/op-args.sh "$(CC)" > $@.new && mv -f $@.new $@
 
-$(BUILD)/%.o: %.c | deps-check $(BUILD)/op_args.h
+# The file names of the libraries that are loaded lazily, from those that a library linked with them needs; packages
+# read that too.
+$(BUILD)/libraries.h: Makefile
+	@mkdir -p $(@D)
+	@echo | $(CC) -shared $(LDFLAGS) -Wl,--no-as-needed -o $(BUILD)/libraries.so -x c - $(LAZY_LIBS)
+	@objdump -p $(BUILD)/libraries.so | sed -n -e 's/.*NEEDED *\(.*blas.*\)/\#define AH_BLAS_FILE "\1"/p' \
+		-e 's/.*NEEDED *\(libdnnl.*\)/\#define AH_ONEDNN_FILE "\1"/p' > $@.new
+	@mv -f $@.new $@
+
+$(BUILD)/%.o: %.c | deps-check $(BUILD)/op_args.h $(BUILD)/libraries.h
 	$(call say,cc $<)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
@@ -416,7 +427,7 @@ CLANG_OK := $(if $(shell command -v clang),$(patsubst %.c,$(BUILD)/clang/%.ok,$(
 .PHONY: clang
 clang: $(CLANG_OK) ## warnings of clang for the C files that changed, where it is installed
 
-$(BUILD)/clang/%.ok: %.c | deps-check $(BUILD)/op_args.h
+$(BUILD)/clang/%.ok: %.c | deps-check $(BUILD)/op_args.h $(BUILD)/libraries.h
 	@mkdir -p $(@D)
 	$(call say,clang $<)clang -std=c11 -march=x86-64-v3 -fopenmp -fsyntax-only $(WARN) -Werror $(CPPFLAGS) \
 		-MF $(@:.ok=.d) -MT $@ $<

@@ -20,12 +20,13 @@ strip --strip-unneeded "$tree/$build/accelhost" "$tree/$build/accelhost-cuda.so"
 find "$tree/$build/host/cuda" -name '*.o' -exec strip --strip-debug {} +
 
 # Libraries that the loader finds beyond glibc and the compiler's own library, which every system has.
-ldd "$build/accelhost" | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | while read -r name path; do
-    case $name in
-    libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libgcc_s.so*) ;;
-    *) cp -L "$path" "$tree/$build/lib/$name" ;;
-    esac
-done
+ldd "$build/accelhost" "$build/libraries.so" | sed -n 's/^[[:space:]]*\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' |
+    while read -r name path; do
+        case $name in
+        libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libgcc_s.so*) ;;
+        *) cp -L "$path" "$tree/$build/lib/$name" ;;
+        esac
+    done
 
 for name in busted busted.lua cliargs cliargs.lua dkjson.lua luassert mediator.lua pl say say.lua system term \
     term.lua lfs.so; do

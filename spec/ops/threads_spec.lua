@@ -52,7 +52,9 @@ describe("the functions of OpenMP", function()
       return found
     end
     local own, libraries = symbols(run.path, "T"), {}
-    local maps = run.host({"-e", "print(io.open('/proc/self/maps'):read '*a')"}).stdout
+    local script = "require('accelhost._C').system.libraries() print(io.open('/proc/self/maps'):read '*a')"
+    local maps = run.host({"-e", script}).stdout
+    assert.matches("/libopenblas", maps)
     for path in maps:gmatch "(/%S*%.so[%d.]*)\n" do libraries[path] = not path:find "libgomp" end
     for path, calls in pairs(libraries) do
       for name in pairs(calls and symbols(path, "U") or {}) do
@@ -111,5 +113,26 @@ describe("the number of threads", function()
     assert.same({[0] = "1\t1\n", [1] = "1\t1\n"}, run.by_rank(job.stdout))
     local processors = run.host {"-e", "print(require('accelhost._C').system.cpu_count())"}
     if tonumber(processors.stdout) >= 2 then assert.equal("2\t2\n", limited("150", false).stdout) end
+  end)
+end)
+
+describe("OpenBLAS and oneDNN", function()
+  it("are loaded by their first call, not at the start", function()
+    local result = run.host {"-e", [[
+      local accelhost = require "accelhost"
+      local function loaded()
+        local maps = io.open("/proc/self/maps"):read "*a"
+        return tostring(maps:find "/libopenblas" ~= nil) .. " " .. tostring(maps:find "/libdnnl" ~= nil)
+      end
+      local small, large = accelhost.ones(8, 8), accelhost.ones(200, 200)
+      local sum = large:add(1):sum():item()
+      local at_start = loaded()
+      local product = small:matmul(small):sum():item()
+      local after_small = loaded()
+      print(sum, at_start, product, after_small, large:matmul(large):sum():item(), loaded())
+      print(select(2, require("accelhost._C").system.libraries()) ~= nil)
+    ]]}
+    local values, has_onednn = result.stdout:match "([^\n]*)\n(%a+)\n"
+    assert.equal("80000\tfalse false\t512\ttrue false\t8000000\ttrue " .. has_onednn, values)
   end)
 end)

@@ -24,6 +24,14 @@ static int set_num_threads(lua_State *L)
     return 0;
 }
 
+/* libraries() -> versions of OpenBLAS and oneDNN, which are loaded; nil without the library */
+static int system_libraries(lua_State *L)
+{
+    lua_pushstring(L, ah_blas_version());
+    lua_pushstring(L, ah_onednn_version());
+    return 2;
+}
+
 static int get_num_threads(lua_State *L)
 {
     lua_pushinteger(L, ah_num_threads());
@@ -207,6 +215,7 @@ int ah_open_system(lua_State *L)
          * @return integer */
         {"get_num_threads", get_num_threads, ""},
         {"cpu_count", cpu_count, ""},
+        {"libraries", system_libraries, ""},
         {"isatty", is_a_terminal, "fd:i"},
         /* The memory of a device and this process, in bytes and counts: {live, peak, cached, allocations,
          * system_calls, retries, ooms} of the device (default the CPU), {page_faults, max_rss, rss} of the process.
@@ -242,10 +251,6 @@ int ah_open_system(lua_State *L)
     lua_setfield(L, -2, "version");
     lua_pushstring(L, ah_level_name());
     lua_setfield(L, -2, "kernels");
-    lua_pushstring(L, ah_blas_version());
-    lua_setfield(L, -2, "blas");
-    lua_pushstring(L, ah_onednn_version()); /* nil without the library */
-    lua_setfield(L, -2, "onednn");
     lua_pushstring(L, ah_bf16_text());
     lua_setfield(L, -2, "bf16");
     return 1;

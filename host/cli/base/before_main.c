@@ -1,17 +1,21 @@
-/* Settings that must be made before the constructors of the libraries run, and end when they have.
+/* Settings that must be made before the constructors of the libraries run. OpenBLAS and oneDNN are loaded by their
+ * first call (base/process/lazy_library.h), the others at the start.
  *
  * Kernels: an OpenBLAS that is older than an Intel processor does not know it and uses the kernels of 2004: float64
- * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE by getenv in its constructor, when the
- * environment cannot be changed yet; so this program answers that one question itself, that once, with its choice for
- * the newest Intel processors that it knows. The user's setting wins. From main on getenv is the usual one.
+ * matmul is then 2.4 times slower (measured, 0.3.21). It reads OPENBLAS_CORETYPE by getenv in its constructor;
+ * so this program answers that one question itself while it is loaded, with its choice for the newest Intel processors
+ * that it knows. The user's setting wins. At other times getenv is the usual one.
  *
  * Threads: libgomp and OpenBLAS keep arrays of OMP_NUM_THREADS entries on their stacks, so a number above
  * AH_MOST_THREADS is overwritten before they read it, also for programs that are started from here.
  *
  * Memory: OpenBLAS maps 128 MB for each thread in its constructor. Where a limit refuses that it tries again for ever,
  * and where one refuses later allocations, libgomp and libgcc end the process in their own ways. So where there is a
- * limit the room is tried first; in case it is not enough all the same, a timer ends the process unless the
- * constructors return. */
+ * limit the room is tried first and the libraries are loaded at the start, before tensors have the room; in case it is
+ * not enough all the same, a timer ends the process unless the constructors return.
+ *
+ * Processors: under OMP_PROC_BIND the libraries are loaded at the start as well, since libgomp then binds the main
+ * thread. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -23,14 +27,17 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/process/lazy_library.h"
 #include "base/process/threads.h"
+#include "cpu/linear/gemm.h"
+#include "cpu/loop/onednn.h"
 
 enum { TIMEOUT_S = 2 }; /* seconds of processor time; the constructors take some milliseconds */
 enum { MIB = 1 << 20, BLAS_MIB = 128, STACK_MIB = 8 }; /* of each thread */
 enum { OTHER_MIB = 40 }; /* mapped by the library's start and its first ops beyond that (measured: 20 to 30) */
+enum { LIBRARY_MIB = 82 }; /* of address space for the libraries' files: 36 for OpenBLAS, 38 for oneDNN */
 enum { LEAST_STACK = 256 * 1024 }; /* the main thread's; with 64 KiB the start fails, with 100 it succeeds */
 
-static bool constructors_done; /* all constructors have run */
 static bool guarded;
 static char **early_environment; /* the environment before libc has set environ */
 
@@ -58,9 +65,7 @@ static char *blas_kernels(void)
 char *getenv(const char *name)
 {
     char *value = before_main_find(name);
-    if (constructors_done || value)
-        return value;
-    if (!strcmp(name, "OPENBLAS_CORETYPE"))
+    if (!value && ah_lazy_is_loading() && !strcmp(name, "OPENBLAS_CORETYPE"))
         return blas_kernels();
     return value;
 }
@@ -140,7 +145,7 @@ static void check_room(void)
     int processors = ah_affinity_count(), threads = text ? (int)strtol(text, NULL, 10) : 0;
     threads = threads > 0 ? threads : processors;
     int needed = needed_mib(threads, processors);
-    if (has_room((size_t)needed * MIB))
+    if (has_room((size_t)(needed + LIBRARY_MIB) * MIB))
         return;
     print_line("accelhost: too little memory below the limit of address space or data (ulimit -v, ulimit -d): the "
                "libraries need %d MB besides the program itself (for %d thread%s; OMP_NUM_THREADS=1 needs %d MB)\n",
@@ -167,10 +172,19 @@ static void before_libraries(int argc, char **argv, char **environment)
 __attribute__((section(".preinit_array"), used)) static void (*const at_first)(int, char **, char **) =
     before_libraries;
 
+/* libgomp, which OpenBLAS and oneDNN need, binds the main thread when it is loaded. */
+static bool binds_threads(void)
+{
+    return before_main_find("OMP_PROC_BIND") || before_main_find("OMP_PLACES") || before_main_find("GOMP_CPU_AFFINITY");
+}
+
 /* The program's own constructors run after those of the libraries. */
 __attribute__((constructor)) static void after_libraries(void)
 {
-    constructors_done = true;
+    if (!guarded && !binds_threads())
+        return;
+    ah_blas_version();
+    ah_onednn_version();
     if (!guarded)
         return;
     set_timer(0);

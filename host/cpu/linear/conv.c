@@ -70,7 +70,7 @@ int ah_cpu_conv2d(struct ah_call *c)
     if (s.n == 0)
         return 0;
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
-    if (single && ah_onednn_version()) {
+    if (single && ah_onednn_built_in()) {
         int done = conv_fast(&s, c);
         if (done)
             return done < 0 ? done : 0;
@@ -132,7 +132,7 @@ int ah_cpu_conv2d_grad_input(struct ah_call *c)
     if (s.n == 0)
         return 0;
     bool single = ah_compute_dtype(wt->dtype) == AH_F32;
-    if (single && ah_onednn_version()) {
+    if (single && ah_onednn_built_in()) {
         int done = grad_input_fast(&s, c);
         if (done)
             return done < 0 ? done : 0;
@@ -173,7 +173,7 @@ int ah_cpu_conv2d_grad_weight(struct ah_call *c)
         return 0;
     }
     bool single = ah_compute_dtype(xt->dtype) == AH_F32;
-    if (single && (ah_onednn_version() || ah_conv_direct_fits(&s))) {
+    if (single && (ah_onednn_built_in() || ah_conv_direct_fits(&s))) {
         int done = grad_weight_fast(&s, c);
         if (done)
             return done < 0 ? done : 0;

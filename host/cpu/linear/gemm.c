@@ -9,14 +9,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include <cblas.h>
-
 #include "base/numeric/dtype.h"
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
+#include "cpu/linear/blas.h"
 #include "cpu/linear/gemv.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/onednn.h"
@@ -53,7 +52,7 @@ enum {
 
 const char *ah_blas_version(void)
 {
-    return openblas_get_config();
+    return ah_blas_open() < 0 ? NULL : ah_blas.openblas_get_config();
 }
 
 static double product_work(const struct product *p)
@@ -194,12 +193,14 @@ static int run_by_blas(const struct product *p)
 {
     enum CBLAS_TRANSPOSE ta = p->ta ? CblasTrans : CblasNoTrans, tb = p->tb ? CblasTrans : CblasNoTrans;
     int m = (int)p->m, n = (int)p->n, k = (int)p->k, lda = (int)p->lda, ldb = (int)p->ldb, ldc = (int)p->ldc;
+    AH_TRY(ah_blas_open());
     if (p->dtype == AH_F32) {
         ah_trace_kernel("openblas sgemm");
-        cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, (float)p->alpha, p->a, lda, p->b, ldb, (float)p->beta, p->c, ldc);
+        ah_blas.cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, (float)p->alpha, p->a, lda, p->b, ldb, (float)p->beta,
+                            p->c, ldc);
     } else {
         ah_trace_kernel("openblas dgemm");
-        cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, p->alpha, p->a, lda, p->b, ldb, p->beta, p->c, ldc);
+        ah_blas.cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, p->alpha, p->a, lda, p->b, ldb, p->beta, p->c, ldc);
     }
     return 0;
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* OpenBLAS's version, how it was built, and the processor that it has chosen its kernels for. */
+/* OpenBLAS's version, how it was built, and the processor that it has chosen its kernels for; NULL: it is missing. */
 const char *ah_blas_version(void);
 
 /* The product above. */

@@ -8,6 +8,7 @@
 #include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/kernels.h"
+#include "cpu/linear/blas.h"
 #include "cpu/linear/linalg.h"
 #include "cpu/loop/dense.h"
 #include "ops/dispatch/op.h"
@@ -77,6 +78,7 @@ static int linalg_run(struct ah_call *c, struct ah_linalg_job *j, struct ah_tens
     AH_TRYGO(ah_dense_open(&db, b), out);
     j->a = da.data;
     j->b = db.data;
+    AH_TRYGO(ah_blas_open(), out);
     ah_trace_kernel(a->dtype == AH_F32 ? "LAPACK float32" : "LAPACK float64");
     if (a->dtype == AH_F32)
         status = run_batch(j, sizeof(float), single);

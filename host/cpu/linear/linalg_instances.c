@@ -4,10 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include <cblas.h>
-
+#include "cpu/linear/blas.h"
 #include "cpu/linear/gemm.h"
-#include "cpu/linear/lapack.h"
 
 static int64_t linalg_least(int64_t a, int64_t b)
 {

@@ -77,47 +77,48 @@ static int conv_pd(dnnl_primitive_desc_t *pd, enum ah_onednn_kind kind, const st
 #if DNNL_VERSION_MAJOR >= 3
     const dnnl_alg_kind_t alg = dnnl_convolution_direct;
     if (kind == FORWARD)
-        return dnnl_convolution_forward_primitive_desc_create(pd, ah_onednn_engine, dnnl_forward_training, alg, d->src,
-                                                              d->weight_any, bias ? d->bias : NULL, d->dst, stride,
-                                                              dilate, before, after, attr);
+        return ah_dnnl.convolution_forward_primitive_desc_create(pd, ah_onednn_engine, dnnl_forward_training, alg,
+                                                                 d->src, d->weight_any, bias ? d->bias : NULL, d->dst,
+                                                                 stride, dilate, before, after, attr);
     if (kind == GRAD_INPUT)
-        return dnnl_convolution_backward_data_primitive_desc_create(pd, ah_onednn_engine, alg, d->src, d->weight_any,
-                                                                    d->dst, stride, dilate, before, after, hint, attr);
-    return dnnl_convolution_backward_weights_primitive_desc_create(pd, ah_onednn_engine, alg, d->src, d->gradient_any,
-                                                                   bias ? d->bias : NULL, d->dst, stride, dilate,
-                                                                   before, after, hint, attr);
+        return ah_dnnl.convolution_backward_data_primitive_desc_create(pd, ah_onednn_engine, alg, d->src,
+                                                                       d->weight_any, d->dst, stride, dilate, before,
+                                                                       after, hint, attr);
+    return ah_dnnl.convolution_backward_weights_primitive_desc_create(pd, ah_onednn_engine, alg, d->src,
+                                                                      d->gradient_any, bias ? d->bias : NULL, d->dst,
+                                                                      stride, dilate, before, after, hint, attr);
 #else
     dnnl_convolution_desc_t desc;
     const dnnl_memory_desc_t *b = bias ? &d->bias : NULL;
     const dnnl_alg_kind_t alg = dnnl_convolution_direct;
     int code;
     if (kind == FORWARD)
-        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, alg, &d->src, &d->weight_any, b,
-                                                          &d->dst, stride, dilate, before, after);
+        code = ah_dnnl.dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, alg, &d->src,
+                                                             &d->weight_any, b, &d->dst, stride, dilate, before, after);
     else if (kind == GRAD_INPUT)
-        code = dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, &d->src, &d->weight_any, &d->dst, stride,
-                                                                dilate, before, after);
+        code = ah_dnnl.dilated_convolution_backward_data_desc_init(&desc, alg, &d->src, &d->weight_any, &d->dst, stride,
+                                                                   dilate, before, after);
     else
-        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &d->src, &d->gradient_any, b, &d->dst,
-                                                                   stride, dilate, before, after);
-    return code == dnnl_success ? (int)dnnl_primitive_desc_create(pd, &desc, attr, ah_onednn_engine, hint) : code;
+        code = ah_dnnl.dilated_convolution_backward_weights_desc_init(&desc, alg, &d->src, &d->gradient_any, b, &d->dst,
+                                                                      stride, dilate, before, after);
+    return code == dnnl_success ? (int)ah_dnnl.primitive_desc_create(pd, &desc, attr, ah_onednn_engine, hint) : code;
 #endif
 }
 
 static md_ref weight_md(enum ah_onednn_kind kind, const_dnnl_primitive_desc_t pd)
 {
-    return dnnl_primitive_desc_query_md(pd, kind == GRAD_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md,
+    return ah_dnnl.primitive_desc_query_md(pd, kind == GRAD_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md,
                                         0);
 }
 
 static int make_reorder(struct ah_onednn_entry *entry, md_ref from, md_ref to)
 {
     dnnl_primitive_desc_t pd = NULL;
-    int code = dnnl_reorder_primitive_desc_create(&pd, from, ah_onednn_engine, to, ah_onednn_engine, NULL);
+    int code = ah_dnnl.reorder_primitive_desc_create(&pd, from, ah_onednn_engine, to, ah_onednn_engine, NULL);
     if (code == dnnl_success)
-        code = dnnl_primitive_create(&entry->reorder, pd);
+        code = ah_dnnl.primitive_create(&entry->reorder, pd);
     if (pd)
-        dnnl_primitive_desc_destroy(pd);
+        ah_dnnl.primitive_desc_destroy(pd);
     return code;
 }
 
@@ -144,8 +145,8 @@ static int conv_fill(struct ah_onednn_entry *entry, enum ah_onednn_kind kind, co
         code = ah_onednn_memory(entry, MEM_BIAS, REF(d.bias));
     if (code == dnnl_success)
         code = ah_onednn_memory(entry, MEM_B, weight_md(kind, pd));
-    entry->weight_bytes = dnnl_memory_desc_get_size(weight_md(kind, pd));
-    if (code == dnnl_success && !dnnl_memory_desc_equal(weight_md(kind, pd), REF(d.weight_plain))) {
+    entry->weight_bytes = ah_dnnl.memory_desc_get_size(weight_md(kind, pd));
+    if (code == dnnl_success && !ah_dnnl.memory_desc_equal(weight_md(kind, pd), REF(d.weight_plain))) {
         code = ah_onednn_memory(entry, MEM_PLAIN, REF(d.weight_plain));
         if (code == dnnl_success && kind == GRAD_WEIGHT)
             code = make_reorder(entry, weight_md(kind, pd), REF(d.weight_plain));
@@ -154,11 +155,11 @@ static int conv_fill(struct ah_onednn_entry *entry, enum ah_onednn_kind kind, co
     }
 out:
     if (pd)
-        dnnl_primitive_desc_destroy(pd);
+        ah_dnnl.primitive_desc_destroy(pd);
     if (hint)
-        dnnl_primitive_desc_destroy(hint);
+        ah_dnnl.primitive_desc_destroy(hint);
     if (attr)
-        dnnl_primitive_attr_destroy(attr);
+        ah_dnnl.primitive_attr_destroy(attr);
     conv_descs_free(&d);
     return code;
 }
@@ -264,7 +265,7 @@ static int conv_rearrange(const struct conv_run *run, struct ah_onednn_entry *en
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, back ? other : plain}, {DNNL_ARG_TO, back ? plain : other}};
     if (entry->weight_bytes > SMALL_WEIGHT)
         ah_library_threads_begin();
-    int code = dnnl_primitive_execute(entry->reorder, ah_onednn_stream, 2, args);
+    int code = ah_dnnl.primitive_execute(entry->reorder, ah_onednn_stream, 2, args);
     if (entry->weight_bytes > SMALL_WEIGHT)
         ah_library_threads_end();
     return code == dnnl_success ? 0 : ah_onednn_failed("rearranging a weight", code);

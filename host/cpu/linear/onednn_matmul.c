@@ -12,7 +12,9 @@
 const char *ah_onednn_version(void)
 {
     static char text[48];
-    const dnnl_version_t *version = dnnl_version();
+    if (ah_onednn_load() < 0)
+        return NULL;
+    const dnnl_version_t *version = ah_dnnl.version();
     snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
     return text;
 }
@@ -20,8 +22,9 @@ const char *ah_onednn_version(void)
 int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
+    AH_TRY(ah_onednn_load());
     ah_trace_kernel("oneDNN sgemm");
-    int code = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    int code = ah_dnnl.sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     return code == dnnl_success ? 1 : ah_onednn_failed("a matrix product", code);
 }
 
@@ -50,12 +53,12 @@ static int matmul_fill(struct ah_onednn_entry *entry)
         code = ah_onednn_attr(&attr);
     if (code == dnnl_success) {
 #if DNNL_VERSION_MAJOR >= 3
-        code = dnnl_matmul_primitive_desc_create(&pd, ah_onednn_engine, am, bm, bias_md, cm, attr);
+        code = ah_dnnl.matmul_primitive_desc_create(&pd, ah_onednn_engine, am, bm, bias_md, cm, attr);
 #else
         dnnl_matmul_desc_t desc;
-        code = dnnl_matmul_desc_init(&desc, &am, &bm, entry->key.with_bias ? &bias_md : NULL, &cm);
+        code = ah_dnnl.matmul_desc_init(&desc, &am, &bm, entry->key.with_bias ? &bias_md : NULL, &cm);
         if (code == dnnl_success)
-            code = dnnl_primitive_desc_create(&pd, &desc, attr, ah_onednn_engine, NULL);
+            code = ah_dnnl.primitive_desc_create(&pd, &desc, attr, ah_onednn_engine, NULL);
 #endif
     }
     code = ah_onednn_primitive(entry, pd, code);
@@ -71,9 +74,9 @@ static int matmul_fill(struct ah_onednn_entry *entry)
         code = ah_onednn_memory(entry, MEM_BIAS, REF(bias_md));
 out:
     if (pd)
-        dnnl_primitive_desc_destroy(pd);
+        ah_dnnl.primitive_desc_destroy(pd);
     if (attr)
-        dnnl_primitive_attr_destroy(attr);
+        ah_dnnl.primitive_attr_destroy(attr);
     md_free(&am);
     md_free(&bm);
     md_free(&cm);

@@ -29,7 +29,7 @@ static struct {
 static void bf16_choose(void)
 {
     const char *wanted = getenv("ACCELHOST_BF16");
-    int has = bf16_instructions(), found = ah_onednn_version() ? has : ABSENT;
+    int has = bf16_instructions(), found = ah_onednn_built_in() ? has : ABSENT;
     bool fast = found == AMX || (found == AVX512 && __builtin_cpu_is("amd"));
     if (wanted && !strcmp(wanted, "native"))
         fast = found != ABSENT;
@@ -41,7 +41,7 @@ static void bf16_choose(void)
         bf16_choice.text = found == AMX ? "amx_bf16" : "avx512_bf16";
     else if (found == ABSENT)
         bf16_choice.text =
-            ah_onednn_version() ? "through float32 (the processor has none)" : "through float32 (no oneDNN)";
+            ah_onednn_built_in() ? "through float32 (the processor has none)" : "through float32 (no oneDNN)";
     else if (wanted && !strcmp(wanted, "float32"))
         bf16_choice.text = "through float32 (ACCELHOST_BF16)";
     else

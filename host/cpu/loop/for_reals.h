@@ -13,8 +13,8 @@
 #define TANH ah_tanhf
 #define SIGMOID ah_sigmoidf
 #define GEMM ah_gemm_f32
-#define LAPACK(name) s##name##_
-#define CBLAS(name) cblas_s##name
+#define LAPACK(name) ah_blas.s##name##_
+#define CBLAS(name) ah_blas.cblas_s##name
 #include LOOPS
 #include "cpu/loop/end_real.h"
 #define REAL double
@@ -27,8 +27,8 @@
 #define TANH tanh
 #define SIGMOID ah_sigmoid
 #define GEMM ah_gemm_f64
-#define LAPACK(name) d##name##_
-#define CBLAS(name) cblas_d##name
+#define LAPACK(name) ah_blas.d##name##_
+#define CBLAS(name) ah_blas.cblas_d##name
 #include LOOPS
 #include "cpu/loop/end_real.h"
 #undef LOOPS

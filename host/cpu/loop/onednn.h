@@ -13,7 +13,10 @@
 
 #include "ops/nn/conv.h"
 
-/* The library and version, "oneDNN 2.6.3", or NULL. */
+/* Was the program built with oneDNN? */
+bool ah_onednn_built_in(void);
+
+/* The library and version, "oneDNN 2.6.3"; NULL: not built in, or the library is missing. */
 const char *ah_onednn_version(void);
 
 /* Arguments as in cpu/linear/gemm.h. */

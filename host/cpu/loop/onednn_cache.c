@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process/lazy_library.h"
 #include "base/process/thread_pool.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/loop/onednn.h"
+#include "libraries.h"
 
 enum { ENTRIES = 256, PROBES = 8 };
 static struct ah_onednn_entry onednn_cache[ENTRIES];
@@ -23,17 +25,35 @@ int ah_onednn_failed(const char *what, int code)
     return ah_fail(status, "oneDNN: %s failed with status %d", what, code);
 }
 
+#define NAME(name) "dnnl_" #name,
+static const char *const dnnl_symbols[] = {DNNL_CALLS(NAME)};
+
+struct ah_dnnl ah_dnnl;
+static struct ah_lazy_library dnnl_library = {"oneDNN", AH_ONEDNN_FILE, dnnl_symbols, (void **)(void *)&ah_dnnl,
+                                         sizeof dnnl_symbols / sizeof *dnnl_symbols, false};
+
+int ah_onednn_load(void)
+{
+    return ah_lazy_open(&dnnl_library);
+}
+
+bool ah_onednn_built_in(void)
+{
+    return true;
+}
+
 int ah_onednn_open(void)
 {
     if (ah_onednn_engine)
         return 0;
-    int code = dnnl_engine_create(&ah_onednn_engine, dnnl_cpu, 0);
+    AH_TRY(ah_onednn_load());
+    int code = ah_dnnl.engine_create(&ah_onednn_engine, dnnl_cpu, 0);
     if (code == dnnl_success)
-        code = dnnl_stream_create(&ah_onednn_stream, ah_onednn_engine, dnnl_stream_default_flags);
+        code = ah_dnnl.stream_create(&ah_onednn_stream, ah_onednn_engine, dnnl_stream_default_flags);
     if (code == dnnl_success)
         return 0;
     if (ah_onednn_engine)
-        dnnl_engine_destroy(ah_onednn_engine);
+        ah_dnnl.engine_destroy(ah_onednn_engine);
     ah_onednn_engine = NULL;
     return ah_onednn_failed("opening the engine", code);
 }
@@ -41,13 +61,13 @@ int ah_onednn_open(void)
 void ah_onednn_entry_clear(struct ah_onednn_entry *entry)
 {
     if (entry->primitive)
-        dnnl_primitive_destroy(entry->primitive);
+        ah_dnnl.primitive_destroy(entry->primitive);
     if (entry->reorder)
-        dnnl_primitive_destroy(entry->reorder);
+        ah_dnnl.primitive_destroy(entry->reorder);
     for (int64_t r = 0; entry->memory && r < entry->key.runners; r++)
         for (int i = 0; i < MEM_COUNT; i++)
             if (entry->memory[r][i])
-                dnnl_memory_destroy(entry->memory[r][i]);
+                ah_dnnl.memory_destroy(entry->memory[r][i]);
     free(entry->memory);
     memset(entry, 0, sizeof *entry);
 }
@@ -84,7 +104,7 @@ int ah_onednn_memory(struct ah_onednn_entry *entry, int which, md_ref md)
     if (!entry->memory)
         return dnnl_out_of_memory;
     for (int64_t r = 0; r < entry->key.runners && code == dnnl_success; r++)
-        code = dnnl_memory_create(&entry->memory[r][which], md, ah_onednn_engine, DNNL_MEMORY_NONE);
+        code = ah_dnnl.memory_create(&entry->memory[r][which], md, ah_onednn_engine, DNNL_MEMORY_NONE);
     return code;
 }
 
@@ -96,16 +116,16 @@ dnnl_memory_t *ah_onednn_handles(struct ah_onednn_entry *entry)
 bool ah_onednn_same_layout(struct ah_onednn_entry *a, struct ah_onednn_entry *b, int which)
 {
     md_ref one, other;
-    return dnnl_memory_get_memory_desc(a->memory[0][which], &one) == dnnl_success &&
-           dnnl_memory_get_memory_desc(b->memory[0][which], &other) == dnnl_success &&
-           dnnl_memory_desc_equal(one, other);
+    return ah_dnnl.memory_get_memory_desc(a->memory[0][which], &one) == dnnl_success &&
+           ah_dnnl.memory_get_memory_desc(b->memory[0][which], &other) == dnnl_success &&
+           ah_dnnl.memory_desc_equal(one, other);
 }
 
 int ah_onednn_attr(dnnl_primitive_attr_t *attr)
 {
-    int code = dnnl_primitive_attr_create(attr);
+    int code = ah_dnnl.primitive_attr_create(attr);
     if (code == dnnl_success)
-        code = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+        code = ah_dnnl.primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
     return code;
 }
 
@@ -113,7 +133,7 @@ int ah_onednn_attr(dnnl_primitive_attr_t *attr)
 static const char *name_of(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : NULL;
+    return ah_dnnl.primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : NULL;
 }
 
 static bool is_fast(const_dnnl_primitive_desc_t pd)
@@ -137,11 +157,11 @@ int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc
     if (code == dnnl_success)
         name_entry(entry, pd);
     if (code == dnnl_success)
-        code = dnnl_primitive_create(&entry->primitive, pd);
+        code = ah_dnnl.primitive_create(&entry->primitive, pd);
     if (code != dnnl_success)
         return code;
-    md_ref md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    entry->scratch_bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+    md_ref md = ah_dnnl.primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    entry->scratch_bytes = md ? ah_dnnl.memory_desc_get_size(md) : 0;
     return entry->scratch_bytes ? ah_onednn_memory(entry, MEM_SCRATCH, md) : dnnl_success;
 }
 
@@ -160,12 +180,12 @@ int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3
     if (memory[MEM_BIAS])
         args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, memory[MEM_BIAS]};
     ah_trace_kernel(entry->name);
-    return dnnl_primitive_execute(entry->primitive, ah_onednn_stream, count, args);
+    return ah_dnnl.primitive_execute(entry->primitive, ah_onednn_stream, count, args);
 }
 
 void ah_onednn_point(struct ah_onednn_entry *entry, int which, const void *data)
 {
     dnnl_memory_t *memory = ah_onednn_handles(entry);
     if (memory[which])
-        dnnl_memory_set_data_handle(memory[which], (void *)(uintptr_t)data);
+        ah_dnnl.memory_set_data_handle(memory[which], (void *)(uintptr_t)data);
 }

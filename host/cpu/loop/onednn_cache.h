@@ -13,6 +13,31 @@
 #include <dnnl.h>
 #include <dnnl_version.h>
 
+/* The library's functions, as members of ah_dnnl without their prefix. */
+#if DNNL_VERSION_MAJOR >= 3
+#define DNNL_VERSION_CALLS(F)                                                                                         \
+    F(memory_desc_create_with_strides) F(memory_desc_create_with_tag) F(memory_desc_destroy)                          \
+    F(convolution_forward_primitive_desc_create) F(convolution_backward_data_primitive_desc_create)                   \
+    F(convolution_backward_weights_primitive_desc_create) F(matmul_primitive_desc_create)
+#else
+#define DNNL_VERSION_CALLS(F)                                                                                         \
+    F(memory_desc_init_by_strides) F(memory_desc_init_by_tag) F(dilated_convolution_forward_desc_init)                \
+    F(dilated_convolution_backward_data_desc_init) F(dilated_convolution_backward_weights_desc_init)                  \
+    F(matmul_desc_init) F(primitive_desc_create)
+#endif
+#define DNNL_CALLS(F)                                                                                                 \
+    F(version) F(engine_create) F(engine_destroy) F(stream_create) F(sgemm) F(memory_create) F(memory_destroy)        \
+    F(memory_desc_equal) F(memory_desc_get_size) F(memory_get_memory_desc) F(memory_set_data_handle)                  \
+    F(primitive_attr_create) F(primitive_attr_destroy) F(primitive_attr_set_scratchpad_mode) F(primitive_create)      \
+    F(primitive_destroy) F(primitive_execute) F(primitive_desc_destroy) F(primitive_desc_query)                       \
+    F(primitive_desc_query_md) F(reorder_primitive_desc_create) DNNL_VERSION_CALLS(F)
+
+#define DNNL_MEMBER(name) __typeof__(&dnnl_##name) name;
+extern struct ah_dnnl {
+    DNNL_CALLS(DNNL_MEMBER)
+} ah_dnnl; /* valid after ah_onednn_load */
+#undef DNNL_MEMBER
+
 /* Memory descriptors are structs in version 2 and opaque handles in version 3, and version 3 makes primitive
  * descriptors directly; the differences end with this block. */
 #if DNNL_VERSION_MAJOR >= 3
@@ -22,18 +47,18 @@ typedef const_dnnl_memory_desc_t md_ref;
 static inline int md_strided(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
                              const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_create_with_strides(md, ndims, dims, type, strides);
+    return ah_dnnl.memory_desc_create_with_strides(md, ndims, dims, type, strides);
 }
 
 static inline int md_any(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims)
 {
-    return dnnl_memory_desc_create_with_tag(md, ndims, dims, type, dnnl_format_tag_any);
+    return ah_dnnl.memory_desc_create_with_tag(md, ndims, dims, type, dnnl_format_tag_any);
 }
 
 static inline void md_free(dnnl_memory_desc_t *md)
 {
     if (*md)
-        dnnl_memory_desc_destroy(*md);
+        ah_dnnl.memory_desc_destroy(*md);
     *md = NULL;
 }
 #else
@@ -43,12 +68,12 @@ typedef const dnnl_memory_desc_t *md_ref;
 static inline int md_strided(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
                              const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_init_by_strides(md, ndims, dims, type, strides);
+    return ah_dnnl.memory_desc_init_by_strides(md, ndims, dims, type, strides);
 }
 
 static inline int md_any(dnnl_memory_desc_t *md, dnnl_data_type_t type, int ndims, const dnnl_dims_t dims)
 {
-    return dnnl_memory_desc_init_by_tag(md, ndims, dims, type, dnnl_format_tag_any);
+    return ah_dnnl.memory_desc_init_by_tag(md, ndims, dims, type, dnnl_format_tag_any);
 }
 
 static inline void md_free(dnnl_memory_desc_t *md)
@@ -82,7 +107,11 @@ struct ah_onednn_entry {
 extern dnnl_engine_t ah_onednn_engine; /* valid after ah_onednn_open */
 extern dnnl_stream_t ah_onednn_stream;
 
-/* Open the engine and the stream; later calls do nothing. A negative AH_E* when the library fails. */
+/* Load the library, the first time; any thread may call. AH_EIO: it is missing. */
+int ah_onednn_load(void);
+
+/* Load the library and open the engine and the stream; later calls do nothing. A negative AH_E* when the library
+ * fails. */
 int ah_onednn_open(void);
 
 /* Return the library's failure as a status: "oneDNN: WHAT failed with status N". */

@@ -3,6 +3,11 @@
 
 #include <stddef.h>
 
+bool ah_onednn_built_in(void)
+{
+    return false;
+}
+
 const char *ah_onednn_version(void)
 {
     return NULL;

@@ -24,10 +24,11 @@ end
 ---@return table<string, any>
 function manifest.facts()
   local system = C.system
+  local blas, onednn = system.libraries()
   return {
     format = FORMAT, version = VERSION, accelhost = system.version, world_size = C.comm.size(),
-    threads = system.get_num_threads(), cpu = processor(), kernels = system.kernels, blas = system.blas,
-    onednn = system.onednn, bf16 = system.bf16,
+    threads = system.get_num_threads(), cpu = processor(), kernels = system.kernels, blas = blas,
+    onednn = onednn, bf16 = system.bf16,
   }
 end
 

@@ -81,6 +81,7 @@ end
 ---@return string[][]
 function environment.rows(config)
   local memory = tonumber(read("/proc/meminfo"):match "MemTotal:%s*(%d+)") or 0
+  local blas, onednn = C.system.libraries()
   local rows = {
     {"accelhost", C.system.version},
     {"LuaJIT", jit.version .. ", " .. (jit.status() and "compiler on" or "compiler off")},
@@ -89,9 +90,9 @@ function environment.rows(config)
     {"processors", ("%d, threads of an op: %d"):format(C.system.cpu_count(), C.system.get_num_threads())},
     {"memory", ("%.1f GiB"):format(memory / 2 ^ 20)},
     {"kernels", kernels()},
-    {"BLAS", C.system.blas},
+    {"BLAS", blas or "not there"},
     {"", libraries "^libopenblas"},
-    {"oneDNN", C.system.onednn or "not there: convolutions are slower"},
+    {"oneDNN", onednn or "not there: convolutions are slower"},
     {"", libraries "^libdnnl"},
     {"bf16 kernels", bf16()},
   }

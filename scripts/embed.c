@@ -1,7 +1,7 @@
 /* Compile the Lua library for the binary: bytecode with debug information for tracebacks, as one file of bytes, and a C
  * table of its pieces. Sources would cost each start ten times as much; one that does not compile stops the build. The
  * documentation of the sources follows, as one text, and then the sources themselves and files that are not Lua (style
- * sheets, scripts of pages), packed: neither is read before it is requested.
+ * sheets, scripts of pages), both packed: neither is read before it is requested.
  *
  * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... lua/accelhost/PAGE.css --docs SCRIPT SOURCE... */
 #include <lauxlib.h>
@@ -34,8 +34,21 @@ static void write_row(FILE *table, const char *path, size_t begin, size_t end)
     fprintf(table, "    {\"%s\", \"%s\", ah_lua + %zu, %zu},\n", module, path, begin, end - begin);
 }
 
+/* Write a text, packed, and its row; not 0 when that fails. */
+static int write_packed(FILE *table, FILE *bytes, const char *name, const char *text, size_t length)
+{
+    uLongf packed = compressBound(length);
+    Bytef *room = malloc(packed);
+    size_t begin = written;
+    if (!room || compress2(room, &packed, (const Bytef *)text, length, 9) != Z_OK || append(NULL, room, packed, bytes))
+        return fprintf(stderr, "embed: %s cannot be packed\n", name), 1;
+    free(room);
+    fprintf(table, "const struct ah_packed %s = {ah_lua + %zu, %zu, %zu};\n", name, begin, (size_t)packed, length);
+    return 0;
+}
+
 /* Run the script with the sources' paths; its result is the text. */
-static int write_docs(lua_State *L, int count, char **words, FILE *bytes)
+static int write_docs(lua_State *L, int count, char **words, FILE *table, FILE *bytes)
 {
     size_t length;
     luaL_openlibs(L);
@@ -47,7 +60,7 @@ static int write_docs(lua_State *L, int count, char **words, FILE *bytes)
     if (lua_pcall(L, count - 1, 1, 0))
         return fprintf(stderr, "embed: %s\n", lua_tostring(L, -1)), 1;
     const char *text = lua_tolstring(L, -1, &length);
-    return append(L, text, length, bytes);
+    return write_packed(table, bytes, "ah_docs", text, length);
 }
 
 /* All sources as one text, each behind a line "@@ PATH". */
@@ -65,18 +78,6 @@ static void keep_source(const char *path, const char *text, size_t length)
     sources.bytes += (size_t)sprintf(sources.text + sources.bytes, "\n@@ %s\n", path);
     memcpy(sources.text + sources.bytes, text, length);
     sources.bytes += length;
-}
-
-/* Packed; 0 bytes when that fails. */
-static size_t write_sources(FILE *bytes)
-{
-    uLongf packed = compressBound(sources.bytes);
-    Bytef *room = malloc(packed);
-    if (!room || compress2(room, &packed, (const Bytef *)sources.text, sources.bytes, 9) != Z_OK ||
-        append(NULL, room, packed, bytes))
-        packed = 0;
-    free(room);
-    return packed;
 }
 
 int main(int argc, char **argv)
@@ -110,17 +111,11 @@ int main(int argc, char **argv)
         lua_settop(L, 0);
         write_row(table, path, begin, written);
     }
-    size_t begin = written;
-    if (i + 1 < argc && write_docs(L, argc - i - 1, argv + i + 1, bytes))
+    fprintf(table, "    {0},\n};\n");
+    if (i + 1 < argc && write_docs(L, argc - i - 1, argv + i + 1, table, bytes))
         return 1;
-    fprintf(table, "    {0},\n};\nconst struct ah_embedded ah_docs = {0, 0, ah_lua + %zu, %zu};\n", begin,
-            written - begin);
-    begin = written;
-    size_t packed = write_sources(bytes);
-    if (!packed)
-        return fprintf(stderr, "embed: the sources cannot be packed\n"), 1;
-    fprintf(table, "const struct ah_embedded ah_sources = {0, 0, ah_lua + %zu, %zu};\n", begin, packed);
-    fprintf(table, "const size_t ah_sources_bytes = %zu;\n", sources.bytes);
+    if (write_packed(table, bytes, "ah_sources", sources.text, sources.bytes))
+        return 1;
     lua_close(L);
     return fclose(table) || fclose(bytes);
 }

@@ -67,21 +67,25 @@ static int load_module(lua_State *L)
     return 1;
 }
 
+static int load_packed(lua_State *L, const struct ah_packed *from)
+{
+    uLongf bytes = (uLongf)from->length;
+    char *text = lua_newuserdata(L, bytes);
+    if (uncompress((Bytef *)text, &bytes, (const Bytef *)from->packed, (uLong)from->bytes) != Z_OK)
+        return luaL_error(L, "a text in the program is damaged");
+    lua_pushlstring(L, text, bytes);
+    return 1;
+}
+
 /* The text of the documentation is the module. */
 static int load_docs(lua_State *L)
 {
-    lua_pushlstring(L, ah_docs.bytecode, ah_docs.bytes);
-    return 1;
+    return load_packed(L, &ah_docs);
 }
 
 static int load_sources(lua_State *L)
 {
-    uLongf bytes = (uLongf)ah_sources_bytes;
-    char *text = lua_newuserdata(L, bytes);
-    if (uncompress((Bytef *)text, &bytes, (const Bytef *)ah_sources.bytecode, (uLong)ah_sources.bytes) != Z_OK)
-        return luaL_error(L, "the sources in the program are damaged");
-    lua_pushlstring(L, text, bytes);
-    return 1;
+    return load_packed(L, &ah_sources);
 }
 
 /* package.loaders entry: the module of this name. */

@@ -12,10 +12,16 @@ struct ah_embedded {
 };
 
 extern const struct ah_embedded ah_embedded[];
-/* The documentation of the sources as text in place of the bytecode, for lua/accelhost/docs. */
-extern const struct ah_embedded ah_docs;
-/* The sources of the library, each after a line "@@ accelhost/nn/init.lua": packed by zlib, and their length. */
-extern const struct ah_embedded ah_sources;
-extern const size_t ah_sources_bytes;
+
+/* A text, packed by zlib, and its length. */
+struct ah_packed {
+    const char *packed;
+    size_t bytes, length;
+};
+
+/* The documentation of the sources, for lua/accelhost/docs. */
+extern const struct ah_packed ah_docs;
+/* The sources of the library, each after a line "@@ accelhost/nn/init.lua". */
+extern const struct ah_packed ah_sources;
 
 #endif

@@ -43,6 +43,11 @@ describe("conv2d", function()
     {{3, 17, 9, 7}, {33, 17, 3, 3}, 1, 1},
     {{5, 33, 7, 5}, {17, 33, 3, 2}, {2, 1}, 1, {1, 2}},
     {{2, 3, 11, 13}, {1, 3, 3, 3}},
+    -- Those that Winograd's filtering computes.
+    {{3, 48, 13, 10}, {80, 48, 3, 3}, 1, 1},
+    {{2, 32, 9, 15}, {48, 32, 3, 3}, 1, 2},
+    {{64, 14, 11}, {144, 64, 3, 3}, 1, {0, 1}},
+    {{9, 160, 6, 7}, {32, 160, 3, 3}},
   }
 
   -- The result and the gradients of a case, in float32.
@@ -122,6 +127,38 @@ describe("conv2d", function()
     local one, three = gradient(1), gradient(3)
     accelhost.set_num_threads(threads)
     check.near(one, three, 1e-5) -- libraries used elsewhere may round differently
+  end)
+
+  it("computes large 3x3 kernels to the same bits on any number of threads", function()
+    local threads = accelhost.get_num_threads()
+    for _, sizes in ipairs {{5, 64, 21, 18, 96}, {3, 256, 9, 8, 160}, {40, 32, 30, 30, 48}} do
+      accelhost.manual_seed(2)
+      local n, c, h, w, out = unpack(sizes)
+      local x, weight, g = accelhost.randn(n, c, h, w), accelhost.randn(out, c, 3, 3), accelhost.randn(n, out, h, w)
+      local first
+      for count = 1, 3 do
+        accelhost.set_num_threads(count)
+        local all = {F.conv2d(x, weight, nil, 1, 1), C.conv2d_grad_input(g, weight, {n, c, h, w}, 1, 1, 1, 1),
+          C.conv2d_grad_weight(g, x, {out, c, 3, 3}, 1, 1, 1, 1)}
+        first = first or all
+        for i, result in ipairs(all) do assert.is_true(accelhost.equal(first[i], result)) end
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+
+  it("computes an image with a large 3x3 kernel to the same bits alone and in a batch", function()
+    accelhost.manual_seed(2)
+    local n = 23 -- blocks of tiles end within the batch
+    local x, weight, g = accelhost.randn(n, 512, 13, 16), accelhost.randn(96, 512, 3, 3), accelhost.randn(n, 96, 13, 16)
+    local y, sum = F.conv2d(x, weight, nil, 1, 1), accelhost.zeros(weight:shape())
+    for i = 1, n do
+      local image, gradient = x:narrow(0, i - 1, 1), g:narrow(0, i - 1, 1)
+      assert.is_true(accelhost.equal(F.conv2d(image, weight, nil, 1, 1), y:narrow(0, i - 1, 1)))
+      sum = sum + C.conv2d_grad_weight(gradient, image, {96, 512, 3, 3}, 1, 1, 1, 1)
+    end
+    local whole = C.conv2d_grad_weight(g, x, {96, 512, 3, 3}, 1, 1, 1, 1)
+    check.near(0, ((whole - sum):abs():max() / sum:abs():max()):item(), 1e-5)
   end)
 
   it("sums the gradient of a half weight in float32 and rounds once, on any number of threads", function()

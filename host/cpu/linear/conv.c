@@ -9,6 +9,7 @@
 #include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/conv_direct.h"
+#include "cpu/linear/conv_winograd.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/column_sum.h"
@@ -56,6 +57,8 @@ static int conv_fast(const struct ah_conv *s, struct ah_call *c)
     const void *b = open_weight(&a, arg->bias.tensor, half);
     if (a.status == 0)
         a.status = ah_nhwc_out_open(&y, c->out[0], half);
+    if (a.status == 0 && !half)
+        a.status = ah_conv_winograd(s, x, w, b, y.data);
     if (a.status == 0)
         a.status = ah_onednn_conv(s, half, x, w, b, y.data);
     return conv_fast_close(&a, &y, half);
@@ -117,7 +120,9 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
         a.status = ah_nhwc_out_open(&x, c->out[0], half);
     if (a.status == 0 && !half && is_pointwise(s))
         a.status = pointwise_grad_input(s, g, w, x.data);
-    else if (a.status == 0)
+    if (a.status == 0 && !half)
+        a.status = ah_conv_winograd_grad_input(s, g, w, x.data);
+    if (a.status == 0)
         a.status = ah_onednn_conv_grad_input(s, half, g, w, x.data);
     return conv_fast_close(&a, &x, half);
 }
@@ -154,7 +159,9 @@ static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
     void *w = half ? ah_tensor_data(c->out[0]) : ah_array_out(&a, c->out[0]);
     if (a.status == 0 && !half && is_pointwise(s))
         a.status = pointwise_grad_weight(s, x, g, w);
-    else if (a.status == 0 && !half)
+    if (a.status == 0 && !half)
+        a.status = ah_conv_winograd_grad_weight(s, x, g, w);
+    if (a.status == 0 && !half)
         a.status = ah_conv_direct_grad_weight(s, x, g, w);
     if (a.status == 0)
         a.status = ah_onednn_conv_grad_weight(s, half, x, g, w);

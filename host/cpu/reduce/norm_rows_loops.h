@@ -1,16 +1,22 @@
 /* Batch norm over rows of channels, summed by chunks of rows, for one type of items: norm_instances.c sets ITEM,
  * ROWS(name), and READ and WRITE, the conversions between ITEM and float. */
 
-/* Sum (x - mean)^2 or, of two inputs, g and g (x - mean) over the rows of a chunk, for `width` columns, whose sums stay
- * in registers. */
-static inline void ROWS(deviation_block)(const ITEM *restrict x, int64_t rows, int64_t c, int64_t width,
-                                         const float *restrict mean, float *restrict out)
+/* Sum x, then (x - the chunk's mean)^2 while the chunk is in the cache; or, of two inputs, g and g (x - mean): over the
+ * rows of a chunk, for `width` columns, whose sums stay in registers. */
+static inline void ROWS(moment_block)(const ITEM *restrict x, int64_t rows, int64_t c, int64_t width,
+                                      float *restrict sums, float *restrict squares)
 {
-    float sum[BLOCK] = {0};
+    float sum[BLOCK] = {0}, mean[BLOCK], square[BLOCK] = {0};
     for (int64_t i = 0; i < rows; i++)
         for (int64_t k = 0; k < width; k++)
-            sum[k] += (READ(x[i * c + k]) - mean[k]) * (READ(x[i * c + k]) - mean[k]);
-    memcpy(out, sum, (size_t)width * sizeof *out);
+            sum[k] += READ(x[i * c + k]);
+    for (int64_t k = 0; k < width; k++)
+        mean[k] = sum[k] / (float)rows;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < width; k++)
+            square[k] += (READ(x[i * c + k]) - mean[k]) * (READ(x[i * c + k]) - mean[k]);
+    memcpy(sums, sum, (size_t)width * sizeof *sums);
+    memcpy(squares, square, (size_t)width * sizeof *squares);
 }
 
 static inline void ROWS(gradient_block)(const ITEM *restrict g, const ITEM *restrict x, int64_t rows, int64_t c,
@@ -28,12 +34,12 @@ static inline void ROWS(gradient_block)(const ITEM *restrict g, const ITEM *rest
     memcpy(out_gx, sum_gx, (size_t)width * sizeof *out_gx);
 }
 
-static void ROWS(deviation_chunk)(const ITEM *x, int64_t rows, int64_t c, const float *mean, float *out)
+static void ROWS(moment_chunk)(const ITEM *x, int64_t rows, int64_t c, float *sums, float *squares)
 {
     int64_t k = 0;
     for (; k + BLOCK <= c; k += BLOCK)
-        ROWS(deviation_block)(x + k, rows, c, BLOCK, mean + k, out + k);
-    ROWS(deviation_block)(x + k, rows, c, c - k, mean + k, out + k);
+        ROWS(moment_block)(x + k, rows, c, BLOCK, sums + k, squares + k);
+    ROWS(moment_block)(x + k, rows, c, c - k, sums + k, squares + k);
 }
 
 static void ROWS(gradient_chunk)(const ITEM *g, const ITEM *x, int64_t rows, int64_t c, const float *mean,
@@ -45,25 +51,35 @@ static void ROWS(gradient_chunk)(const ITEM *g, const ITEM *x, int64_t rows, int
     ROWS(gradient_block)(g + k, x + k, rows, c, c - k, mean + k, sum_g + k, sum_gx + k);
 }
 
+/* One pass over memory: the squares about the mean of all are those about the chunks' means and, for each chunk, its
+ * rows times the squared difference of the means (Chan, Golub and LeVeque, 1979). */
 static int ROWS(row_stats)(const struct ah_batch *b, const void *from, float *mean, float *variance)
 {
     const ITEM *x = from;
     int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
     struct ah_dense partial = {0};
-    int status = ROWS(ah_column_sum)(x, rows, c, mean);
-    for (int64_t k = 0; k < c; k++)
-        mean[k] /= (float)rows;
-    if (status == 0)
-        status = ah_dense_scratch(&partial, (size_t)(chunks * c) * sizeof(float));
+    int status = ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float));
     if (status < 0)
         return status;
-    float *sums = partial.block;
+    float *sums = partial.block, *squares = sums + chunks * c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
-        ROWS(deviation_chunk)(x + first * c, count, c, mean, sums + i * c);
+        ROWS(moment_chunk)(x + first * c, count, c, sums + i * c, squares + i * c);
     }
-    status = ah_column_sum_f32(sums, chunks, c, variance);
+    status = ah_column_sum_f32(sums, chunks, c, mean);
+    for (int64_t k = 0; k < c; k++)
+        mean[k] /= (float)rows;
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t left = rows - i * CHUNK_ROWS;
+        float count = (float)(left < CHUNK_ROWS ? left : CHUNK_ROWS);
+        for (int64_t k = i * c; k < (i + 1) * c; k++) {
+            float off = sums[k] / count - mean[k - i * c];
+            squares[k] += count * off * off;
+        }
+    }
+    if (status == 0)
+        status = ah_column_sum_f32(squares, chunks, c, variance);
     for (int64_t k = 0; k < c; k++)
         variance[k] /= (float)rows;
     ah_dense_close(&partial);

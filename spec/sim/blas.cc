@@ -28,6 +28,8 @@ const Attribute product_attributes[] = {
     FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, ah_cublas_matmul, aux_stride),
     FIELD(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, ah_cublas_matmul, aux_type),
     FIELD(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, ah_cublas_matmul, bias_type),
+    FIELD(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, ah_cublas_matmul, scale_a),
+    FIELD(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, ah_cublas_matmul, scale_b),
 };
 
 const Attribute layout_attributes[] = {
@@ -239,6 +241,9 @@ static const char *refuse_memory(CUcontext context, const Product &p, const void
         return "beta without C";
     if (p.how.bias && !on_device(context, p.how.bias, 1))
         return "the bias is not in device memory";
+    for (const float *number : {p.how.scale_a, p.how.scale_b})
+        if (number && !on_device(context, number, sizeof *number))
+            return "a scale is not in device memory";
     if (p.how.aux && !on_device(context, p.how.aux, 1))
         return "the auxiliary buffer is not in device memory";
     if (given < wanted || (wanted && (!on_device(context, workspace, wanted) || (uintptr_t)workspace % 256)))
@@ -289,6 +294,9 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
     const char *refused = known ? refuse_product(p) : "an algorithm that no heuristic returned";
     if (!refused)
         refused = refuse_memory(stream->context, p, workspace, p.by.workspace, workspace_bytes);
+    bool fp8 = p.a.type == CUDA_R_8F_E4M3 || p.a.type == CUDA_R_8F_E5M2;
+    if (!refused && fp8 && ((uintptr_t)a % 16 || (uintptr_t)b % 16 || (uintptr_t)c % 16 || (uintptr_t)d % 16))
+        refused = "8-bit floats at an address that is no multiple of 16";
     if (refused) {
         report(CUDA_ERROR_INVALID_VALUE, std::string("cublasLtMatmul: ") + refused);
         return CUBLAS_STATUS_INVALID_VALUE;

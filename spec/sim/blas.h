@@ -15,6 +15,7 @@ struct ah_cublas_matmul {
     void *bias, *aux;
     int64_t bias_stride, aux_leading, aux_stride;
     int32_t aux_type, bias_type;
+    const float *scale_a, *scale_b;
 };
 
 struct ah_cublas_layout {

@@ -2,15 +2,22 @@
  * double in the order of k; the operands are rounded first where the compute type requires it. */
 #include "blas.h"
 
+#include "base/numeric/fp8.h"
+
 #include <algorithm>
 #include <math.h>
 #include <string.h>
 
 namespace sim
 {
+static bool is_fp8(int type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
 size_t size_of_type(int type)
 {
-    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : is_fp8(type) ? 1 : 2;
 }
 
 double load_real(int type, const void *from, int64_t index)
@@ -22,6 +29,9 @@ double load_real(int type, const void *from, int64_t index)
         return static_cast<const float *>(from)[index];
     case CUDA_R_16F:
         return to_float(static_cast<const half_t *>(from)[index]);
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2:
+        return ah_fp8_decode(static_cast<const uint8_t *>(from)[index], type == CUDA_R_8F_E5M2);
     default:
         return to_float(static_cast<const bf16_t *>(from)[index]);
     }
@@ -49,8 +59,31 @@ static bool known_type(uint32_t type)
     return type == CUDA_R_32F || type == CUDA_R_64F || type == CUDA_R_16F || type == CUDA_R_16BF;
 }
 
+/* 8-bit floats: A and B along the depth, of lines and sizes that are multiples of 16, at most one in e5m2. */
+static const char *refuse_fp8(const Product &p)
+{
+    if (!is_fp8((int)p.a.type) || !is_fp8((int)p.b.type))
+        return "8-bit floats times other numbers";
+    if (p.a.type == CUDA_R_8F_E5M2 && p.b.type == CUDA_R_8F_E5M2)
+        return "both operands in e5m2";
+    if (p.c.type != p.d.type || !known_type(p.d.type) || p.d.type == CUDA_R_64F)
+        return "a result of 8-bit floats that is not f32, f16 or bf16";
+    if (p.how.scale != CUDA_R_32F || p.how.compute != CUBLAS_COMPUTE_32F)
+        return "a compute or scale type other than f32 for 8-bit floats";
+    if (p.how.transpose_a != CUBLAS_OP_T || p.how.transpose_b != CUBLAS_OP_N)
+        return "8-bit floats that are not read along the depth";
+    if (p.a.rows % 16 || p.d.rows % 16 || p.a.leading % 16 || p.b.leading % 16 || p.a.batch != 1)
+        return "8-bit floats of sizes that are no multiples of 16";
+    bool biased = p.how.epilogue == CUBLASLT_EPILOGUE_BIAS;
+    if (p.how.epilogue != CUBLASLT_EPILOGUE_DEFAULT && (!biased || p.d.type == CUDA_R_32F))
+        return "an epilogue that 8-bit floats do not have";
+    return nullptr;
+}
+
 static const char *refuse_types(const Product &p)
 {
+    if (is_fp8((int)p.a.type) || is_fp8((int)p.b.type))
+        return refuse_fp8(p);
     if (!known_type(p.a.type) || !known_type(p.c.type) || p.a.type != p.b.type || p.c.type != p.d.type)
         return "types other than f32, f64, f16 and bf16, or A's and B's, C's and D's not the same";
     if (p.d.type != p.a.type && (p.d.type != CUDA_R_32F || p.a.type == CUDA_R_64F))
@@ -292,6 +325,7 @@ static void multiply_one(const Product &p, int batch, double alpha, double beta)
     if (p.how.epilogue == CUBLASLT_EPILOGUE_BGRADB)
         sum_over_k(end, b, n, k, 1, n);
     bool biased = p.how.epilogue & CUBLASLT_EPILOGUE_BIAS;
+    alpha *= (p.how.scale_a ? *p.how.scale_a : 1.0) * (p.how.scale_b ? *p.how.scale_b : 1.0);
     std::vector<double> sums((size_t)n);
     for (int64_t i = 0; i < m; i++) {
         multiply_row(p, a.data() + i * k, b, sums);

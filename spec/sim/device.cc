@@ -224,7 +224,7 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
         {1, 1024},     {2, 1024},   {3, 1024},     {4, 64},     {5, 2147483647}, {6, 65535},  {7, 65535},
         {8, 48 * 1024}, {9, 65536}, {10, 32},      {12, 65536}, {13, 1000000},   {16, 4},     {18, 0},
         {31, 1},       {32, 0},     {34, 0},       {36, 1000000}, {37, 1024},    {38, 1 << 20}, {39, 2048},
-        {40, 2},       {41, 1},     {50, 0},       {75, 9},     {76, 0},         {78, 1},     {81, 228 * 1024},
+        {40, 2},       {41, 1},     {50, 0},       {78, 1},     {81, 228 * 1024},
         {82, 65536},   {83, 0},     {97, 227 * 1024}, {102, 1}, {110, 0}, {106, 32}, {111, 1024},    {115, 0},
     };
     if (!device_at(device))
@@ -233,6 +233,8 @@ SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
     for (auto row : rows)
         if (row.attribute == attribute)
             *value = row.value;
+    if (attribute == 75 || attribute == 76)
+        *value = attribute == 75 ? settings.capability / 10 : settings.capability % 10;
     if (attribute == 87) /* how many floats are computed in the time of a double */
         *value = settings.slow_double ? 64 : 2;
     return *value < 0 ? CUDA_ERROR_INVALID_VALUE : 0;

@@ -90,6 +90,8 @@ void settings_read()
     settings.tf32 = flag_of("ACCELHOST_SIM_TF32", false);
     settings.slow_product = flag_of("ACCELHOST_SIM_SLOW_PRODUCT", false);
     settings.slow_double = flag_of("ACCELHOST_SIM_SLOW_DOUBLE", false);
+    const char *capability = getenv("ACCELHOST_SIM_CAPABILITY");
+    settings.capability = capability && *capability ? atoi(capability) : settings.capability;
     settings.slices = flag_of("ACCELHOST_SIM_SLICES", false);
     settings.leaks = flag_of("ACCELHOST_SIM_LEAKS", false);
     read_faults(getenv("ACCELHOST_SIM_FAIL"));

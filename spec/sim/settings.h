@@ -18,6 +18,7 @@ struct Settings {
     bool tf32 = false;                /* ACCELHOST_SIM_TF32: engines of tensor cores round float32 as they do */
     bool slow_product = false;        /* ACCELHOST_SIM_SLOW_PRODUCT: cuBLASLt's first algorithm is 5 ms slower */
     bool slow_double = false;         /* ACCELHOST_SIM_SLOW_DOUBLE: the rate of doubles is a consumer card's */
+    int capability = 90;              /* ACCELHOST_SIM_CAPABILITY */
     bool slices = false;              /* ACCELHOST_SIM_SLICES: all devices are slices of one card, as of MIG */
     bool leaks = false;               /* ACCELHOST_SIM_LEAKS: report memory at the end that was never freed */
 };

@@ -19,6 +19,8 @@
     NAME(CUDA_R_64F, 1)                                   \
     NAME(CUDA_R_16F, 2)                                   \
     NAME(CUDA_R_16BF, 14)                                 \
+    NAME(CUDA_R_8F_E4M3, 28)                              \
+    NAME(CUDA_R_8F_E5M2, 29)                              \
     NAME(CUBLAS_COMPUTE_32F, 68)                          \
     NAME(CUBLAS_COMPUTE_32F_PEDANTIC, 69)                 \
     NAME(CUBLAS_COMPUTE_64F, 70)                          \
@@ -48,6 +50,8 @@
     NAME(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11)   \
     NAME(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)        \
     NAME(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, 13) \
+    NAME(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, 17)        \
+    NAME(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, 18)        \
     NAME(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, 22) \
     NAME(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)         \
     NAME(CUBLASLT_MATMUL_PREF_SEARCH_MODE, 0)             \

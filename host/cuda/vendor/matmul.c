@@ -73,6 +73,8 @@ static struct ah_cuda_plan_key key_of(const struct ah_cuda_device *cuda, const s
     key.aligned = alignment_of(product);
     key.tf32 = product->tf32 && product->dtype == AH_F32;
     key.wide = product->wide && (product->dtype == AH_F16 || product->dtype == AH_BF16);
+    key.a_codes = (int32_t)product->a_codes;
+    key.b_codes = (int32_t)product->b_codes;
     return key;
 }
 
@@ -93,6 +95,12 @@ static int *bucket_of(const struct ah_cuda_plan_key *key)
 static int type_of(enum ah_dtype dtype)
 {
     return dtype == AH_F64 ? CUDA_R_64F : dtype == AH_F16 ? CUDA_R_16F : dtype == AH_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* The type of an operand. */
+static int operand_type(int32_t codes, int dtype)
+{
+    return codes == AH_CUDA_E4M3 ? CUDA_R_8F_E4M3 : codes == AH_CUDA_E5M2 ? CUDA_R_8F_E5M2 : dtype;
 }
 
 static cublasStatus_t make_layout(const struct ah_cublas *blas, cublasLtMatrixLayout_t *out, int64_t count, int type,
@@ -120,6 +128,12 @@ cublasStatus_t ah_cuda_plan_point(const struct ah_cublas *blas, struct ah_cuda_p
         status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux);
     if (aux && status == CUBLAS_STATUS_SUCCESS)
         status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+    if (plan->key.a_codes && status == CUBLAS_STATUS_SUCCESS)
+        status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &product->b_scale,
+                                  sizeof product->b_scale);
+    if (plan->key.a_codes && status == CUBLAS_STATUS_SUCCESS)
+        status = blas->matmul_set(plan->matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &product->a_scale,
+                                  sizeof product->a_scale);
     return status;
 }
 
@@ -146,10 +160,12 @@ static cublasStatus_t matmul_describe(const struct ah_cublas *blas, struct ah_cu
     if (status == CUBLAS_STATUS_SUCCESS)
         status = ah_cuda_plan_point(blas, plan, product);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(blas, &plan->a, key->batch, type, key->a_transposed ? key->rows : key->depth,
-                             key->a_transposed ? key->depth : key->rows, key->a_ld, key->a_stride);
+        status = make_layout(blas, &plan->a, key->batch, operand_type(key->a_codes, type),
+                             key->a_transposed ? key->rows : key->depth, key->a_transposed ? key->depth : key->rows,
+                             key->a_ld, key->a_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(blas, &plan->b, key->batch, type, key->b_transposed ? key->depth : key->columns,
+        status = make_layout(blas, &plan->b, key->batch, operand_type(key->b_codes, type),
+                             key->b_transposed ? key->depth : key->columns,
                              key->b_transposed ? key->columns : key->depth, key->b_ld, key->b_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = make_layout(blas, &plan->out, key->batch, key->wide ? CUDA_R_32F : type, key->columns, key->rows,
@@ -322,8 +338,8 @@ static double product_operations(const struct ah_cuda_plan_key *key)
 static double product_bytes(const struct ah_cuda_plan_key *key)
 {
     double rows = (double)key->rows, columns = (double)key->columns, depth = (double)key->depth;
-    double item = (double)ah_dtype_size((enum ah_dtype)key->dtype);
-    return (double)key->batch * (rows * depth + depth * columns + rows * columns) * item;
+    double item = (double)ah_dtype_size((enum ah_dtype)key->dtype), operand = key->a_codes ? 1 : item;
+    return (double)key->batch * ((rows * depth + depth * columns) * operand + rows * columns * item);
 }
 
 int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct ah_cuda_matmul *product)

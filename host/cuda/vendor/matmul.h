@@ -21,6 +21,15 @@ enum ah_cuda_epilogue {
     AH_CUDA_ROW_SUMS,   /* and the sums of a's rows, `rows` numbers at aux */
     AH_CUDA_COLUMN_SUMS, /* and the sums of b's columns, `columns` numbers at aux */
 };
+
+/* The elements of an operand in memory. */
+enum ah_cuda_codes {
+    AH_CUDA_AS_DTYPE, /* numbers of the product's dtype */
+    AH_CUDA_E4M3,     /* 8-bit floats */
+    AH_CUDA_E5M2,
+};
+enum { AH_CUDA_FP8_CAPABILITY = 89 }; /* the least that cuBLASLt multiplies these on */
+
 /* Does the epilogue's aux fit a result of `columns` columns? */
 static inline bool ah_cuda_epilogue_fits(enum ah_dtype dtype, int64_t columns)
 {
@@ -37,6 +46,11 @@ struct ah_cuda_matmul {
     uint64_t bias; /* 0, or `columns` numbers that every row gets; not for float64 */
     enum ah_cuda_epilogue epilogue;
     uint64_t aux;  /* of the epilogue */
+    /* Both or neither 8-bit floats, at most one in e5m2: a not transposed, b transposed, depth, columns, lines and
+     * addresses multiples of 16; `dtype` is the result's, and the product is multiplied by the float32 numbers at the
+     * addresses of the scales. */
+    enum ah_cuda_codes a_codes, b_codes;
+    uint64_t a_scale, b_scale;
 };
 
 /* out = a b + bias, or out + a b, then the epilogue, on the compute stream. No size may be 0. AH_EINVAL when cuBLASLt

@@ -17,6 +17,7 @@ struct ah_cuda_plan_key {
     int64_t rows, columns, depth, batch;
     int64_t a_ld, b_ld, a_stride, b_stride, out_stride;
     int32_t ordinal, dtype, a_transposed, b_transposed, epilogue, aligned, tf32, wide;
+    int32_t a_codes, b_codes;
 };
 
 struct ah_cuda_plan {
@@ -50,7 +51,8 @@ int ah_cuda_plan_run(const struct ah_cublas *blas, struct ah_cuda_device *cuda, 
 void ah_cuda_plans_forget(const struct ah_cuda_device *cuda);
 
 /* Time a plan's candidates and move the fastest of those to the front whose results are equal to the first one's in
- * every bit (matmul_tune.c). Once for each plan, at its second use outside of a capture. Leaves the plan as it was
+ * every bit (matmul_tune.c). Once for each plan, at its second use outside of a capture; products of 8-bit floats keep
+ * the first. Leaves the plan as it was
  * where memory is short. */
 int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, struct ah_cuda_plan *plan,
                       const struct ah_cuda_matmul *product);

@@ -186,7 +186,7 @@ int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, st
     if (plan->tuned || !plan->used || cuda->capturing || cuda->revised)
         return 0;
     plan->tuned = true;
-    if (plan->count < 2 || !tune_is_on())
+    if (plan->count < 2 || plan->key.a_codes || !tune_is_on())
         return 0;
     struct trial t = {.blas = blas, .device = device, .plan = plan, .product = *product};
     size_t bytes = trial_layout(&t, product, 0);

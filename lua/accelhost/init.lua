@@ -146,6 +146,7 @@ namespace.add(lazy, "accelhost.accelerator.options.configuration", {
 lazy.FullyShardedDataParallelPlugin = {"accelhost.accelerator.options.fsdp_plugin"}
 namespace.add(lazy, "accelhost.accelerator.options.handlers", {
   "InitProcessGroupKwargs", "AutocastKwargs", "GradScalerKwargs", "ProfileKwargs",
+  "TERecipeKwargs", "FP8RecipeKwargs",
 })
 namespace.add(lazy, "accelhost.accelerator.utils", {"set_seed", "find_executable_batch_size"})
 namespace.add(lazy, "accelhost.trainer.callbacks", {

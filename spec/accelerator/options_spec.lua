@@ -38,7 +38,7 @@ describe("The options", function()
       step_scheduler_with_optimizer = {gradient_accumulation_steps = 2}, even_batches = {split_batches = true},
       log_with = {project_dir = "run"}, virtual_shards = {cpu = true},
     },
-    refused = {mixed_precision = "fp8"},
+    refused = {mixed_precision = "fp7"},
     inert = {
       cpu = "ranks have nothing but the CPU to run on",
       log_gpu = "ranks have no CUDA device; spec/device/cuda_sensors_spec.lua logs one's sensors",

@@ -235,7 +235,7 @@ end)
 describe("mixed_precision", function()
   it("is refused where it makes no sense", function()
     local Accelerator = accelhost.Accelerator
-    assert.error_matches(function() Accelerator {mixed_precision = "fp8"} end, "mixed_precision")
+    assert.error_matches(function() Accelerator {mixed_precision = "fp7"} end, "mixed_precision")
     assert.error_matches(function()
       Accelerator {mixed_precision = "bf16", kwargs_handlers = {accelhost.GradScalerKwargs()}}
     end, "only mixed_precision = 'fp16' scales losses")

@@ -38,7 +38,7 @@ describe("accelhost config", function()
     assert.matches("This machine has %d+ processors?, %d+%.%d GiB of memory, ", said)
     assert.matches("How many processes %(ranks%) shall train together%? %[%d+%]: ", said)
     assert.truthy(said:find("  num_cpu_threads_per_process expects a whole number in 1..1024, got 'many'\n", 1, true))
-    assert.truthy(said:find("  mixed_precision expects no, bf16 or fp16, got 'bf17'\n", 1, true))
+    assert.truthy(said:find("  mixed_precision expects no, bf16, fp16 or fp8, got 'bf17'\n", 1, true))
     assert.truthy(said:find("Written: deep/in/c.yaml\n", 1, true))
     assert.equal(first .. [[
 num_processes: 3
@@ -67,7 +67,7 @@ log_dir: 'logs of: "us"'
     assert.matches("on the CPU although there are GPUs %(true, false%)%? %[false%]: .*train together%? %[2%]: .*"
       .. "Which GPUs shall they use %(all, or numbers as in 0,1%)%? %[all%]: .*"
       .. "gpu_ids expects numbers or identifiers of GPUs, as in 0,1, or all, got '0,x'\n.*"
-      .. "gpu_ids: there are 2 GPUs, got '0,2'\n.*Mixed precision %(no, bf16, fp16%)%? %[no%]: ", said)
+      .. "gpu_ids: there are 2 GPUs, got '0,2'\n.*Mixed precision %(no, bf16, fp16, fp8%)%? %[no%]: ", said)
     local text = read "c.yaml"
     assert.matches("num_processes: 2\ncpu: false\ngpu_ids: '?1'?\n.*mixed_precision: 'fp16'\n", text)
     said = at_terminal("printf 'true\\n1\\n\\n\\n\\n\\n\\n\\n\\n\\n'", "--config_file d.yaml",
@@ -191,8 +191,8 @@ log_dir: 'logs of: "us"'
       [{"show", "more"}] = "unexpected argument 'more'",
       [{"show", "--mixed_precision", "no"}] = "--mixed_precision is for 'accelhost config default'",
       [{"--config-fil", "x"}] = "unknown option '--config-fil' (did you mean '--config_file'?)",
-      [{"default", "--config_file", "x", "--mixed_precision", "fp8"}] =
-        "--mixed_precision: nothing here computes with 8-bit floats; bf16 and fp16 are known (got 'fp8')",
+      [{"default", "--config_file", "x", "--mixed_precision", "fp7"}] =
+        "--mixed_precision expects no, bf16, fp16 or fp8, got 'fp7'",
     } do
       local result = config(words)
       assert.same({2, "accelhost config: " .. line .. "\nTry 'accelhost config --help'.\n"},

@@ -159,9 +159,7 @@ describe("settings of a job", function()
       {{"--num_processes=-1"}, "--num_processes: expected a number, auto or gpu (got '-1')"},
       {{"--timeout", "soon"}, "--timeout expects a number in 0.001..1e+09, got 'soon'"},
       {{"--max_memory", "2X"}, "--max_memory expects a size such as 500M or 2G, of at least 1M, got '2X'"},
-      {{"--mixed_precision", "bf61"}, "--mixed_precision expects no, bf16 or fp16, got 'bf61'"},
-      {{"--mixed_precision=fp8"},
-        "--mixed_precision: nothing here computes with 8-bit floats; bf16 and fp16 are known (got 'fp8')"},
+      {{"--mixed_precision", "bf61"}, "--mixed_precision expects no, bf16, fp16 or fp8, got 'bf61'"},
       {{"--tee", "4"}, "--tee expects 0 (nothing), 1 (output), 2 (errors) or 3 (both), or that by rank as in " ..
         "0:3,1:2, got '4'"},
       {{"--tee", "2:3", "--num_processes", "2"}, "--tee: there is no rank 2 among 2"},
@@ -212,7 +210,7 @@ describe("settings of a job", function()
       ["--rdzv_backend=etcd"] = "machines meet at main_process_ip", ["--rdzv-endpoint=x:1"] = "meet at main_process_ip",
       ["--no_python"] = "ranks run Lua scripts", ["--mpirun_hostfile=x"] = "here: launcher and hostfile",
       ["--enable_cpu_affinity"] = "the system places processes", ["--shutdown_timeout=3"] = "here: --grace",
-      ["--fp8_backend"] = "nothing here computes with 8-bit floats",
+      ["--fp8_backend"] = "the script sets the recipe: TERecipeKwargs in kwargs_handlers",
       ["--parallelism_config_tp_size=2"] = "no tensor or pipeline parallelism",
     } do
       assert.truthy(refused({flag, "x.lua"}):find(reason, 1, true), flag)

@@ -7,6 +7,7 @@ local scenes = require "spec.support.scenes"
 -- Cases that expect results of two ranks, not four, run as one rank on each host.
 local cases = {
   accelerator = 4, again = 4, collectives = 4, comm_hooks = 4, ddp = 4, ddp_pytorch = 2, dist_collectives = 4,
+  fp8 = 4,
   many_buckets = 4, metrics = 4, optimizers = 4, precision = 4, recompute = 4, reducer = 4, several = 4,
   stream_shares = 2, sync = 4, sync_batch_norm = 4, token_file = 4, training = 4, uneven = 4, utilities = 4,
   windows = 4,

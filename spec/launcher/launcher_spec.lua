@@ -163,7 +163,7 @@ describe("accelhost.launcher", function()
     assert.matches("launcher: unknown option 'num_proceses'.*num_processes", message_of(print, {num_proceses = 2}))
     assert.matches("launcher: args: expected a list of arguments, got the field 'x'",
       message_of(print, {args = {x = 1}}))
-    assert.matches("launcher: unknown mixed_precision 'fp8'", message_of(print, {mixed_precision = "fp8"}))
+    assert.matches("launcher: unknown mixed_precision 'fp7'", message_of(print, {mixed_precision = "fp7"}))
     assert.matches("launcher: this process is rank 0 of a job", message_of(function() accelhost.launcher(print) end))
     local result = run.host {"launch", "--num_processes", "2", "-e", "require('accelhost').launcher(print)"}
     assert.equal(3, result.code)

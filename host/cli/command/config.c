@@ -32,7 +32,7 @@ static const struct ah_flag config_flags[] = {
      .help = "the file (default: $ACCELHOST_CONFIG_FILE, else default_config.yaml in $XDG_CONFIG_HOME/accelhost or "
              "~/.config/accelhost); JSON when its name ends with .json"},
     {"--mixed_precision", AH_FLAG_TEXT, FIELD(precision), .value = "TYPE",
-     .help = "for `default`: no, bf16 or fp16 (default no)"},
+     .help = "for `default`: no, bf16, fp16 or fp8 (default no)"},
 };
 enum { FLAGS = sizeof config_flags / sizeof *config_flags };
 

@@ -38,7 +38,7 @@ static const struct question {
     {AH_SETTING_gpu_ids, "Which GPUs shall they use (all, or numbers as in 0,1)?", ON_GPUS, check_gpus, "all"},
     {AH_SETTING_num_cpu_threads_per_process, "How many threads shall each of them use (none: processors / ranks)?",
      .when = ALWAYS},
-    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16)?", .when = ALWAYS},
+    {AH_SETTING_mixed_precision, "Mixed precision (no, bf16, fp16, fp8)?", .when = ALWAYS},
     {AH_SETTING_gradient_accumulation_steps, "How many micro-batches make an optimizer step?", .when = ALWAYS},
     {AH_SETTING_max_restarts, "How often shall a failed job be restarted?", .when = ALWAYS},
     {AH_SETTING_timeout, "How many seconds may a rank wait for the others?", .when = ALWAYS},

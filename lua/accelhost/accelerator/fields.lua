@@ -11,7 +11,7 @@ local refused = {
   tensor_parallel_rank = no_layout, data_parallel_rank = no_layout, data_parallel_shard_rank = no_layout,
   pipeline_parallel_rank = no_layout, context_parallel_rank = no_layout,
   maybe_context_parallel = no_layout, is_fsdp2 = whole, is_composable_parallelism_enabled = no_layout,
-  fp8_backend = "there are no 8 bit floats here", lomo_backward = "there is no LOMO optimizer here",
+  lomo_backward = "there is no LOMO optimizer here",
   deepspeed_ulysses_dl_adapter = whole, verify_device_map = "a model is on one device here",
 }
 
@@ -63,6 +63,7 @@ return function(Accelerator)
     end
     return false
   end)
+  class.property(Accelerator, "fp8_backend", function(self) return self.mixed_precision == "fp8" and "TE" or "NO" end)
   class.property(Accelerator, "trackers", function(self) return self._trackers.list end)
   class.property(Accelerator, "state", function(self) return self._state end)
   class.property(Accelerator, "gradient_state", function(self) return self._gradient_state end)

@@ -39,7 +39,8 @@ require "accelhost.averaging" -- warns of backwards that average nothing
 ---@field scheduler_steps string "optimizer" or "per_process"
 ---@field optimizer_step_was_skipped boolean did a prepared optimizer leave out its last step?
 ---@field device_placement boolean
----@field mixed_precision string "no", "bf16" or "fp16"
+---@field mixed_precision string "no", "bf16", "fp16" or "fp8"
+---@field fp8_backend string "TE" with mixed_precision = "fp8", else "NO"
 ---@field scaler GradScaler? of mixed_precision = "fp16"
 ---@field virtual_shards integer? number of shards of a global batch
 ---@field share integer[]? part of a global batch of each process, as set by `launch --share`; nil: all the same
@@ -116,7 +117,9 @@ for file, methods in pairs(stateless) do class.methods(Accelerator, "accelhost.a
 ---@param device_placement? boolean models and batches go to the accelerator's device
 ---@param split_batches? boolean a loader's batch size is that of all processes together
 ---@param mixed_precision? string "bf16" or "fp16": prepared models run under autocast and return float32, weights and
---- gradients stay float32; in "fp16" losses are scaled. "no" (default): ops keep the dtypes of their inputs
+--- gradients stay float32; in "fp16" losses are scaled; "fp8": as "bf16", with the products of nn.Linear in 8-bit
+--- floats (TERecipeKwargs), for which a GPU needs compute capability 8.9. "no" (default): ops keep the dtypes of their
+--- inputs
 ---@param gradient_accumulation_steps? integer micro-steps of a window, see accumulate; default 1
 ---@param cpu? boolean use the CPU even where there are GPUs
 ---@param dataloader_config? DataLoaderConfiguration|table how prepared loaders share their batches
@@ -129,7 +132,7 @@ for file, methods in pairs(stateless) do class.methods(Accelerator, "accelhost.a
 ---@param gradient_accumulation_plugin? GradientAccumulationPlugin|table in place of gradient_accumulation_steps
 ---@param step_scheduler_with_optimizer? boolean a prepared scheduler steps when the optimizer does
 ---@param kwargs_handlers? table[] DistributedDataParallelKwargs, InitProcessGroupKwargs, AutocastKwargs,
---- GradScalerKwargs, ProfileKwargs
+--- GradScalerKwargs, ProfileKwargs, TERecipeKwargs, FP8RecipeKwargs
 ---@param even_batches? boolean fill up the last round, so that all processes have equally many
 ---@param bucket_cap_mb? number size of the pieces in which gradients are averaged
 ---@param scheduler_steps? string "optimizer": a prepared scheduler steps once with it; "per_process": as many times as
@@ -168,6 +171,7 @@ function Accelerator:init(...)
     _virtual_shards = false, _batch_proportions = given.share or false,
     _scaler_handler = given.scaler_handler or false,
     _autocast_handler = given.autocast_handler or false,
+    _fp8_recipe = given.fp8_recipe or false,
     _profile_handler = given.profile_handler or false,
   } do
     rawset(self, name, value)

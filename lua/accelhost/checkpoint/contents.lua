@@ -1,7 +1,7 @@
 --- The contents of a checkpoint: the states of the prepared and registered objects, saved to files and loaded.
 --
 -- Written by rank 0: model[_I].safetensors, buffers[_I].safetensors (those that are not persistent), optimizer[_I],
--- scheduler[_I], scaler, custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and
+-- scheduler[_I], scaler, fp8[_I], custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and
 -- gradients_RANK while an accumulation window is open; with sharded states, when asked for, optimizer[_I]_rank_RANK in
 -- place of optimizer[_I]. States without tensors are JSON.
 local C = require "accelhost._C"
@@ -150,6 +150,16 @@ simple("scheduler", "scheduler", "schedulers", function(scheduler) return schedu
 simple("scaler", "scaler", "scalers", function(scaler) return scaler:state_dict() end,
   function(scaler, state) scaler:load_state_dict(state) end)
 
+-- A state that was saved in another precision has none: scales are as at the beginning of a run then.
+kind("FP8 scales", function(objects, add)
+  for i, scales in ipairs(objects.fp8_scales) do add(numbered("fp8", i), scales:state_dict()) end
+end, function(objects, get)
+  for i, scales in ipairs(objects.fp8_scales) do
+    local state = get(numbered("fp8", i), true)
+    if state then scales:load_state_dict(state) end
+  end
+end)
+
 kind("registered object", function(objects, add)
   for i, object in ipairs(objects.registered) do
     add(("custom_checkpoint_%d"):format(i - 1), contents.state_of(object))
@@ -198,7 +208,7 @@ end
 
 --- The files that rank 0 writes.
 ---@param objects table {models, weights, optimizers, optimizer_states, optimizer_parts, schedulers, scalers,
---- registered, loaders, accelerator}
+--- fp8_scales, registered, loaders, accelerator}
 ---@param copied boolean
 ---@return table[]
 function contents.shared_files(what, objects, copied)

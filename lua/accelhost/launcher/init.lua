@@ -130,7 +130,7 @@ local function run(what, fn, options)
 end
 
 local signature = {
-  "function: callable", {"num_processes: count"}, {"args: table"}, {"mixed_precision: 'no'|'bf16'|'fp16'"},
+  "function: callable", {"num_processes: count"}, {"args: table"}, {"mixed_precision: 'no'|'bf16'|'fp16'|'fp8'"},
   {"num_cpu_threads_per_process: count"}, {"gradient_accumulation_steps: count"}, {"cpu: flag"},
   {"timeout: positive"}, {"patience: positive"}, {"grace: nonnegative"}, {"monitor_interval: positive"},
   {"max_restarts: size", 0}, {"max_memory: string"}, {"log_dir: string"},
@@ -167,7 +167,7 @@ end
 ---@param fn fun(...): ... the function to run
 ---@param num_processes integer? default: ACCELHOST_NUM_PROCESSES, else 1
 ---@param args any[]? its arguments; `n` is their number when the last ones are nil
----@param mixed_precision string? "no", "bf16" or "fp16", for its Accelerator
+---@param mixed_precision string? "no", "bf16", "fp16" or "fp8", for its Accelerator
 ---@param num_cpu_threads_per_process integer? default: processors / processes
 ---@param gradient_accumulation_steps integer? for its Accelerator
 ---@param cpu boolean? for its Accelerator
@@ -184,7 +184,7 @@ function launcher.launcher(...)
 end
 
 local notebook_signature = {
-  "function: callable", {"args: list"}, {"num_processes: count"}, {"mixed_precision: 'no'|'bf16'|'fp16'", "no"},
+  "function: callable", {"args: list"}, {"num_processes: count"}, {"mixed_precision: 'no'|'bf16'|'fp16'|'fp8'", "no"},
   {"use_port: string|integer"}, {"master_addr: string"}, {"node_rank: integer", 0}, {"num_nodes: integer", 1},
   {"max_restarts: size", 0}, {"monitor_interval: positive"},
 }

@@ -1,9 +1,12 @@
 --- The handlers of kwargs_handlers except DistributedDataParallelKwargs, with Accelerate's names and defaults.
+local arguments = require "accelhost.util.arguments"
 local configuration = require "accelhost.accelerator.options.configuration"
 
 local handlers = {}
 
-local function new(name, parameters) handlers[name] = configuration.define(name, parameters) end
+local function new(name, parameters, complete)
+  handlers[name] = configuration.define(name, parameters, complete)
+end
 
 --- Options of communication between the processes, for kwargs_handlers.
 --
@@ -45,5 +48,58 @@ new("ProfileKwargs", {
   {"profile_memory: flag", false}, {"with_stack: flag", false}, {"with_flops: false", false},
   {"with_modules: flag", false}, {"output_trace_dir: string"}, {"max_events: count"},
 })
+
+local recipe = {
+  {"use_autocast_during_eval: flag", false}, {"margin: size", 0}, {"interval: count", 1},
+  {"fp8_format: string", "HYBRID"}, {"amax_history_len: count", 1024},
+  {"amax_compute_algo: 'max'|'most_recent'", "most_recent"}, {"override_linear_precision: list"},
+  {"use_mxfp8_block_scaling: false", false},
+}
+
+local function check_recipe(self)
+  self.fp8_format = self.fp8_format:upper()
+  if self.fp8_format == "E5M2" then
+    arguments.fail("%s: fp8_format: E5M2 alone has no products: both operands of one would be e5m2; use HYBRID",
+      self._name)
+  elseif self.fp8_format ~= "HYBRID" and self.fp8_format ~= "E4M3" then
+    arguments.fail("%s: fp8_format: expected HYBRID or E4M3, got %s", self._name, arguments.describe(self.fp8_format))
+  end
+  for _, higher in ipairs(self.override_linear_precision or {}) do
+    if higher then
+      arguments.fail("%s: override_linear_precision: the three products of a layer are all in FP8; leave it out",
+        self._name)
+    end
+  end
+end
+
+--- Options of mixed_precision = "fp8", for kwargs_handlers: Transformer Engine's recipe DelayedScaling, with
+--- Accelerate's defaults.
+--
+-- A tensor is multiplied by the largest number of its format / amax / 2^margin before it is quantised, where amax is
+-- the newest of its largest sizes in earlier steps or the maximum of amax_history_len of them.
+--
+--   local kwargs = accelhost.TERecipeKwargs{amax_history_len = 16, amax_compute_algo = "max"}
+--   accelhost.Accelerator{mixed_precision = "fp8", kwargs_handlers = {kwargs}}.fp8_backend  --> TE
+---@param use_autocast_during_eval? boolean compute in FP8 in eval mode too, else in bfloat16
+---@param interval? integer steps after which scales are computed again
+---@param fp8_format? string "HYBRID": e4m3, gradients e5m2; "E4M3": gradients too
+---@param amax_compute_algo? string "most_recent" or "max"
+---@param override_linear_precision? boolean[] only {false, false, false}
+---@param use_mxfp8_block_scaling? boolean only false
+---@class TERecipeKwargs
+new("TERecipeKwargs", recipe, check_recipe)
+
+--- The same under Accelerate's former name.
+--
+--   accelhost.FP8RecipeKwargs{backend = "TE"}.margin  --> 0
+---@param backend? string only "TE"
+---@class FP8RecipeKwargs
+new("FP8RecipeKwargs", {{"backend: string", "TE"}, unpack(recipe)}, function(self)
+  self.backend = self.backend:upper()
+  if self.backend ~= "TE" then
+    arguments.fail("FP8RecipeKwargs: backend: expected TE, got %s", arguments.describe(self.backend))
+  end
+  check_recipe(self)
+end)
 
 return handlers

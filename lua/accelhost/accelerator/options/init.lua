@@ -13,7 +13,7 @@ local options = {}
 
 -- The names and kinds of the arguments, in their order; an absent one has its default.
 local rows = {
-  {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'|'bf16'|'fp16'"},
+  {"device_placement: flag", true}, {"split_batches: flag"}, {"mixed_precision: 'no'|'bf16'|'fp16'|'fp8'"},
   {"gradient_accumulation_steps: count"}, {"cpu: flag"}, {"dataloader_config"}, {"rng_types: list"},
   {"log_with"}, {"project_dir: string"}, {"project_config"}, {"gradient_accumulation_plugin"},
   {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
@@ -95,6 +95,10 @@ local function read_accumulation(given)
   return configuration.GradientAccumulationPlugin(arguments.copy(plugin))
 end
 
+local function check_fp8(_, precision)
+  return precision ~= "fp8" and "only mixed_precision = 'fp8' computes with 8-bit floats" or nil
+end
+
 -- class -> the field of the accelerator that holds the handler, and why it cannot be heeded with a mixed_precision, if
 -- it cannot
 local handlers = {
@@ -107,6 +111,7 @@ local handlers = {
     return precision ~= "fp16" and "only mixed_precision = 'fp16' scales losses" or nil
   end},
   ProfileKwargs = {"profile_handler"},
+  TERecipeKwargs = {"fp8_recipe", check_fp8}, FP8RecipeKwargs = {"fp8_recipe", check_fp8},
 }
 
 local function read_handlers(given)
@@ -116,11 +121,12 @@ local function read_handlers(given)
     local entry = kind and handlers[kind._name]
     if not entry then
       fail("Accelerator: kwargs_handlers: item %d: expected DistributedDataParallelKwargs, InitProcessGroupKwargs, "
-        .. "AutocastKwargs, GradScalerKwargs or ProfileKwargs, got %s", i, arguments.describe(handler))
+        .. "AutocastKwargs, GradScalerKwargs, ProfileKwargs, TERecipeKwargs or FP8RecipeKwargs, got %s", i,
+        arguments.describe(handler))
     end
     local reason = entry[2] and entry[2](handler, given.mixed_precision)
     if reason then fail("Accelerator: kwargs_handlers: %s: %s", kind._name, reason) end
-    if found[entry[1]] then fail("Accelerator: kwargs_handlers: there are two %s", kind._name) end
+    if found[entry[1]] then fail("Accelerator: kwargs_handlers: there are two %s", class.of(found[entry[1]])._name) end
     found[entry[1]] = handler
   end
   local ddp = found.ddp_handler
@@ -237,6 +243,21 @@ local function read_proportions(given)
   return list
 end
 
+-- The recipe of FP8, and the options that exclude it.
+local function read_fp8(given)
+  if given.mixed_precision ~= "fp8" then return end
+  local reasons = {
+    virtual_shards = given.virtual_shards and "their sums do not depend on the number of processes, and scales do",
+    ["sharding = 'full'"] = given.sharding == "full" and "each use of a parameter would gather it again in float32; "
+      .. "'optimizer' and 'gradients' leave parameters whole",
+    ["launch --recover live"] = C.recovery.is_on() and "a replaced process would begin with other scales",
+  }
+  for _, name in ipairs(arguments.sorted_keys(reasons)) do
+    if reasons[name] then fail("Accelerator: mixed_precision = 'fp8' excludes %s: %s", name, reasons[name]) end
+  end
+  given.fp8_recipe = given.fp8_recipe or require("accelhost.accelerator.options.handlers").TERecipeKwargs()
+end
+
 --- The arguments by name, with the objects that were made of them: dataloader_config, project_configuration,
 --- accumulation, rng_types (a set), log_with (a list), and the handlers.
 ---@return table<string, any>
@@ -255,6 +276,7 @@ function options.read(...)
   check_virtual_shards(given)
   given.share = read_proportions(given)
   read_sharding(given)
+  read_fp8(given)
   local seconds = given.init_handler and given.init_handler.timeout
   if seconds then C.comm.timeout(seconds) end
   local backend = given.init_handler and given.init_handler.backend

@@ -96,7 +96,7 @@ local AcceleratorState = PartialState:extend "AcceleratorState"
 state.AcceleratorState = AcceleratorState
 
 local read_state = arguments.signature("AcceleratorState",
-  {{"mixed_precision: 'no'|'bf16'|'fp16'", "no"}, {"cpu: flag"}})
+  {{"mixed_precision: 'no'|'bf16'|'fp16'|'fp8'", "no"}, {"cpu: flag"}})
 
 --- A PartialState with a precision, the class of `accelerator.state`.
 --

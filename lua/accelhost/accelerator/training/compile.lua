@@ -23,6 +23,7 @@ local function plain_reason(accelerator)
     or accelerator._virtual_shards and "virtual_shards are on"
     or accelerator.sharding ~= "none" and "sharding is on"
     or accelerator.mixed_precision == "fp16" and "mixed_precision is 'fp16', whose scale the host decides"
+    or accelerator.mixed_precision == "fp8" and "mixed_precision is 'fp8'"
     or C.recovery.is_on() and "live recovery is on"
     or nil
 end
@@ -153,7 +154,7 @@ local Accelerator = {}
 -- function has run up to the error.
 --
 -- In accumulation windows (gradient_accumulation_steps) it is refused on a GPU; on the CPU the function runs uncaptured
--- at every call in these, with virtual_shards, sharding, fp16 and live recovery, with a notice.
+-- at every call in these, with virtual_shards, sharding, fp16, fp8 and live recovery, with a notice.
 --
 -- In fp16 a GPU leaves out a step whose gradients overflowed. The host asks whether it did before the next call, or
 -- when a script reads a value that depends on it (optimizer_step_was_skipped, the scale, the state of prepared
@@ -176,6 +177,10 @@ function Accelerator:compile(...)
   if self.device ~= "cpu" and self.gradient_accumulation_steps > 1 then
     fail("compile: gradient_accumulation_steps is %d, and a graph has no accumulation windows; loop over the "
       .. "micro-steps within the function", self.gradient_accumulation_steps)
+  end
+  if self.device ~= "cpu" and self._fp8_recipe and self._fp8_recipe.interval > 1 then
+    fail("compile: the FP8 recipe's interval is %d, and a graph computes new scales in each replay",
+      self._fp8_recipe.interval)
   end
   local reason = plain_reason(self)
   if reason then warn("compile: the function runs uncaptured at each call, since " .. reason) end

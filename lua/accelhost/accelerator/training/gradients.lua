@@ -91,6 +91,7 @@ function Gradients:backward(...)
   weight = weight or weight_of(self)
   if weight and weight ~= 1 then loss = loss * weight end
   averaging.backward(self.accelerator, self.accelerator._loss_scaler:scale(loss), weight, {retain_graph = retain_graph})
+  if self.accelerator.mixed_precision == "fp8" then self.accelerator._precision.fp8:end_backward() end
 end
 
 --- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
@@ -181,6 +182,10 @@ function Gradients:join_uneven_inputs(...)
   if self.accelerator._virtual_shards then
     arguments.fail("join_uneven_inputs: with virtual_shards all processes iterate over equally many batches: "
       .. "leave it out")
+  end
+  if self.accelerator.mixed_precision == "fp8" then
+    arguments.fail("join_uneven_inputs: with mixed_precision = 'fp8' each update of the scales is a collective: "
+      .. "leave even_batches on")
   end
   for _, model in ipairs(models) do
     if not averaging.find(self.accelerator, model) and self.accelerator.num_processes > 1 then

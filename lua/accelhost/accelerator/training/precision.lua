@@ -9,14 +9,33 @@ local handlers = later "accelhost.accelerator.options.handlers"
 ---@part Accelerator
 ---@field dtype string|false of autocast, false for mixed_precision = "no"
 ---@field handler AutocastKwargs|false of kwargs_handlers
+---@field fp8 Fp8|false of mixed_precision = "fp8"
 local Precision = class.new "Precision"
 
-local dtypes = {bf16 = "bfloat16", fp16 = "float16"}
+-- Everything but the linear layers of FP8 is in bfloat16.
+local dtypes = {bf16 = "bfloat16", fp16 = "float16", fp8 = "bfloat16"}
 
 ---@param handler? AutocastKwargs
 function Precision:init(accelerator, handler)
   self.accelerator, self.handler = accelerator, handler
   self.dtype = dtypes[accelerator.mixed_precision] or false
+  self.fp8 = accelerator.mixed_precision == "fp8"
+    and require "accelhost.accelerator.training.fp8"(accelerator, accelerator._fp8_recipe)
+end
+
+--- Forget the scales of models.
+function Precision:reset()
+  if self.fp8 then self.fp8:reset() end
+end
+
+-- Raise unless a device has products of 8-bit floats.
+local function check_fp8(device)
+  if device == "cpu" then return end
+  local properties = C.device.properties("cuda", tonumber(device:match "%d+" or 0))
+  if properties.major * 10 + properties.minor < 89 then
+    arguments.fail("Accelerator: mixed_precision = 'fp8': 8-bit floats need compute capability 8.9, %s (%s) has %d.%d; "
+      .. "use 'bf16'", device, properties.name, properties.major, properties.minor)
+  end
 end
 
 --- Raise unless the accelerator's device can compute in its precision.
@@ -26,6 +45,7 @@ function Precision:check()
     arguments.fail("Accelerator: mixed_precision = '%s': tensors on cpu and cuda are cast, the device is %s",
       self.accelerator.mixed_precision, self.accelerator.device)
   end
+  if self.fp8 then check_fp8(self.accelerator.device) end
 end
 
 -- Return a model's outputs with fp16 and bf16 tensors as float32; in plain tables, too.
@@ -76,8 +96,10 @@ function Precision:autocast(handler, fn)
   return run(self, handler, fn)
 end
 
---- Have a model's forward run under autocast, and return float32.
-function Precision:cast_forward(model)
+--- Have a model's forward run under autocast, and return float32; one that is trained in FP8, if that is the precision.
+---@param evaluation? boolean
+function Precision:cast_forward(model, evaluation)
+  if self.fp8 and not evaluation then self.fp8:prepare(model) end
   if not self.dtype or own_forward[model] then return end
   local forward = model.forward
   own_forward[model] = forward
@@ -87,7 +109,8 @@ function Precision:cast_forward(model)
 end
 
 --- Restore a model's own forward.
-function Precision:restore_forward(model) -- luacheck: ignore self
+function Precision:restore_forward(model)
+  if self.fp8 then self.fp8:restore(model) end
   if not own_forward[model] then return end
   model.forward = nil
   if model.forward ~= own_forward[model] then model.forward = own_forward[model] end

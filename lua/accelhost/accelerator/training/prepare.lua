@@ -59,7 +59,7 @@ end
 function prepare_kind.model(accelerator, model, placed, evaluation)
   check_sizes(model)
   if placed then model:to {device = accelerator.device} end
-  accelerator._precision:cast_forward(model)
+  accelerator._precision:cast_forward(model, evaluation)
   if not evaluation then
     local kwargs = accelerator.ddp_handler
     if accelerator._virtual_shards then check_single(accelerator) end

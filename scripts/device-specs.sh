@@ -13,17 +13,20 @@ shift
 folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 not='(compile|format|precision|vision|folder|worker|iterable|row_stream|table)_spec'
 some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
-# Specs of CUDA devices only.
-card='^spec/(device/(card|bench|cuda_(capture|conv|ctc|fault|prefetch|fused|jobs|nccl|place|precision|random|recurrent'
-card="$card|scaler|spatial|tf32))|accelerator/precision|linalg/linalg)_spec"
+# Specs of CUDA devices only: these, and all of spec/device that start programs there (spec/support/sim.lua, cards.lua).
+card='^spec/(device/(card|bench)|accelerator/precision|linalg/linalg)_spec'
 
 every=$(find "$@" -name '*_spec.lua' | LC_ALL=C sort)
+of_cards() {
+    echo "$every" | grep -E "$card" || true
+    echo "$every" | grep '^spec/device/' | xargs -r grep -lE 'require "spec\.support\.(sim|cards)"' || true
+}
 of_tensors() { echo "$every" | grep -E "$folders" | grep -vE "$not"; }
 case $device in
 far) of_tensors ;;
 some) echo "$every" | grep -E "$some" ;;
 cuda)
-    chosen=$(of_tensors || true && echo "$every" | grep -E "$card")
+    chosen=$(of_tensors || true && of_cards)
     for part in spec/device/card spec/device/cuda_capture spec/ops/cases spec/autograd/ spec/optim/ spec/nn/ spec/; do
         echo "$chosen" | grep "^$part"
     done | awk '!seen[$0]++'

@@ -1,21 +1,17 @@
---- Attention of CUDA devices on the simulated GPU, where the specs of ops do not reach: heads that are wider than its
---- kernels, and copies to the host.
+--- Attention of CUDA devices where the specs of ops do not reach: heads that are wider than its kernels, and copies to
+--- the host, which the simulated GPU counts.
 local sim = require "spec.support.sim"
 
 local HEAD = [[
   local accelhost = require "accelhost"
   local F = accelhost.nn.functional
-  local ffi = require "ffi"
-  ffi.cdef "const char *simulated_calls(void);"
-  local simulator = ffi.load "SIMULATOR"
-  local function copies_to_host()
-    return tonumber(ffi.string(simulator.simulated_calls()):match "cuMemcpyDtoH%S* (%d+)") or 0
-  end
+  COUNTS
+  local function copies_to_host() return calls "cuMemcpyDtoHAsync_v2" + calls "cuMemcpyDtoH_v2" end
 ]]
 
 local function case(sentence, expected, code)
   sim.case(sentence, function()
-    local result = sim.host((HEAD:gsub("SIMULATOR", sim.library or "")) .. code)
+    local result = sim.host(HEAD .. code)
     assert.equal(expected, result.stdout, result.stderr)
   end)
 end
@@ -52,7 +48,7 @@ describe("Attention by wide heads on a CUDA device", function()
     print((tostring(text):gsub("^.-(attention: )", "%1")))]])
 
   sim.case("has the scores of a part of the queries in memory where no gradient is wanted", function()
-    local result = sim.host((HEAD:gsub("SIMULATOR", sim.library or "")) .. [[
+    local result = sim.host(HEAD .. [[
       accelhost.manual_seed(4)
       local function part(...) return accelhost.randn {...} end
       local q, k, v = part(1, 1100, 260), part(1, 1000, 260), part(1, 1000, 4)

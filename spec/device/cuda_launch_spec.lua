@@ -5,7 +5,8 @@ local run = require "spec.support.run"
 local sim = require "spec.support.sim"
 
 local function with(env)
-  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, CUDA_VISIBLE_DEVICES = false}
+  local all = {ACCELHOST_CUDA = "sim", ACCELHOST_TEST_DEVICE = false, ACCELHOST_USE_CPU = false,
+    CUDA_VISIBLE_DEVICES = false}
   for name, value in pairs(env or {}) do all[name] = value end
   return {env = all, timeout = 60}
 end
@@ -14,7 +15,7 @@ local function launch(words, env)
   return run.host({"launch", unpack(words)}, with(env))
 end
 
-local case = sim.case
+local case = sim.simulated_case
 
 -- The value that --show_config prints for a setting, and its source.
 local function shown(setting, words, env)

@@ -1,10 +1,18 @@
---- Linear algebra on CUDA devices by cuSOLVER, here the simulated one: which routines run, the CPU's results,
---- failures, and the CPU where the library is missing. spec/linalg/linalg_spec.lua runs on the device too.
+--- Linear algebra on CUDA devices by cuSOLVER: the CPU's results; on the simulated GPU the routines that run, failures,
+--- and the CPU where the library is missing. spec/linalg/linalg_spec.lua runs on the device too.
 local sim = require "spec.support.sim"
 
 local HEAD = [[
   local accelhost = require "accelhost"
   local linalg = accelhost.linalg
+  accelhost.manual_seed(5)
+  local function near(a, b)
+    return accelhost.allclose(a:cpu(), b:cpu(), {rtol = 1e-9, atol = 1e-9})
+  end
+  local function on_card(x) return x:to "cuda" end
+]]
+
+local COUNT_ROUTINES = [[
   local ffi = require "ffi"
   ffi.cdef "const char *simulated_calls(void);"
   -- The calls of cuSOLVER and cuBLAS that a function makes, as text.
@@ -25,14 +33,9 @@ local HEAD = [[
     table.sort(list)
     return table.concat(list, ", ")
   end
-  accelhost.manual_seed(5)
-  local function near(a, b)
-    return accelhost.allclose(a:cpu(), b:cpu(), {rtol = 1e-9, atol = 1e-9})
-  end
-  local function on_card(x) return x:to "cuda" end
 ]]
 
-local function run(code, env) return sim.host((HEAD:gsub("SIMULATOR", sim.library)) .. code, env) end
+local function run(code, env) return sim.host(HEAD .. code, env) end
 
 local function case(sentence, expected, code, env)
   sim.case(sentence, function()
@@ -51,7 +54,7 @@ cublasDtrsm_v2 2, cusolverDnXgetrf 1
 cusolverDnDorgqr 3, cusolverDnXgeqrf 3
 cusolverDnXsyevd 3
 cusolverDnXgesvd 3
-]], [[
+]], COUNT_ROUTINES:gsub("SIMULATOR", sim.library) .. [[
     local options = {dtype = "float64", device = "cuda"}
     local A = accelhost.randn({3, 4, 4}, options)
     local P = A:matmul(A:transpose(1, 2)) + accelhost.eye(4, options)

@@ -1,17 +1,13 @@
---- Matrix products on a CUDA device, here the simulated GPU: which of cuBLASLt's algorithms compute them.
+--- Matrix products on a CUDA device: on the simulated GPU which of cuBLASLt's algorithms compute them.
 local sim = require "spec.support.sim"
 
 local HEAD = [[
   local accelhost = require "accelhost"
-  local ffi = require "ffi"
-  ffi.cdef "const char *simulated_calls(void);"
   accelhost.set_default_device "cuda"
-  local function calls(name)
-    return tonumber(ffi.string(ffi.load("SIMULATOR").simulated_calls()):match("\n" .. name .. " (%d+)") or 0)
-  end
+  COUNTS
 ]]
 
-local function run(code, env) return sim.host((HEAD:gsub("SIMULATOR", sim.library)) .. code, env) end
+local function run(code, env) return sim.host(HEAD .. code, env) end
 
 local function case(sentence, expected, code, env)
   sim.case(sentence, function()
@@ -91,7 +87,7 @@ describe("A product on CUDA", function()
     for time = 1, 2 do
       for rows = 1, 1000 do a:narrow(0, 0, rows):mm(b) end
       io.write(calls "cublasLtMatmulAlgoGetHeuristic", time == 1 and "\t" or "\n")
-    end]])
+    end]], {ACCELHOST_CUDA = "sim"})
 
   case("of integers is the CPU's, computed on the device", ("0\ttrue\n"):rep(3), [[
     for dtype, high in pairs {uint8 = 256, int32 = 2 ^ 31 - 1, int64 = 2 ^ 40} do

@@ -24,7 +24,7 @@ describe("log-sum-exp on a device with slow doubles", function()
         x[7] = inf
         print(x:logsumexp(0):item())
         x[9] = 0 / 0
-        print(x:logsumexp(0):isnan():item())]], {ACCELHOST_SIM_SLOW_DOUBLE = slow})
+        print(x:logsumexp(0):isnan():item())]], slow == 1 and {ACCELHOST_SIM_SLOW_DOUBLE = 1} or nil)
       assert.equal("true\t-inf\ttrue\ninf\ntrue\n", result.stdout, result.stderr)
     end)
   end

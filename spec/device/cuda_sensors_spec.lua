@@ -49,7 +49,7 @@ describe("Sensors of a CUDA device", function()
 end)
 
 describe("accelhost top", function()
-  sim.case("has a line for each card, with the ranks that use it", function()
+  sim.simulated_case("has a line for each card, with the ranks that use it", function()
     local env = {ACCELHOST_CUDA = "sim", ACCELHOST_SIM_DEVICES = 2, ACCELHOST_TEST_DEVICE = false}
     local result = run.host({"top", "--once"}, {env = env})
     assert.matches("\nGPU +NAME +BUSY +MEMORY +TEMP +POWER +ECC ERRORS +RANKS\n" ..
@@ -61,7 +61,7 @@ describe("accelhost top", function()
     assert.equal(91, seen.gpus[2].utilization)
   end)
 
-  sim.case("names the ranks of jobs on a card", function()
+  sim.simulated_case("names the ranks of jobs on a card", function()
     local script = [[
       "$0" launch --num_processes 2 spec/distributed/cases/stuck.lua stop >/dev/null 2>&1 & job=$!
       SECONDS=0

@@ -6,14 +6,14 @@ local sim = require "spec.support.sim"
 -- Return the output of a program on the simulated GPU.
 local function on_sim(code, env) return sim.host("local accelhost = require 'accelhost'\n" .. code, env) end
 
-local case = sim.case
+local case, TWO = sim.case, {ACCELHOST_SIM_DEVICES = 2}
 
 describe("The simulated GPU", function()
-  case("is counted, reported and computed on", function()
-    local result = on_sim [[
+  sim.simulated_case("is counted, reported and computed on", function()
+    local result = on_sim([[
       print(accelhost.device_count "cuda")
       local x = accelhost.tensor{{1, 2}, {3, 4}}:to "cuda:1"
-      print(x.device, (x * 2 + 1):sum():item())]]
+      print(x.device, (x * 2 + 1):sum():item())]], TWO)
     run.prints("2\ncuda:1\t24\n", result)
     local told = run.host({"env"}, {env = {ACCELHOST_CUDA = "sim"}}).stdout
     assert.matches("\nCUDA +simulated, driver for CUDA ", told)
@@ -21,12 +21,12 @@ describe("The simulated GPU", function()
   end)
 
   case("copies between its devices and back, large and small", function()
-    local result = on_sim [[
+    local result = on_sim([[
       for _, n in ipairs{0, 1, 1000, 3000001} do
         local x = accelhost.arange(n, {dtype = "float32"})
         local y = x:to("cuda:0"):to("cuda:1"):to("cuda:0"):to("cpu")
         print(n, (x:ne(y)):sum():item())
-      end]]
+      end]], TWO)
     run.prints("0\t0\n1\t0\n1000\t0\n3000001\t0\n", result)
   end)
 

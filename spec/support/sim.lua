@@ -1,5 +1,6 @@
 --- Programs on a GPU, each in a separate process, since a process opens its devices once: on the real card where
---- specs run on one (ACCELHOST_TEST_DEVICE=cuda without ACCELHOST_CUDA), else on the simulated GPU.
+--- specs run on one (ACCELHOST_TEST_DEVICE=cuda without ACCELHOST_CUDA), else on the simulated GPU. Every spec of CUDA
+--- devices starts its programs by this file or cards.lua, which decide between the two.
 local run = require "spec.support.run"
 
 local lfs = require "lfs"
@@ -27,6 +28,14 @@ local function needs_simulator(code, env)
   return env.ACCELHOST_CUDA == "sim" or code:find(sim.library, 1, true) ~= nil
 end
 
+-- The function calls(name) of a program: how often the driver or a library was called. A card does not count.
+local COUNTS = [[local function calls(name)
+  local text = require("ffi").string(require("ffi").load("%s").simulated_calls())
+  return tonumber(text:match("%%f[%%S]" .. name .. " (%%d+)") or 0)
+end
+require("ffi").cdef "const char *simulated_calls(void);"]]
+local NO_COUNTS = "local function calls() return 0 end"
+
 local function pend(environment) return environment.pending "needs the simulated GPU (make sim)" end
 
 --- The environment of a program on the GPU; the sentence is pending where it needs a simulator that is not built. A
@@ -44,12 +53,15 @@ function sim.environment(code, env)
   return all
 end
 
---- Run a program there: run.host's result.
+--- Run a program there: run.host's result. COUNTS in it is replaced by a function calls(name), which returns the number
+--- of calls of a function of NVIDIA's; on a card always 0, so that a case which expects other numbers is to pass
+--- ACCELHOST_CUDA = "sim".
 ---@param code string
 ---@param env? table<string, string|number|false>
 function sim.host(code, env)
   local all = sim.environment(code, env)
-  return run.host({"-e", code}, {env = all, timeout = 120})
+  local counts = all.ACCELHOST_CUDA == "sim" and COUNTS:format(sim.library) or NO_COUNTS
+  return run.host({"-e", (code:gsub("COUNTS", function() return counts end))}, {env = all, timeout = 120})
 end
 
 --- A sentence that is pending where there is neither a card nor the simulated GPU.
@@ -59,6 +71,17 @@ function sim.case(sentence, fn)
   local environment = getfenv(2)
   environment.it(sentence, function()
     if not sim.on_card and not sim.there then return pend(environment) end
+    fn()
+  end)
+end
+
+--- A sentence about the simulated GPU, on a machine with a card too: pending where it is not built.
+---@param sentence string
+---@param fn fun()
+function sim.simulated_case(sentence, fn)
+  local environment = getfenv(2)
+  environment.it(sentence, function()
+    if not sim.there then return pend(environment) end
     fn()
   end)
 end

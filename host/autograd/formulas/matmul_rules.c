@@ -108,6 +108,22 @@ int ah_backward_linear(struct ah_rule *r)
     return r->status;
 }
 
+/* The weight is a constant: its other product is the input's gradient. */
+int ah_backward_quantized_matmul(struct ah_rule *r)
+{
+    const struct ah_args_quantized_matmul *arg = ah_args(r, quantized_matmul);
+    const struct ah_input_meta *x = ah_rule_input(r, 0);
+    struct ah_tensor *g = r->grad_out[0];
+    int bias = r->state->affine.bias;
+    if (bias)
+        ah_r_give(r, bias, ah_r(r, AH_OP_column_sum, AH_T(g)));
+    if (r->needs[0])
+        r->grad_in[0] = ah_r(r, AH_OP_quantized_matmul, AH_T(g), arg->weight, arg->absmax, arg->code,
+                             arg->nested_absmax, arg->nested_code, AH_NIL, AH_I(x->size[x->ndim - 1]), arg->block_size,
+                             arg->nested_offset, AH_B(!arg->transposed.flag));
+    return r->status;
+}
+
 /* The gradient of gelu's result is multiplied by gelu's derivative; that of its input is added unchanged. */
 int ah_backward_linear_gelu(struct ah_rule *r)
 {

@@ -16,6 +16,7 @@ local nn = {
 -- File -> the names that it defines.
 local files = {
   linear = {"Identity", "Linear", "NonDynamicallyQuantizableLinear", "Bilinear"},
+  quantized = {"Linear8bitLt", "Linear4bit"},
   conv = {"Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"},
   batch_norm = {
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",

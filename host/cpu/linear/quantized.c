@@ -1,0 +1,381 @@
+/* Products with quantised weights, and quantising. Few vectors are multiplied with the codes themselves
+ * (quantized_loops.h); for more of them a panel of the weight at a time is dequantised and multiplied by the libraries,
+ * in bfloat16 where the input is and the processor has products of it. */
+#include "cpu/linear/quantized_loops.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/numeric/half.h"
+#include "base/process/parallel.h"
+#include "base/status/status.h"
+#include "base/trace/trace.h"
+#include "cpu/kernels.h"
+#include "cpu/linear/gemm.h"
+#include "cpu/loop/bf16.h"
+#include "cpu/loop/dense.h"
+#include "ops/dispatch/op.h"
+
+enum {
+    PANEL = 1 << 19, /* numbers of a panel: the caches hold it */
+    RUN = 512,       /* numbers that are dequantised at a time where they are rounded to bfloat16 */
+};
+
+static int quantized_shift(int64_t block)
+{
+    int shift = 0;
+    while ((int64_t)1 << shift < block)
+        shift++;
+    return shift;
+}
+
+/* The arrays of a weight. `nested_absmax` is NULL where the absmax of the blocks is float32. */
+static struct ah_quantized quantized_open(struct ah_arrays *a, struct ah_tensor *weight, struct ah_tensor *absmax,
+                                          struct ah_tensor *code, struct ah_tensor *nested_absmax,
+                                          struct ah_tensor *nested_code)
+{
+    struct ah_quantized q = {.codes = ah_array_as_is(a, weight), .four_bit = code != NULL};
+    const void *scales = ah_array_as_is(a, absmax), *table = ah_array_as_is(a, code);
+    q.nested_absmax = ah_array_as_is(a, nested_absmax);
+    q.nested_code = ah_array_as_is(a, nested_code);
+    if (table)
+        memcpy(q.code, table, sizeof q.code);
+    if (nested_absmax)
+        q.nested = scales;
+    else
+        q.absmax = scales;
+    return q;
+}
+
+/* A panel: `count` numbers of each of some rows, from `column` on, in float32 or bfloat16. */
+struct panel {
+    const struct ah_quantized *q;
+    int64_t row, column, count;
+    void *out;
+    bool half;
+};
+
+static void panel_rows(void *context, int64_t begin, int64_t end)
+{
+    const struct panel *p = context;
+    for (int64_t i = begin; i < end; i++) {
+        if (!p->half) {
+            ah_quantized_run(p->q, p->row + i, p->column, p->count, (float *)p->out + i * p->count);
+            continue;
+        }
+        for (int64_t at = 0; at < p->count; at += RUN) {
+            float numbers[RUN];
+            int64_t count = p->count - at < RUN ? p->count - at : RUN;
+            uint16_t *out = (uint16_t *)p->out + i * p->count + at;
+            ah_quantized_run(p->q, p->row + i, p->column + at, count, numbers);
+            for (int64_t j = 0; j < count; j++)
+                out[j] = ah_f32_to_bf16(numbers[j]);
+        }
+    }
+}
+
+static void panel_fill(const struct panel *p, int64_t rows)
+{
+    ah_parallel_for(rows, ah_grain(p->count, AH_SHARE_LIGHT), panel_rows, (void *)(uintptr_t)p);
+}
+
+/* A product: y [m, n] = x [m, k] times the weight or its transpose. */
+struct quantized_product {
+    struct ah_quantized q;
+    int64_t m, n, k;
+    const void *x, *bias;
+    void *y, *panel;
+    bool transposed, half;
+};
+
+static int64_t panel_columns(const struct quantized_product *p)
+{
+    int64_t width = PANEL / p->k;
+    width = width < 64 ? 64 : width / 64 * 64;
+    return width < p->n ? width : p->n;
+}
+
+/* Columns begin to begin + count - 1 of y, for which the panel is ready. Returns 1, 0 where oneDNN declines, or a
+ * negative status. */
+static int product_columns(const struct quantized_product *p, int64_t begin, int64_t count)
+{
+    int64_t ldb = p->transposed ? p->k : count;
+    if (p->half)
+        return ah_gemm_bf16(false, p->transposed, p->m, count, p->k, p->x, p->k, p->panel, ldb,
+                            p->bias ? (const uint16_t *)p->bias + begin : NULL, (uint16_t *)p->y + begin, p->n);
+    float *y = (float *)p->y + begin;
+    int status = p->bias ? ah_gemm_bias_f32(false, p->transposed, p->m, count, p->k, p->x, p->k, p->panel, ldb,
+                                            (const float *)p->bias + begin, y, p->n)
+                         : ah_gemm_f32(false, p->transposed, p->m, count, p->k, 1, p->x, p->k, p->panel, ldb, 0, y,
+                                       p->n);
+    return status < 0 ? status : 1;
+}
+
+/* Returns as product_columns; after 0 nothing was written. */
+static int product_by_panels(const struct quantized_product *p)
+{
+    int64_t width = panel_columns(p);
+    for (int64_t begin = 0; begin < p->n; begin += width) {
+        int64_t count = p->n - begin < width ? p->n - begin : width;
+        struct panel panel = {&p->q, p->transposed ? begin : 0, p->transposed ? 0 : begin,
+                              p->transposed ? p->k : count, p->panel, p->half};
+        panel_fill(&panel, p->transposed ? count : p->k);
+        int status = product_columns(p, begin, count);
+        if (status != 1)
+            return status;
+    }
+    return 1;
+}
+
+struct few_vectors {
+    const struct quantized_product *p;
+    const char *x;
+    float *y;
+    int count;
+};
+
+static void few_rows(void *context, int64_t begin, int64_t end)
+{
+    const struct few_vectors *v = context;
+    ah_quantized_rows(&v->p->q, v->x, v->count, v->p->bias, v->y, v->p->n, begin, end);
+}
+
+/* The product of few vectors; `ordered` has room for AH_QUANTIZED_MOST of them. */
+static void product_by_rows(const struct quantized_product *p, char *ordered)
+{
+    size_t bytes = ah_quantized_vector_bytes(&p->q);
+    ah_trace_kernel(p->q.four_bit ? "own rows 4 bits" : "own rows int8");
+    for (int64_t i = 0; i < p->m; i += AH_QUANTIZED_MOST) {
+        int count = p->m - i < AH_QUANTIZED_MOST ? (int)(p->m - i) : AH_QUANTIZED_MOST;
+        for (int r = 0; r < count; r++)
+            ah_quantized_vector(&p->q, (const float *)p->x + (i + r) * p->k, ordered + (size_t)r * bytes);
+        struct few_vectors v = {p, ordered, (float *)p->y + i * p->n, count};
+        ah_parallel_for(p->n, ah_grain(p->k * count, AH_SHARE_COPY), few_rows, &v);
+    }
+}
+
+/* Native bfloat16, from and to the tensors' own memory. */
+static int product_half(struct ah_call *c, struct quantized_product *p)
+{
+    const struct ah_args_quantized_matmul *arg = ah_args(c, quantized_matmul);
+    struct ah_arrays a = {0};
+    p->half = true;
+    p->x = ah_array_as_is(&a, arg->input.tensor);
+    p->bias = ah_array_as_is(&a, ah_given(&arg->bias));
+    p->y = ah_tensor_data(c->out[0]);
+    int done = a.status == 0 ? product_by_panels(p) : a.status;
+    ah_arrays_close(&a);
+    p->half = false;
+    return done;
+}
+
+static int product_float(struct ah_call *c, struct quantized_product *p, bool few)
+{
+    const struct ah_args_quantized_matmul *arg = ah_args(c, quantized_matmul);
+    struct ah_arrays a = {0};
+    p->x = ah_array_in(&a, arg->input.tensor);
+    p->bias = ah_array_in(&a, ah_given(&arg->bias));
+    p->y = ah_array_out(&a, c->out[0]);
+    if (a.status == 0 && few) {
+        ah_quantized_choose(&p->q, arg->input.tensor->dtype == AH_BF16, ah_bf16_pairs());
+        char *ordered = ah_array_scratch(&a, ah_quantized_vector_bytes(&p->q) * AH_QUANTIZED_MOST);
+        if (ordered)
+            product_by_rows(p, ordered);
+    } else if (a.status == 0) {
+        int done = product_by_panels(p);
+        a.status = done < 0 ? done : 0;
+    }
+    return ah_arrays_close(&a);
+}
+
+int ah_cpu_quantized_matmul(struct ah_call *c)
+{
+    const struct ah_args_quantized_matmul *arg = ah_args(c, quantized_matmul);
+    struct ah_tensor *x = arg->input.tensor;
+    if (c->out[0]->numel == 0)
+        return 0;
+    struct ah_arrays a = {0};
+    struct quantized_product p = {
+        .q = quantized_open(&a, arg->weight.tensor, arg->absmax.tensor, ah_given(&arg->code),
+                            ah_given(&arg->nested_absmax), ah_given(&arg->nested_code)),
+        .n = arg->features.integer, .k = x->size[x->ndim - 1], .transposed = arg->transposed.flag};
+    p.m = x->numel / p.k;
+    p.q.rows = p.transposed ? p.n : p.k;
+    p.q.columns = p.transposed ? p.k : p.n;
+    p.q.block_shift = quantized_shift(arg->block_size.integer);
+    p.q.offset = (float)arg->nested_offset.number;
+    bool few = p.transposed && p.m <= AH_QUANTIZED_MOST;
+    if (!few)
+        p.panel = ah_array_scratch(&a, (size_t)(panel_columns(&p) * p.k) * sizeof(float));
+    int done = 0;
+    if (a.status == 0 && !few && x->dtype == AH_BF16 && ah_bf16_native())
+        done = product_half(c, &p);
+    if (a.status == 0)
+        a.status = done < 0 ? done : done ? 0 : product_float(c, &p, few);
+    return ah_arrays_close(&a);
+}
+
+int ah_cpu_dequantize(struct ah_call *c)
+{
+    const struct ah_args_dequantize *arg = ah_args(c, dequantize);
+    struct ah_arrays a = {0};
+    struct ah_quantized q = quantized_open(&a, arg->weight.tensor, arg->absmax.tensor, ah_given(&arg->code),
+                                           ah_given(&arg->nested_absmax), ah_given(&arg->nested_code));
+    q.rows = arg->rows.integer;
+    q.columns = arg->columns.integer;
+    q.block_shift = quantized_shift(arg->block_size.integer);
+    q.offset = (float)arg->nested_offset.number;
+    if (a.status == 0)
+        panel_fill(&(struct panel){&q, 0, 0, q.columns, ah_tensor_data(c->out[0]), false}, q.rows);
+    return ah_arrays_close(&a);
+}
+
+/* Quantising. */
+
+static float quantized_largest(const float *x, int64_t count)
+{
+    float largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+    return largest;
+}
+
+/* x, at least -1 (NaN too) and at most 1. */
+static float quantized_clamp(float x)
+{
+    return x >= -1 ? x <= 1 ? x : 1 : -1;
+}
+
+/* What is quantised: rows of a matrix, or blocks. */
+struct quantizing {
+    const float *x, *code;
+    int64_t numel, block;
+    uint8_t *codes;
+    float *absmax;
+    float bounds[255];      /* between neighbouring numbers of the table */
+    const uint8_t *order;   /* of 4-bit codes: those of the numbers in rising order */
+};
+
+static void quantize_int8_rows(void *context, int64_t begin, int64_t end)
+{
+    const struct quantizing *z = context;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = z->x + row * z->block;
+        int8_t *codes = (int8_t *)z->codes + row * z->block;
+        float largest = quantized_largest(x, z->block), factor = largest > 0 ? 1.0f / largest * 127.0f : 0;
+        z->absmax[row] = largest;
+        for (int64_t i = 0; i < z->block; i++) {
+            float scaled = x[i] * factor;
+            codes[i] = scaled == scaled ? (int8_t)rintf(scaled) : 0;
+        }
+    }
+}
+
+int ah_cpu_quantize_int8(struct ah_call *c)
+{
+    struct ah_tensor *x = ah_args(c, quantize_int8)->input.tensor;
+    struct ah_arrays a = {0};
+    struct quantizing z = {.x = ah_array_in(&a, x), .block = x->size[1], .codes = ah_tensor_data(c->out[0]),
+                           .absmax = ah_tensor_data(c->out[1])};
+    if (a.status == 0)
+        ah_parallel_for(x->size[0], ah_grain(z.block, AH_SHARE_MIDDLE), quantize_int8_rows, &z);
+    return ah_arrays_close(&a);
+}
+
+static const float quantized_nf4[16] = {
+    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+    -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f,
+    0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+static const float quantized_fp4[16] = {
+    0.0f, 0.0625f / 12, 8.0f / 12, 1.0f, 4.0f / 12, 6.0f / 12, 2.0f / 12, 3.0f / 12,
+    -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -6.0f / 12, -2.0f / 12, -3.0f / 12};
+static const uint8_t quantized_nf4_order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const uint8_t quantized_fp4_order[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
+
+static inline uint8_t quantized_4bit_of(const struct quantizing *z, float x)
+{
+    int place = 0;
+    for (int i = 0; i < 15; i++)
+        place += z->bounds[i] < x;
+    return z->order[place];
+}
+
+/* bitsandbytes multiplies whole blocks by the reciprocal, and divides the last one where it is shorter. */
+static void quantize_4bit_blocks(void *context, int64_t begin, int64_t end)
+{
+    const struct quantizing *z = context;
+    for (int64_t block = begin; block < end; block++) {
+        int64_t first = block * z->block, count = z->numel - first < z->block ? z->numel - first : z->block;
+        float largest = quantized_largest(z->x + first, count), divisor = largest > 1e-38f ? largest : 1e-38f;
+        float reciprocal = 1.0f / divisor;
+        z->absmax[block] = count == z->block ? largest : divisor;
+        for (int64_t i = 0; i < count; i += 2) {
+            const float *x = z->x + first + i;
+            float other = i + 1 < count ? x[1] : 0;
+            float upper = count == z->block ? x[0] * reciprocal : x[0] / divisor;
+            float lower = count == z->block ? other * reciprocal : other / divisor;
+            z->codes[(first + i) / 2] = (uint8_t)(quantized_4bit_of(z, quantized_clamp(upper)) << 4 |
+                                                  quantized_4bit_of(z, quantized_clamp(lower)));
+        }
+    }
+}
+
+int ah_cpu_quantize_4bit(struct ah_call *c)
+{
+    const struct ah_args_quantize_4bit *arg = ah_args(c, quantize_4bit);
+    bool nf4 = arg->quant_type.string[0] == 'n';
+    struct ah_tensor *x = arg->input.tensor;
+    struct ah_arrays a = {0};
+    struct quantizing z = {.x = ah_array_in(&a, x), .code = nf4 ? quantized_nf4 : quantized_fp4, .numel = x->numel,
+                           .block = arg->block_size.integer, .codes = ah_tensor_data(c->out[0]),
+                           .absmax = ah_tensor_data(c->out[1]),
+                           .order = nf4 ? quantized_nf4_order : quantized_fp4_order};
+    for (int i = 0; i < 15; i++)
+        z.bounds[i] = (z.code[z.order[i]] + z.code[z.order[i + 1]]) / 2;
+    if (a.status == 0)
+        ah_parallel_for(c->out[1]->numel, ah_grain(z.block, AH_SHARE_HEAVY), quantize_4bit_blocks, &z);
+    return ah_arrays_close(&a);
+}
+
+/* Numbers are rounded to one of 65536 places from -1 to 1 first, as bitsandbytes does on the CPU. */
+static uint8_t quantized_8bit_of(const struct quantizing *z, float x)
+{
+    int place = (int)((quantized_clamp(x) + 1) * 0.5f * 65535 + 0.5f);
+    float number = -1.0f + 2.0f * (float)place / 65535;
+    int first = 0, count = 255;
+    while (count > 0) {
+        int half = count / 2;
+        bool after = z->bounds[first + half] < number;
+        first = after ? first + half + 1 : first;
+        count = after ? count - half - 1 : half;
+    }
+    return (uint8_t)first;
+}
+
+static void quantize_8bit_blocks(void *context, int64_t begin, int64_t end)
+{
+    const struct quantizing *z = context;
+    for (int64_t block = begin; block < end; block++) {
+        int64_t first = block * z->block, count = z->numel - first < z->block ? z->numel - first : z->block;
+        float largest = quantized_largest(z->x + first, count), reciprocal = 1.0f / largest;
+        z->absmax[block] = largest;
+        for (int64_t i = 0; i < count; i++)
+            z->codes[first + i] = largest > 0 ? quantized_8bit_of(z, z->x[first + i] * reciprocal) : 0;
+    }
+}
+
+int ah_cpu_quantize_blockwise(struct ah_call *c)
+{
+    const struct ah_args_quantize_blockwise *arg = ah_args(c, quantize_blockwise);
+    struct ah_tensor *x = arg->input.tensor;
+    struct ah_arrays a = {0};
+    struct quantizing z = {.x = ah_array_in(&a, x), .code = ah_array_as_is(&a, arg->code.tensor), .numel = x->numel,
+                           .block = arg->block_size.integer, .codes = ah_tensor_data(c->out[0]),
+                           .absmax = ah_tensor_data(c->out[1])};
+    if (a.status == 0) {
+        for (int i = 0; i < 255; i++)
+            z.bounds[i] = 0.5f * (z.code[i] + z.code[i + 1]);
+        ah_parallel_for(c->out[1]->numel, ah_grain(z.block, AH_SHARE_HEAVY), quantize_8bit_blocks, &z);
+    }
+    return ah_arrays_close(&a);
+}

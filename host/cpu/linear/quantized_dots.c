@@ -1,0 +1,199 @@
+/* Products of quantised rows by the processor's sums of products: of pairs of bfloat16 (AVX512-BF16) for 4-bit codes, a
+ * permutation of a table of 16 numbers for 32 codes; of four int8 numbers (VNNI) for int8 weights, whose vector is three
+ * digits of 8 bits of whole numbers. Processors with the first have the second. */
+#include "cpu/linear/quantized_loops.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/numeric/half.h"
+#include "cpu/loop/lanes.h"
+
+#ifdef AH_LANES_PAIRS
+#pragma GCC push_options
+#pragma GCC target("avx512bf16,avx512vnni")
+
+enum {
+    STEP = 64,        /* int8 numbers in a vector */
+    DIGITS = 3,
+    CHUNK = 128,      /* 4-bit codes in a vector */
+    UNIT = 64,        /* codes with one scale, at most */
+    SEGMENT = 4096,   /* columns whose scales are decoded at a time */
+    LARGEST = 8000000 /* the vector's largest number in units */
+};
+
+/* A vector of int8 products: STEP bytes of this, then the digits, lowest first, each of them filled up with zeros. */
+struct digits_head {
+    double unit;          /* what the whole numbers are multiples of */
+    int32_t sum[DIGITS];
+};
+
+static int64_t digits_length(int64_t columns)
+{
+    return (columns + STEP - 1) / STEP * STEP;
+}
+
+size_t ah_quantized_digits_bytes(int64_t columns)
+{
+    return (size_t)(STEP + DIGITS * digits_length(columns));
+}
+
+void ah_quantized_digits_vector(const float *x, int64_t columns, void *out)
+{
+    struct digits_head head = {0};
+    int8_t *digit = (int8_t *)out + STEP;
+    int64_t length = digits_length(columns);
+    float largest = 0;
+    bool finite = true;
+    memset(digit, 0, (size_t)(DIGITS * length));
+    for (int64_t i = 0; i < columns; i++) {
+        float size = fabsf(x[i]);
+        largest = size > largest ? size : largest;
+        finite &= size <= 3.4028234e38f;
+    }
+    double units = finite && largest > 0 ? LARGEST / (double)largest : 0;
+    for (int64_t i = 0; finite && i < columns; i++) {
+        int32_t number = (int32_t)lrint((double)x[i] * units);
+        for (int d = 0; d < DIGITS; d++) {
+            int8_t lowest = (int8_t)(uint8_t)(number & 255);
+            digit[d * length + i] = lowest;
+            head.sum[d] += lowest;
+            number = (number - lowest) / 256;
+        }
+    }
+    head.unit = finite ? (double)largest / LARGEST : (double)NAN;
+    memcpy(out, &head, sizeof head);
+}
+
+static inline __attribute__((always_inline)) void digits_step(__m512i codes, const int8_t *digit, int64_t length,
+                                                              size_t bytes, __m512i (*sum)[DIGITS], int m)
+{
+    __m512i above = _mm512_xor_si512(codes, _mm512_set1_epi8(-128)); /* plus 128: one factor is unsigned */
+    for (int r = 0; r < m; r++)
+        for (int d = 0; d < DIGITS; d++)
+            sum[r][d] = _mm512_dpbusd_epi32(sum[r][d], above,
+                                            _mm512_loadu_si512(digit + (size_t)r * bytes + d * length));
+}
+
+/* y of one row and `m` vectors, which the compiler sees as a constant. */
+static inline __attribute__((always_inline)) void digits_row(const struct ah_quantized *q, const void *x, int64_t row,
+                                                             int m, float *y)
+{
+    const int8_t *codes = (const int8_t *)q->codes + row * q->columns, *digit = (const int8_t *)x + STEP;
+    size_t bytes = ah_quantized_digits_bytes(q->columns);
+    int64_t length = digits_length(q->columns), i = 0;
+    __m512i sum[AH_QUANTIZED_MOST][DIGITS] = {{{0}}};
+    for (; i + STEP <= q->columns; i += STEP)
+        digits_step(_mm512_loadu_si512(codes + i), digit + i, length, bytes, sum, m);
+    if (i < q->columns)
+        digits_step(_mm512_maskz_loadu_epi8(~(__mmask64)0 >> (STEP - (q->columns - i)), codes + i), digit + i, length,
+                    bytes, sum, m);
+    for (int r = 0; r < m; r++) {
+        struct digits_head head;
+        int64_t total = 0;
+        memcpy(&head, (const char *)x + (size_t)r * bytes, sizeof head);
+        for (int d = DIGITS - 1; d >= 0; d--)
+            total = total * 256 + (_mm512_reduce_add_epi32(sum[r][d]) - 128 * (int64_t)head.sum[d]);
+        y[r] = (float)((double)total * head.unit) * (q->absmax[row] * AH_INT8_STEP);
+    }
+}
+
+void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out)
+{
+    uint16_t *to = out;
+    for (int64_t at = 0; at < columns; at += CHUNK)
+        for (int shift = 0; shift < 4; shift++)
+            for (int word = 0; word < 32; word++) {
+                int64_t i = at + 4 * word + (shift ^ 1); /* the first code of a pair is in the upper bits */
+                to[at + shift * 32 + word] = i < columns ? ah_f32_to_bf16(x[i]) : 0;
+            }
+}
+
+static inline __attribute__((always_inline)) void pairs_chunk(__m512i table, __m512i words, __m512 scale,
+                                                              const uint16_t *x, int64_t ldx, __m512 *sum, int m)
+{
+    __m512 part[AH_QUANTIZED_MOST][2] = {{{0}}};
+    for (int shift = 0; shift < 4; shift++) {
+        __m512bh numbers = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4 * (unsigned)shift), table);
+        for (int r = 0; r < m; r++)
+            part[r][shift & 1] = _mm512_dpbf16_ps(part[r][shift & 1], numbers,
+                                                  (__m512bh)_mm512_loadu_si512(x + r * ldx + 32 * shift));
+    }
+    for (int r = 0; r < m; r++)
+        sum[r] = _mm512_fmadd_ps(_mm512_add_ps(part[r][0], part[r][1]), scale, sum[r]);
+}
+
+/* y of one row of 4-bit codes and `m` vectors. */
+static inline __attribute__((always_inline)) void pairs_row(const struct ah_quantized *q, const void *vectors,
+                                                            int64_t row, int m, float *y)
+{
+    const uint16_t *x = vectors;
+    const uint8_t *codes = q->codes + row * q->columns / 2;
+    int64_t ldx = ah_quantized_padded(q->columns) * 2, first = row * q->columns >> q->block_shift;
+    int shift = q->block_shift - 6;
+    float decoded[SEGMENT / UNIT];
+    __m512i table = _mm512_loadu_si512(q->half_code);
+    __m512 sum[AH_QUANTIZED_MOST] = {{0}};
+    for (int64_t begin = 0; begin < q->columns; begin += SEGMENT) {
+        int64_t end = q->columns - begin < SEGMENT ? q->columns : begin + SEGMENT, i = begin;
+        int64_t blocks = (end - begin + ((int64_t)1 << q->block_shift) - 1) >> q->block_shift;
+        const float *scales = ah_quantized_scales(q, first + (begin >> q->block_shift), blocks, decoded);
+        for (; i + CHUNK <= end; i += CHUNK) {
+            int64_t unit = (i - begin) / UNIT;
+            __m512 scale = _mm512_mask_mov_ps(_mm512_set1_ps(scales[unit >> shift]), 0xff00,
+                                              _mm512_set1_ps(scales[(unit + 1) >> shift]));
+            pairs_chunk(table, _mm512_loadu_si512(codes + i / 2), scale, x + i, ldx, sum, m);
+        }
+        if (i < end)
+            pairs_chunk(table, _mm512_maskz_loadu_epi32(0xff, codes + i / 2),
+                        _mm512_maskz_mov_ps(0xff, _mm512_set1_ps(scales[(i - begin) / UNIT >> shift])), x + i, ldx, sum,
+                        m);
+    }
+    for (int r = 0; r < m; r++)
+        y[r] = _mm512_reduce_add_ps(sum[r]);
+}
+
+#define DOTS_ROWS(kind, m)                                                                                         \
+    static void kind##_rows_##m(const struct ah_quantized *q, const void *x, const float *bias, float *y,          \
+                                int64_t ldy, int64_t begin, int64_t end)                                           \
+    {                                                                                                              \
+        for (int64_t row = begin; row < end; row++) {                                                              \
+            float products[m];                                                                                     \
+            kind##_row(q, x, row, m, products);                                                                    \
+            for (int r = 0; r < m; r++)                                                                            \
+                y[r * ldy + row] = bias ? products[r] + bias[row] : products[r];                                   \
+        }                                                                                                          \
+    }
+DOTS_ROWS(digits, 1)
+DOTS_ROWS(digits, 2)
+DOTS_ROWS(digits, 3)
+DOTS_ROWS(digits, 4)
+DOTS_ROWS(pairs, 1)
+DOTS_ROWS(pairs, 2)
+DOTS_ROWS(pairs, 3)
+DOTS_ROWS(pairs, 4)
+
+const ah_quantized_rows_fn ah_quantized_digits[AH_QUANTIZED_MOST] = {digits_rows_1, digits_rows_2, digits_rows_3,
+                                                                     digits_rows_4};
+const ah_quantized_rows_fn ah_quantized_pairs[AH_QUANTIZED_MOST] = {pairs_rows_1, pairs_rows_2, pairs_rows_3,
+                                                                    pairs_rows_4};
+#pragma GCC pop_options
+#else
+/* Never called: ah_quantized_choose selects other ways. */
+const ah_quantized_rows_fn ah_quantized_digits[AH_QUANTIZED_MOST], ah_quantized_pairs[AH_QUANTIZED_MOST];
+
+size_t ah_quantized_digits_bytes(int64_t columns)
+{
+    return (size_t)columns;
+}
+
+void ah_quantized_digits_vector(const float *x, int64_t columns, void *out)
+{
+    (void)x, (void)columns, (void)out;
+}
+
+void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out)
+{
+    (void)x, (void)columns, (void)out;
+}
+#endif

@@ -215,6 +215,26 @@ describe("T5", function()
     assert.equal(model.shared.weight, model.encoder.embed_tokens.weight)
   end)
 
+  it("ties them too where the folder has no weights of theirs, and scales nothing", function()
+    local plain = load "t5_v1_1"
+    temporary.with(function(folder)
+      local state = plain:state_dict()
+      state["lm_head.weight"] = nil
+      accelhost.save(state, folder .. "/model.safetensors")
+      plain.config:save_pretrained(folder)
+      local function check_folder(path)
+        local model, info = models.T5ForConditionalGeneration.from_pretrained(path,
+          {dtype = "float64", output_loading_info = true})
+        assert.equal(model.shared.weight, model.lm_head.weight)
+        assert.same({}, info.missing_keys)
+        check.near(5.2235198, model(batch).loss:item(), 1e-6) -- transformers 5.24
+        return model
+      end
+      check_folder(folder):save_pretrained(folder .. "/again")
+      check_folder(folder .. "/again")
+    end)
+  end)
+
   it("draws new weights as transformers does", function()
     accelhost.manual_seed(1)
     local model = models.T5ForConditionalGeneration {vocab_size = 200, d_model = 64, d_kv = 16, d_ff = 128,

@@ -79,7 +79,8 @@ end
 function T5PreTrainedModel:tied_weights()
   local tied = {["encoder.embed_tokens.weight"] = "shared.weight"}
   if self.decoder then tied["decoder.embed_tokens.weight"] = "shared.weight" end
-  if self.lm_head and self.config.tie_word_embeddings then tied["lm_head.weight"] = "shared.weight" end
+  local ties_head = self.config.tie_word_embeddings or self._ties_head
+  if self.lm_head and ties_head then tied["lm_head.weight"] = "shared.weight" end
   return tied
 end
 
@@ -215,6 +216,13 @@ generation.mix_into(Conditional)
 function Conditional:build(config)
   build_stacks(self, config)
   self.lm_head = Linear(config.d_model, config.vocab_size, {bias = false})
+end
+
+--- A folder without the weights of the scores of words has those of the embedding, also where they are not scaled, as in
+--- transformers.
+function Conditional:own_names(state)
+  self._ties_head = state["lm_head.weight"] == nil
+  return state
 end
 
 -- Return the number of the decoder's first token.

@@ -4,7 +4,7 @@
  * frames of an honest rank (its part of the call that rank 0 has posted, a message for it, an outcome), the same with
  * one byte changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
  * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c
- * sources: host/base/numeric/sha256.c
+ * sources: host/base/numeric/hmac.c host/base/numeric/sha256.c
  * sources: host/base/numeric/sha256_blocks.c host/base/status/notice.c host/base/process/signals.c
  * sanitizer: thread */
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Fuzz target: two clients' bytes to a store's server, in any pieces. The first byte selects the trusted one;
  * each piece is client, pause and length, one byte each, then the bytes.
- * sources: host/comm/store/store_protocol.c host/base/numeric/sha256.c host/base/numeric/sha256_blocks.c
- * sources: host/base/memory/array.c host/base/status/status.c */
+ * sources: host/comm/store/store_protocol.c host/base/numeric/hmac.c host/base/numeric/sha256.c
+ * sources: host/base/numeric/sha256_blocks.c host/base/memory/array.c host/base/status/status.c */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

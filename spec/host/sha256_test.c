@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/numeric/hmac.h"
 #include "base/numeric/sha256.h"
 #include "base/numeric/sha256_blocks.h"
 
@@ -58,4 +59,25 @@ AH_TEST(sha256_is_the_same_by_instructions_and_by_steps)
         ah_sha256_add_blocks_plainly(plain, bytes, count);
         CHECK(!memcmp(fast, plain, sizeof fast));
     }
+}
+
+/* RFC 4231, test cases 2 and 6. */
+AH_TEST(hmac_returns_the_published_values)
+{
+    static const unsigned char expected[2][4] = {{0x5b, 0xdc, 0xc1, 0x46}, {0x60, 0xe4, 0x31, 0x59}};
+    static const char text[] = "what do ya want for nothing?", larger[] = "Test Using Larger Than Block-Size Key - "
+                                                                        "Hash Key First";
+    unsigned char digest[AH_SHA256_BYTES], key[131];
+    struct ah_hmac mac;
+    ah_hmac_begin(&mac, "Jefe", 4);
+    ah_hmac_add(&mac, text, 10);
+    ah_hmac_add(&mac, text + 10, strlen(text) - 10);
+    ah_hmac_end(&mac, digest);
+    CHECK(!memcmp(digest, expected[0], 4));
+    memset(key, 0xaa, sizeof key);
+    ah_hmac_begin(&mac, key, sizeof key);
+    ah_hmac_add(&mac, larger, strlen(larger));
+    ah_hmac_end(&mac, digest);
+    CHECK(!memcmp(digest, expected[1], 4));
+    CHECK(ah_hmac_same(digest, digest) && !ah_hmac_same(digest, key));
 }

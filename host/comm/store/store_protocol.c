@@ -12,7 +12,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-enum { BLOCK = 64, MOST_ENTRIES = 1 << 16 };
+#include "base/numeric/hmac.h"
+
+enum { MOST_ENTRIES = 1 << 16 };
 static const size_t most_bytes = (size_t)64 << 20;
 static const int64_t answer_ns = 5000000000, ms_ns = 1000000;
 
@@ -24,53 +26,19 @@ struct ah_store_entry {
 
 /* Proofs. */
 
-/* HMAC (RFC 2104) over parts that are given in between. */
-struct hmac {
-    struct ah_sha256 inner;
-    unsigned char pad[BLOCK];
-};
-
-static void hmac_begin(struct hmac *mac, const void *key, size_t bytes)
-{
-    memset(mac->pad, 0, sizeof mac->pad);
-    if (bytes > BLOCK) {
-        ah_sha256_begin(&mac->inner);
-        ah_sha256_add(&mac->inner, key, bytes);
-        ah_sha256_end(&mac->inner, mac->pad);
-    } else if (bytes) {
-        memcpy(mac->pad, key, bytes);
-    }
-    for (int i = 0; i < BLOCK; i++)
-        mac->pad[i] ^= 0x36;
-    ah_sha256_begin(&mac->inner);
-    ah_sha256_add(&mac->inner, mac->pad, BLOCK);
-}
-
-static void hmac_end(struct hmac *mac, unsigned char digest[AH_SHA256_BYTES])
-{
-    unsigned char inner[AH_SHA256_BYTES];
-    ah_sha256_end(&mac->inner, inner);
-    for (int i = 0; i < BLOCK; i++)
-        mac->pad[i] ^= 0x36 ^ 0x5c;
-    ah_sha256_begin(&mac->inner);
-    ah_sha256_add(&mac->inner, mac->pad, BLOCK);
-    ah_sha256_add(&mac->inner, inner, sizeof inner);
-    ah_sha256_end(&mac->inner, digest);
-}
-
 void ah_store_prove(unsigned char proof[AH_SHA256_BYTES], const struct ah_store_options *options, const char *role,
                     const unsigned char theirs[AH_SHA256_BYTES], const unsigned char mine[AH_SHA256_BYTES])
 {
-    struct hmac mac;
+    struct ah_hmac mac;
     char job[AH_STORE_JOB];
     ah_store_job(job, options);
-    hmac_begin(&mac, options->secret, options->secret_bytes);
-    ah_sha256_add(&mac.inner, role, strlen(role) + 1);
-    ah_sha256_add(&mac.inner, theirs, AH_SHA256_BYTES);
-    ah_sha256_add(&mac.inner, mine, AH_SHA256_BYTES);
-    ah_sha256_add(&mac.inner, &options->generation, sizeof options->generation);
-    ah_sha256_add(&mac.inner, job, sizeof job);
-    hmac_end(&mac, proof);
+    ah_hmac_begin(&mac, options->secret, options->secret_bytes);
+    ah_hmac_add(&mac, role, strlen(role) + 1);
+    ah_hmac_add(&mac, theirs, AH_SHA256_BYTES);
+    ah_hmac_add(&mac, mine, AH_SHA256_BYTES);
+    ah_hmac_add(&mac, &options->generation, sizeof options->generation);
+    ah_hmac_add(&mac, job, sizeof job);
+    ah_hmac_end(&mac, proof);
 }
 
 void ah_store_job(char job[AH_STORE_JOB], const struct ah_store_options *options)
@@ -90,10 +58,7 @@ void ah_store_show_job(char text[AH_STORE_JOB], const char job[AH_STORE_JOB])
 
 bool ah_store_same(const unsigned char *a, const unsigned char *b)
 {
-    unsigned char differs = 0;
-    for (int i = 0; i < AH_SHA256_BYTES; i++)
-        differs |= a[i] ^ b[i];
-    return !differs;
+    return ah_hmac_same(a, b);
 }
 
 /* Values. */

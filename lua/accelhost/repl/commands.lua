@@ -144,9 +144,9 @@ local function show_usage(e)
   return true
 end
 
--- On a terminal a program has it for itself.
+-- On a terminal a program has it for itself; captured output is shown as it is written.
 local function run_program(e, line)
-  if e.terminal then
+  if e.terminal or e.captured then
     io.stdout:flush()
     return os.execute(line) == 0
   end
@@ -173,7 +173,7 @@ end
 local plain = {
   help = function(e, rest) return rest == "" and show_usage(e) or rest ~= "" and describe.name(e, rest) end,
   clear = function(e)
-    if e.terminal then e.write "\27[H\27[2J" end
+    if e.clear then e:clear() elseif e.terminal then e.write "\27[H\27[2J" end
     return true
   end,
 }

@@ -19,9 +19,11 @@ local show = require "accelhost.repl.show"
 ---@field living table<string, table> its locals (repl/locals.lua)
 ---@field environment table the globals that chunks see
 ---@field terminal boolean? processes that a chunk starts write to the terminal of this one
+---@field captured boolean? the output of such processes reaches the reader as `write` does
 ---@field watches boolean? new globals are reported (%globals)
 ---@field seconds number? duration of the last chunk
 ---@field slow number seconds from which the duration of a chunk is printed
+---@field clear (fun(e: Evaluate))? remove the output that is shown, where that is not a terminal's
 ---@field known table<string, boolean> globals that were there at the begin
 local Evaluate = class.new "Evaluate"
 
@@ -54,13 +56,13 @@ local function known_names(self)
 end
 
 --- Options: write(text) prints output; columns() returns the terminal's width; color: use colors; slow:
---- seconds from which the duration of a chunk is printed.
+--- seconds from which the duration of a chunk is printed; captured: as the field.
 ---@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?,
---- terminal: boolean?, slow: number?}
+--- terminal: boolean?, slow: number?, captured: boolean?}
 function Evaluate:init(options)
   self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
   self.number, self.living, self._results, self.terminal, self.known = 1, {}, {}, options.terminal, {}
-  self.slow = options.slow or SLOW
+  self.slow, self.captured = options.slow or SLOW, options.captured
   for name in next, _G do self.known[name] = true end
   debug.getregistry()["accelhost.names"] = function() return known_names(self) end
   self.environment = environment_of(self)
@@ -125,16 +127,24 @@ local function is_open(message)
   return message ~= nil and message:find "near '<eof>'$" ~= nil and not message:find("'=' expected", 1, true)
 end
 
---- Is the text complete, so that it can be run or refused? In an incomplete one a block, a bracket or a text is not
---- closed.
-function Evaluate:is_complete(text)
+--- Return the state of a text: "complete", "incomplete" while a block, a bracket or a text is not closed, or "invalid".
+---@return "complete"|"incomplete"|"invalid"
+function Evaluate:state_of(text)
   local timed = text:match "^%s*%%time%s(.*)$"
-  if timed then return self:is_complete(timed) end
-  if is_command(text) then return true end
+  if timed then return self:state_of(timed) end
+  if is_command(text) then return "complete" end
   -- Comments belong to the code below them; an empty line ends them.
-  if not first_word(text) then return not text:find "%S" or text:find "\n%s*$" ~= nil end
+  if not first_word(text) then
+    return (not text:find "%S" or text:find "\n%s*$") and "complete" or "incomplete"
+  end
   local found, first, second = read(without_sign(text) .. "\n", "=text")
-  return found ~= nil or not (is_open(first) or is_open(second))
+  if found then return "complete" end
+  return (is_open(first) or is_open(second)) and "incomplete" or "invalid"
+end
+
+--- Is the text complete, so that it can be run or refused?
+function Evaluate:is_complete(text)
+  return self:state_of(text) ~= "incomplete"
 end
 
 -- A line that is no Lua at all is refused as the expression that it was meant to be, unless it begins as a statement.
@@ -182,7 +192,10 @@ local function keep_result(self, value)
   results[1], results[2], results[3] = value, results[1], results[2]
 end
 
-local function show_values(self, count, ...)
+--- Show the values of a chunk. A front end that shows them otherwise has its own method.
+---@param count integer
+---@param ... any
+function Evaluate:show_values(count, ...)
   local parts = {}
   for i = 1, count do parts[i] = show((select(i, ...)), self.columns()) end
   local text = table.concat(parts, "\t")
@@ -234,7 +247,7 @@ local function finish(self, job, fine, ...)
     self:complain(text)
   elseif select("#", ...) > 0 and not job.quiet and not (job.kind == "called" and (...) == nil) then
     keep_result(self, (...))
-    local shown, message = C.interrupt.call(show_values, self, select("#", ...), ...)
+    local shown, message = C.interrupt.call(self.show_values, self, select("#", ...), ...)
     if not shown then self:complain(own_part(message)) end
     local advice = shown and remark(self, job.text, (...))
     if advice then self.write(color(self, "2", "(" .. advice .. ")") .. "\n") end

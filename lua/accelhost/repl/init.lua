@@ -73,16 +73,6 @@ local function completer(e)
   end
 end
 
--- While a program of os.execute runs Ctrl-C is for that alone; one that it has ended ends the chunk too.
-local function watch_programs()
-  local execute = os.execute
-  rawset(os, "execute", function(...)
-    local status = execute(...)
-    if type(status) == "number" and status % 128 == 2 then C.interrupt.press() end
-    return status
-  end)
-end
-
 -- Greet an interactive user, and enable line editing where possible.
 local function welcome(e, dumb)
   io.write(("accelhost %s. ? prints the help, ? NAME the help of a name; Ctrl-D exits.\n"):format(C.system.version))
@@ -114,7 +104,7 @@ function repl.start(processes, script, ...)
   -- Lines of a file end at Ctrl-C, as a script does.
   if terminal or processes > 0 then
     C.interrupt.watch()
-    watch_programs()
+    require "accelhost.repl.programs"()
   end
   if terminal then welcome(e, dumb) end
   if script and not e:run_file(script, ...) then

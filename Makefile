@@ -75,14 +75,17 @@ ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(w
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
 LEVEL_OFF := host/base/numeric/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
-        host/store/% host/regex/% host/mpi/%, $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
+        host/store/% host/regex/% host/mpi/% host/jupyter/%, \
+        $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 LOOPS := $(filter host/cpu/% host/data/% host/base/numeric/half.c host/comm/control/combine.c host/tensor/rng.c \
         host/tensor/transpose.c,$(SRC))
 HOT  := $(if $(LEVELS),$(LOOPS))
 OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(HOT),$(SRC))) $(BUILD)/embedded.o \
         $(LEVELS:%=$(BUILD)/hot.%.o) $(if $(LEVELS),$(BUILD)/levels.o)
-LUA  := $(sort $(shell find lua -name '*.lua'))
+# The kernel of notebooks is embedded in its plugin.
+JUPYTER_LUA := $(sort $(wildcard lua/accelhost/jupyter/*.lua))
+LUA  := $(filter-out $(JUPYTER_LUA),$(sort $(shell find lua -name '*.lua')))
 PAGE := $(sort $(shell find lua -name '*.css' -o -name '*.js' -o -name '*.html'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
@@ -115,6 +118,9 @@ REGEX := $(if $(PCRE2_LIBS),$(BUILD)/accelhost-regex.so)
 # And lines at the prompt are edited.
 EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
 EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
+# Notebooks reach their kernel by ZeroMQ.
+ZMQ_LIBS := $(shell pkg-config --exists libzmq 2>/dev/null && pkg-config --libs libzmq)
+JUPYTER := $(if $(ZMQ_LIBS),$(BUILD)/accelhost-jupyter.so)
 # Hosts may exchange by MPI, where its compiler wrapper prints the linker flags (Open MPI's, MPICH's).
 MPICC ?= mpicc
 MPI_FLAGS := $(shell $(MPICC) -show 2>/dev/null | cut -d ' ' -f 2-)
@@ -149,11 +155,11 @@ all: program $(CUDA) ##+ build ./accelhost (plain make)
 
 # Everything but the device cuda.
 .PHONY: program
-program: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(MPI)
+program: $(BUILD)/accelhost $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(JUPYTER) $(MPI)
 	@ln -sf $(BUILD)/accelhost accelhost.tmp && mv -f accelhost.tmp accelhost
 
 .PHONY: plugins
-plugins: $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(MPI) $(CUDA)
+plugins: $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(JUPYTER) $(MPI) $(CUDA)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua/lua_code.h
 	@mkdir -p $(@D)
@@ -177,6 +183,15 @@ $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
 $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/process/editor.h | deps-check
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
 		-fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
+
+$(BUILD)/jupyter_lua.c: $(JUPYTER_LUA) $(BUILD)/embed
+	$(call say,embed jupyter)$(BUILD)/embed $@ $(BUILD)/jupyter_lua.bin $(JUPYTER_LUA)
+
+# -Bsymbolic: the table of modules has the name of the program's.
+$(BUILD)/accelhost-jupyter.so: $(wildcard host/jupyter/*.[ch]) $(BUILD)/jupyter_lua.c \
+		host/base/process/jupyter.h | deps-check
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libzmq) \
+		-fPIC -shared -Wl$(comma)-Bsymbolic -o $@ $(filter %.c,$^) $(ZMQ_LIBS)
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)
@@ -374,7 +389,7 @@ deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory ARCH=portable build-portable/accelhost build-portable/plugin-headers \
 		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(REGEX) \
-		$(EDIT) $(MPI) \
+		$(EDIT) $(JUPYTER) $(MPI) \
 		$(CUDA))
 	@scripts/package/build-deb.sh build-portable
 
@@ -416,7 +431,7 @@ check: ##+ compiler warnings, lint, dependency rule, style, the README's command
 
 # Files that compiled with a warning, of all that BUILD has; another compiler's warnings stop no build.
 WARNINGS = $(wildcard $(addsuffix .warnings,$(OBJ) $(TEST_OBJ) $(PLUGINS) $(IMAGE) $(PLOT) $(STORE) $(REGEX) \
-	$(EDIT) $(MPI) \
+	$(EDIT) $(JUPYTER) $(MPI) \
 	$(CUDA_OBJ) $(CUDA_IMAGES) $(SIM_OBJ) $(SIM_TEST_OBJ) $(foreach level,$(LEVELS),$(HOT:%.c=$(BUILD)/$(level)/%.o))))
 .PHONY: warnings
 warnings:

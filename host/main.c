@@ -20,6 +20,7 @@ static int main_help(int argc, char **argv);
 static const struct ah_command commands[] = {
     {"run", "run a Lua script in this process (the default)", ah_cli_run},
     {"repl", "run Lua line by line: a prompt", ah_cli_repl},
+    {"jupyter", "install the Jupyter kernel, for notebooks in Lua", ah_cli_jupyter},
     {"launch", "run a Lua script in several processes", ah_cli_launch},
     {"config", "make or show the file of settings that launch reads", ah_cli_config},
     {"data", "download a data set", ah_cli_data},

@@ -20,20 +20,20 @@ fi
 
 # One line per group and package manager. A ? marks optional packages (oneDNN: convolutions are slower; libpng and
 # libjpeg: no image files are read; cairo: no plots as PNG; SQLite: no sweeps; PCRE2: no tokenizers
-# with unusual patterns; libedit: no editing at the prompt; a C++ compiler: no simulated GPU).
+# with unusual patterns; libedit: no editing at the prompt; ZeroMQ: no notebooks; a C++ compiler: no simulated GPU).
 packages() {
     case $1:$2 in
     apt:build) echo gcc libc6-dev make pkg-config libluajit-5.1-dev libopenblas-openmp-dev '?libdnnl-dev' \
         libjansson-dev libyaml-dev zlib1g-dev '?libpng-dev' '?libjpeg-dev' '?libcairo2-dev' \
-        '?libsqlite3-dev' '?libpcre2-dev' '?libedit-dev' ;;
+        '?libsqlite3-dev' '?libpcre2-dev' '?libedit-dev' '?libzmq3-dev' ;;
     dnf:build) echo gcc make pkgconf-pkg-config luajit-devel openblas-devel '?onednn-devel' jansson-devel \
         libyaml-devel zlib-devel '?libpng-devel' '?libjpeg-turbo-devel' '?cairo-devel' '?sqlite-devel' \
-        '?pcre2-devel' '?libedit-devel' ;;
+        '?pcre2-devel' '?libedit-devel' '?zeromq-devel' ;;
     pacman:build) echo gcc make pkgconf luajit openblas '?onednn' jansson libyaml zlib '?libpng' '?libjpeg-turbo' \
-        '?cairo' '?sqlite' '?pcre2' '?libedit' ;;
+        '?cairo' '?sqlite' '?pcre2' '?libedit' '?zeromq' ;;
     apk:build) echo build-base linux-headers pkgconf luajit-dev openblas-dev jansson-dev yaml-dev zlib-dev \
         '?libpng-dev' '?libjpeg-turbo-dev' '?cairo-dev' '?sqlite-dev' '?pcre2-dev' \
-        '?libedit-dev' ;;
+        '?libedit-dev' '?zeromq-dev' ;;
     apt:test) echo lua-busted '?g++' ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;

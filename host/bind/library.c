@@ -88,6 +88,22 @@ static int load_sources(lua_State *L)
     return load_packed(L, &ah_sources);
 }
 
+/* The plugin's modules, of which there is one. */
+static const struct ah_embedded *library_added;
+
+void ah_library_add(const struct ah_embedded *added)
+{
+    library_added = added;
+}
+
+static const struct ah_embedded *library_find(const struct ah_embedded *entry, const char *name)
+{
+    for (; entry && entry->module; entry++)
+        if (!strcmp(entry->module, name))
+            return entry;
+    return NULL;
+}
+
 /* package.loaders entry: the module of this name. */
 static int find_module(lua_State *L)
 {
@@ -96,12 +112,14 @@ static int find_module(lua_State *L)
         lua_pushcfunction(L, !strcmp(name, "accelhost._docs") ? load_docs : load_sources);
         return 1;
     }
-    for (const struct ah_embedded *entry = ah_embedded; entry->module; entry++)
-        if (!strcmp(entry->module, name)) {
-            lua_pushlightuserdata(L, (void *)(uintptr_t)entry);
-            lua_pushcclosure(L, load_module, 1);
-            return 1;
-        }
+    const struct ah_embedded *entry = library_find(ah_embedded, name);
+    if (!entry)
+        entry = library_find(library_added, name);
+    if (entry) {
+        lua_pushlightuserdata(L, (void *)(uintptr_t)entry);
+        lua_pushcclosure(L, load_module, 1);
+        return 1;
+    }
     lua_pushfstring(L, "\n\tno module '%s' in the program", name);
     return 1;
 }

@@ -15,6 +15,11 @@ bool ah_is_library_chunk(const char *source);
  * from that checkout's lua/ folder instead of the binary. */
 void ah_library_open(lua_State *L);
 
+struct ah_embedded;
+
+/* Have `require` find a plugin's modules too, in every state: a table that is ended by a NULL name and stays. */
+void ah_library_add(const struct ah_embedded *modules);
+
 /* Message handler for lua_pcall: the error as text, whatever value it was, with a hint where a method was called with
  * '.' and a traceback of script frames (the library's folded), printable (base/status/printable.h). */
 int ah_traceback(lua_State *L);

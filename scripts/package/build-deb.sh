@@ -38,14 +38,14 @@ cp scripts/package/lintian-overrides "$root/usr/share/lintian/overrides/accelhos
 
 # The libraries, those that are loaded lazily included; of OpenBLAS the build that the program's own path names (see
 # BLAS_DIR in the Makefile). A plugin that cannot be opened is reported when it is used, so cairo, which depends on
-# fonts and X11, and Open MPI are optional.
+# fonts and X11, ZeroMQ and Open MPI are optional.
 mkdir "$root/DEBIAN"
 printf 'Source: accelhost\n\nPackage: accelhost\nArchitecture: any\n' >"$work/debian/control"
 cp "$build/libraries.so" "$work/libraries.so"
 needed=libraries.so wanted=
 for plugin in $plugins; do
     case $plugin in
-    */accelhost-plot.so | */accelhost-mpi.so) wanted="$wanted -e$plugin" ;;
+    */accelhost-plot.so | */accelhost-jupyter.so | */accelhost-mpi.so) wanted="$wanted -e$plugin" ;;
     *) needed="$needed $plugin" ;;
     esac
 done

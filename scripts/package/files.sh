@@ -18,6 +18,7 @@ each 755 lib/accelhost "$build/accelhost-plot.so"
 each 755 lib/accelhost "$build/accelhost-sqlite.so"
 each 755 lib/accelhost "$build/accelhost-regex.so"
 each 755 lib/accelhost "$build/accelhost-edit.so"
+each 755 lib/accelhost "$build/accelhost-jupyter.so"
 each 755 lib/accelhost "$build/accelhost-mpi.so"
 each 755 lib/accelhost "$build/accelhost-cuda.so"
 # The headers that a device's plugin includes; one is made by the build.

@@ -18,6 +18,7 @@ int ah_cli_data(int argc, char **argv);
 int ah_cli_env(int argc, char **argv);
 int ah_cli_plot(int argc, char **argv);
 int ah_cli_estimate_memory(int argc, char **argv);
+int ah_cli_jupyter(int argc, char **argv);
 int ah_cli_generate(int argc, char **argv);
 int ah_cli_repl(int argc, char **argv);
 int ah_cli_sweep(int argc, char **argv);

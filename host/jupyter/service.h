@@ -1,0 +1,14 @@
+/* The sockets of a kernel and the thread that serves them. */
+#ifndef AH_JUPYTER_SERVICE_H
+#define AH_JUPYTER_SERVICE_H
+
+#include "base/process/jupyter.h"
+
+/* As the functions of struct ah_jupyter. */
+int ah_service_open(const char *path, const char *info);
+int ah_service_wait(struct ah_jupyter_message **out, enum ah_jupyter_channel channel, double seconds);
+int ah_service_send(const struct ah_jupyter_message *message);
+int ah_service_begin(struct ah_jupyter_text header);
+void ah_service_close(void);
+
+#endif

@@ -1,5 +1,6 @@
 # accelhost. `make help` lists the targets. BUILD=dir builds elsewhere; DEBUG=1 without optimisation; ARCH= to target
-# another processor, ARCH=portable for all (x86-64; in a separate directory); SAN=address|undefined|thread for a
+# another processor, ARCH=portable for all (x86-64; in a separate directory); TARGET=aarch64-linux-gnu to compile for
+# another architecture, with libraries below SYSROOT (in its own directory); SAN=address|undefined|thread for a
 # sanitizer build (in its own directory); V=1 shows the commands; -jN instead of one job per processor.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
@@ -10,14 +11,39 @@ MAKEFLAGS += $(JOBS)
 $(if $(filter Linux,$(shell uname -s)),,$(error accelhost runs on Linux only))
 
 comma   := ,
+# TARGET=tuple: the GNU tools of that name; SYSROOT=folder: the root of a system of that architecture (none: the
+# libraries are installed here, for both architectures); EMULATOR=command: runs the target's programs during the build.
+TARGET  ?=
+SYSROOT ?=
+QEMU    := qemu-$(firstword $(subst -, ,$(TARGET)))
+EMULATOR ?= $(if $(TARGET),$(shell command -v $(QEMU) || command -v $(QEMU)-static) $(SYSROOT:%=-L %))
+ifneq ($(TARGET),)
+# Values of the command line (CC="ccache ...") have precedence over these.
+CC      := $(TARGET)-gcc
+CXX     := $(TARGET)-g++
+LD      := $(TARGET)-ld
+NM      := $(TARGET)-nm
+OBJCOPY := $(TARGET)-objcopy
+ARCH    ?= $(if $(filter aarch64-%,$(TARGET)),armv8-a,$(error TARGET=$(TARGET) requires ARCH, a value of -march))
+PKG_CONFIG := PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) \
+              PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(TARGET)/pkgconfig:$(SYSROOT)/usr/share/pkgconfig pkg-config
+endif
 CC      ?= gcc
+NM      ?= nm
+OBJCOPY ?= objcopy
+PKG_CONFIG ?= pkg-config
+ifneq ($(SYSROOT),)
+override CC  += --sysroot=$(SYSROOT)
+override CXX += --sysroot=$(SYSROOT)
+endif
 SAN     ?=
 # FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
 FAIL_ALLOC ?=
 ARCH    ?= native
 # The levels of x86-64 that the hot files are built for (host/base/numeric/level.h); none: once, for ARCH.
 LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
-BUILD   ?= build$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
+BUILD   ?= build$(if $(TARGET),-$(firstword $(subst -, ,$(TARGET))))$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if \
+           $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
 OPT_WARM := $(if $(DEBUG),$(OPT),-O2 -g1)
 OPT_COLD := $(if $(DEBUG),$(OPT),-O1 -g1)
@@ -33,15 +59,20 @@ else
 PKGS    := luajit yaml-0.1 jansson zlib
 # The openmp build of OpenBLAS, since the others have a separate thread pool: Debian's by path with an rpath, Fedora's
 # by its name; elsewhere there is one build.
-BLAS_DIR   := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
-BLAS_INCLUDE := $(firstword $(wildcard /usr/include/*/openblas-openmp /usr/include/openblas))
-BLAS_LIB   := $(if $(wildcard /usr/lib*/libopenblaso.so),openblaso,openblas)
-HAVE_ONEDNN := $(if $(wildcard /usr/include/dnnl.h /usr/include/*/dnnl.h),yes)
-MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done) \
-           $(if $(wildcard $(BLAS_INCLUDE)/cblas.h /usr/include/cblas.h /usr/include/*/cblas.h),,openblas)
+USR        := $(SYSROOT)/usr
+# The folder of this architecture where a system has several.
+MULTIARCH  := $(or $(TARGET),$(shell $(CC) -print-multiarch 2>/dev/null),*)
+BLAS_DIR   := $(firstword $(wildcard $(USR)/lib/$(MULTIARCH)/openblas-openmp))
+BLAS_INCLUDE := $(firstword $(wildcard $(USR)/include/$(MULTIARCH)/openblas-openmp $(USR)/include/openblas))
+BLAS_LIB   := $(if $(wildcard $(USR)/lib*/libopenblaso.so),openblaso,openblas)
+HAVE_ONEDNN := $(if $(wildcard $(USR)/include/dnnl.h $(USR)/include/$(MULTIARCH)/dnnl.h),yes)
+MISSING := $(shell for p in $(PKGS); do $(PKG_CONFIG) --exists $$p 2>/dev/null || echo $$p; done) \
+           $(if $(wildcard $(patsubst %,%/cblas.h,$(BLAS_INCLUDE) $(USR)/include $(USR)/include/$(MULTIARCH))),,\
+           openblas)
 
 # LuaJIT's archive; empty where there is the shared library only.
-LUAJIT_A := $(wildcard $(shell pkg-config --variable=libdir luajit 2>/dev/null)/libluajit-5.1.a)
+LUAJIT_A := $(wildcard $(SYSROOT)$(patsubst $(SYSROOT)%,%,$(shell $(PKG_CONFIG) --variable=libdir luajit \
+            2>/dev/null))/libluajit-5.1.a)
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
            -Wno-unused-parameter -Wno-unknown-pragmas -Wno-pass-failed -Wno-psabi
 # -Wno-pass-failed: clang has no vector forms of libm's functions, and warns at each loop that could use them.
@@ -56,15 +87,15 @@ CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contrac
 # Expanded once: a recursive variable would start pkg-config for each object.
 CPPFLAGS := $(CPPFLAGS) -D_GNU_SOURCE -Ihost -Ispec -Ispec/host -I$(BUILD) \
             $(if $(FAIL_ALLOC),-include faults/fail_alloc.h) \
-            $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
+            $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null) $(BLAS_INCLUDE:%=-I%) -MMD -MP
 # RPATH=folders: searched first for the program's libraries and their dependencies; for a program packaged with them.
 RPATH ?=
 LDFLAGS += $(if $(RPATH),-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)'$(RPATH)')
 LDFLAGS += -rdynamic -fopenmp -Wl,--as-needed $(if $(SAN),-fsanitize=$(SAN)) \
-           $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(BLAS_DIR))
+           $(if $(BLAS_DIR),-L$(BLAS_DIR) -Wl$(comma)-rpath$(comma)$(patsubst $(SYSROOT)%,%,$(BLAS_DIR)))
 # LuaJIT with a source of randomness (host/bind/lua/lua_seed.c) and places for its code (lua_code.c) of ours.
 LUAJIT   := $(if $(LUAJIT_A),$(BUILD)/libluajit.a)
-LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell pkg-config --libs luajit 2>/dev/null))
+LUAJIT_LIBS := $(if $(LUAJIT_A),,$(shell $(PKG_CONFIG) --libs luajit 2>/dev/null))
 LDLIBS  := $(LUAJIT_LIBS) -ljansson -lyaml -lz -lm -ldl -lpthread
 # Loaded by their first call (host/base/process/lazy_library.h), not linked.
 LAZY_LIBS := -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl)
@@ -73,9 +104,13 @@ LAZY_LIBS := -l$(BLAS_LIB) $(if $(HAVE_ONEDNN),-ldnnl)
 ONEDNN_STUB := host/cpu/loop/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/*/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
+# Files NAME_MACHINE.c of other architectures.
+MACHINE  := $(firstword $(subst -, ,$(or $(TARGET),$(shell $(CC) -dumpmachine))))
+$(if $(filter x86_64 aarch64,$(MACHINE)),,$(error accelhost supports x86_64 and aarch64, not $(MACHINE)))
+MACHINE_OFF := $(filter-out %_$(MACHINE).c,$(foreach m,x86_64 aarch64,$(wildcard host/*/*_$(m).c host/*/*/*_$(m).c)))
 LEVEL_OFF := host/base/numeric/level_$(if $(LEVELS),native,portable).c
-SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) host/cuda/% host/image/% host/plot/% host/edit/% \
-        host/store/% host/regex/% host/mpi/% host/jupyter/%, \
+SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) $(MACHINE_OFF) host/cuda/% host/image/% host/plot/% \
+        host/edit/% host/store/% host/regex/% host/mpi/% host/jupyter/%, \
         $(sort $(wildcard host/*.c host/*/*.c host/*/*/*.c))) \
         $(if $(FAIL_ALLOC),spec/faults/fail_alloc.c)
 LOOPS := $(filter host/cpu/% host/data/% host/base/numeric/half.c host/comm/control/combine.c host/tensor/rng.c \
@@ -104,22 +139,22 @@ say = $(if $(V),,@echo "$(1)" && )
 keep = scripts/warnings.sh $@.warnings
 
 # Image files are read by a plugin, which is built where its libraries are.
-IMAGE_LIBS := $(shell pkg-config --exists libpng libjpeg 2>/dev/null && pkg-config --libs libpng libjpeg)
+IMAGE_LIBS := $(shell $(PKG_CONFIG) --exists libpng libjpeg 2>/dev/null && $(PKG_CONFIG) --libs libpng libjpeg)
 IMAGE := $(if $(IMAGE_LIBS),$(BUILD)/accelhost-image.so)
 # So are PNG files of plots drawn.
-CAIRO_LIBS := $(shell pkg-config --exists cairo 2>/dev/null && pkg-config --libs cairo)
+CAIRO_LIBS := $(shell $(PKG_CONFIG) --exists cairo 2>/dev/null && $(PKG_CONFIG) --libs cairo)
 PLOT := $(if $(CAIRO_LIBS),$(BUILD)/accelhost-plot.so)
 # Studies of sweeps are kept in SQLite's files.
-SQLITE_LIBS := $(shell pkg-config --exists sqlite3 2>/dev/null && pkg-config --libs sqlite3)
+SQLITE_LIBS := $(shell $(PKG_CONFIG) --exists sqlite3 2>/dev/null && $(PKG_CONFIG) --libs sqlite3)
 STORE := $(if $(SQLITE_LIBS),$(BUILD)/accelhost-sqlite.so)
 # Regular expressions of tokenizers that host/text does not match itself are matched by PCRE2.
-PCRE2_LIBS := $(shell pkg-config --exists libpcre2-32 2>/dev/null && pkg-config --libs libpcre2-32)
+PCRE2_LIBS := $(shell $(PKG_CONFIG) --exists libpcre2-32 2>/dev/null && $(PKG_CONFIG) --libs libpcre2-32)
 REGEX := $(if $(PCRE2_LIBS),$(BUILD)/accelhost-regex.so)
 # And lines at the prompt are edited.
-EDIT_LIBS := $(shell pkg-config --exists libedit 2>/dev/null && pkg-config --libs libedit)
+EDIT_LIBS := $(shell $(PKG_CONFIG) --exists libedit 2>/dev/null && $(PKG_CONFIG) --libs libedit)
 EDIT := $(if $(EDIT_LIBS),$(BUILD)/accelhost-edit.so)
 # Notebooks reach their kernel by ZeroMQ.
-ZMQ_LIBS := $(shell pkg-config --exists libzmq 2>/dev/null && pkg-config --libs libzmq)
+ZMQ_LIBS := $(shell $(PKG_CONFIG) --exists libzmq 2>/dev/null && $(PKG_CONFIG) --libs libzmq)
 JUPYTER := $(if $(ZMQ_LIBS),$(BUILD)/accelhost-jupyter.so)
 # Hosts may exchange by MPI, where its compiler wrapper prints the linker flags (Open MPI's, MPICH's).
 MPICC ?= mpicc
@@ -163,7 +198,7 @@ plugins: $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(JUPYTER) $(MPI) $(CUDA)
 
 $(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua/lua_code.h
 	@mkdir -p $(@D)
-	$(call say,objcopy $@)objcopy --redefine-sym syscall=ah_lua_syscall --redefine-sym munmap=ah_lua_munmap \
+	$(call say,objcopy $@)$(OBJCOPY) --redefine-sym syscall=ah_lua_syscall --redefine-sym munmap=ah_lua_munmap \
 		--redefine-sym mmap=ah_lua_mmap --redefine-sym mmap64=ah_lua_mmap64 $< $@
 
 $(BUILD)/accelhost: $(OBJ) $(LUAJIT)
@@ -174,15 +209,15 @@ $(BUILD)/selftest: $(filter-out $(BUILD)/host/main.o,$(OBJ)) $(TEST_OBJ) $(LUAJI
 
 $(BUILD)/accelhost-image.so: $(wildcard host/image/*.[ch]) host/data/image.h | deps-check
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) \
-		$(shell pkg-config --cflags libpng libjpeg) -fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
+		$(shell $(PKG_CONFIG) --cflags libpng libjpeg) -fPIC -shared -o $@ $(filter %.c,$^) $(IMAGE_LIBS)
 
 $(BUILD)/accelhost-plot.so: host/plot/plugin.c host/data/scene.h | deps-check
-	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags cairo) \
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell $(PKG_CONFIG) --cflags cairo) \
 		-fPIC -shared -o $@ $< $(CAIRO_LIBS)
 
 $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/process/editor.h | deps-check
-	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libedit) \
-		-fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) \
+		$(shell $(PKG_CONFIG) --cflags libedit) -fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
 
 $(BUILD)/jupyter_lua.c: $(JUPYTER_LUA) $(BUILD)/embed
 	$(call say,embed jupyter)$(BUILD)/embed $@ $(BUILD)/jupyter_lua.bin $(JUPYTER_LUA)
@@ -190,7 +225,7 @@ $(BUILD)/jupyter_lua.c: $(JUPYTER_LUA) $(BUILD)/embed
 # -Bsymbolic: the table of modules has the name of the program's.
 $(BUILD)/accelhost-jupyter.so: $(wildcard host/jupyter/*.[ch]) $(BUILD)/jupyter_lua.c \
 		host/base/process/jupyter.h | deps-check
-	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell pkg-config --cflags libzmq) \
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell $(PKG_CONFIG) --cflags libzmq) \
 		-fPIC -shared -Wl$(comma)-Bsymbolic -o $@ $(filter %.c,$^) $(ZMQ_LIBS)
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
@@ -260,7 +295,7 @@ $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu
 		$(if $(WERROR),-Werror all-warnings) \
 		-diag-suppress 186 $(NVCC_SMALL) $(NVCCFLAGS) -Ihost $(CUDA_TARGETS) -MMD -MP -MF $(@:.fatbin=.nv.d) -MT $@ \
 		-c -o $(@:.fatbin=.nv.o) $<
-	@objcopy -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.nv.o) $@
+	@$(OBJCOPY) -O binary --only-section=.nv_fatbin --set-section-flags .nv_fatbin=alloc $(@:.fatbin=.nv.o) $@
 
 # The hot files of one level as one object, of which nothing is seen but its functions, f as f.v3.
 define hot_rules
@@ -269,14 +304,14 @@ $(BUILD)/$(1)/%.o: %.c | deps-check $(BUILD)/op_args.h $(BUILD)/libraries.h
 $(BUILD)/hot.$(1).o: $(HOT:%.c=$(BUILD)/$(1)/%.o) $(BUILD)/levels.names
 	$$(call say,ld $$@)$$(LD) -r -o $$@.all $$(filter %.o,$$^)
 	@sed 's/.*/& &.$(1)/' $(BUILD)/levels.names > $$@.names
-	@objcopy --keep-global-symbols=$(BUILD)/levels.names $$@.all
-	@objcopy --redefine-syms=$$@.names $$@.all $$@ && rm $$@.all $$@.names
+	@$(OBJCOPY) --keep-global-symbols=$(BUILD)/levels.names $$@.all
+	@$(OBJCOPY) --redefine-syms=$$@.names $$@.all $$@ && rm $$@.all $$@.names
 -include $(HOT:%.c=$(BUILD)/$(1)/%.d)
 endef
 $(foreach level,$(LEVELS),$(eval $(call hot_rules,$(level))))
 
 $(BUILD)/levels.names: $(HOT:%.c=$(BUILD)/$(firstword $(LEVELS))/%.o)
-	@nm -g --defined-only $^ | awk '$$2 == "T" { print $$3 }' | LC_ALL=C sort > $@.new && mv -f $@.new $@
+	@$(NM) -g --defined-only $^ | awk '$$2 == "T" { print $$3 }' | LC_ALL=C sort > $@.new && mv -f $@.new $@
 
 $(BUILD)/levels.o: $(BUILD)/levels.names scripts/levels.sh
 	@scripts/levels.sh "$(LEVELS)" < $< > $(@:.o=.S)
@@ -327,8 +362,8 @@ $(BUILD)/sim/%.cu.o: %.cu
 # The Lua library is embedded in the binary, as bytecode of the LuaJIT that is linked into it.
 $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 	@mkdir -p $(@D)
-	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell pkg-config --cflags luajit) $(WARN) -Werror -o $@ $^ \
-		$(LUAJIT_LIBS) -lz -lm -ldl
+	$(call say,ld $@)$(CC) -std=c11 -O1 -Ihost $(shell $(PKG_CONFIG) --cflags luajit) $(WARN) -Werror \
+		-o $@ $^ $(LUAJIT_LIBS) -lz -lm -ldl
 
 # A recipe that fails leaves nothing half-written for the next run to believe in.
 .DELETE_ON_ERROR:
@@ -337,7 +372,7 @@ $(BUILD)/embed: scripts/embed.c $(LUAJIT_A)
 DOCUMENTED := $(LUA) $(sort $(wildcard host/ops/schema/*.def host/bind/*.c host/bind/*/*.c examples/guides/*.md)) \
 	host/cli/base/variables.def host/config/settings.def
 $(BUILD)/embedded.c: $(DOCUMENTED) $(PAGE) scripts/docs/extract.lua $(BUILD)/embed Makefile
-	$(call say,embed lua)$(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) $(PAGE) \
+	$(call say,embed lua)$(EMULATOR) $(BUILD)/embed $@ $(BUILD)/embedded.bin $(LUA) $(PAGE) \
 		--docs scripts/docs/extract.lua $(DOCUMENTED)
 
 # The op table's parameters as structs.

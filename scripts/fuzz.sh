@@ -42,6 +42,7 @@ for name in "$@"; do
     sources=$(sed -n 's/^.*sources: *\([^*]*\).*/\1/p' "spec/fuzz/$name.c")
     sources=$(echo "$sources" | sed "s|TENSORS|$tensors|; s|WRITER|$writer|; s|COMM|$(echo $comm)|")
     sources=$(echo "$sources" | sed "s|host/base/status/status.c|host/base/status/printable.c &|")
+    sources=$(echo "$sources" | sed "s|host/base/numeric/sha256_blocks.c|& host/base/numeric/sha256_$(uname -m).c|")
     sanitizer=$(sed -n 's/^.*sanitizer: *\([a-z]*\).*/\1/p' "spec/fuzz/$name.c")
     coverage=
     if [ "$sanitizer" = thread ]; then

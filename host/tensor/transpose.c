@@ -1,7 +1,7 @@
 /* Transposing blocks of 4-byte and 2-byte items, tile by tile so that both sides stay in cache. */
 #include "tensor/transpose.h"
 
-#include <emmintrin.h>
+#include "tensor/interleave.h"
 
 enum { TILE = 16, TILE_16 = 8 };
 
@@ -33,22 +33,22 @@ static void transpose_one(float *restrict to, const float *restrict from, int64_
 /* Interleave pairs of rows, then pairs of pairs, then halves: 64 items in 24 shuffles. */
 static void transpose_tile_16(uint16_t *restrict to, const uint16_t *restrict from, int64_t rows, int64_t cols)
 {
-    __m128i a[TILE_16], b[TILE_16];
+    ah_items_16 a[TILE_16], b[TILE_16];
     for (int i = 0; i < TILE_16; i++)
-        a[i] = _mm_loadu_si128((const void *)(from + i * cols));
+        a[i] = ah_items_load(from + i * cols);
     for (int i = 0; i < TILE_16; i += 2) {
-        b[i] = _mm_unpacklo_epi16(a[i], a[i + 1]);
-        b[i + 1] = _mm_unpackhi_epi16(a[i], a[i + 1]);
+        b[i] = ah_interleave_low_16(a[i], a[i + 1]);
+        b[i + 1] = ah_interleave_high_16(a[i], a[i + 1]);
     }
     for (int i = 0; i < TILE_16; i += 4) {
         for (int k = 0; k < 2; k++) {
-            a[i + 2 * k] = _mm_unpacklo_epi32(b[i + k], b[i + k + 2]);
-            a[i + 2 * k + 1] = _mm_unpackhi_epi32(b[i + k], b[i + k + 2]);
+            a[i + 2 * k] = ah_interleave_low_32(b[i + k], b[i + k + 2]);
+            a[i + 2 * k + 1] = ah_interleave_high_32(b[i + k], b[i + k + 2]);
         }
     }
     for (int j = 0; j < TILE_16 / 2; j++) {
-        _mm_storeu_si128((void *)(to + 2 * j * rows), _mm_unpacklo_epi64(a[j], a[j + 4]));
-        _mm_storeu_si128((void *)(to + (2 * j + 1) * rows), _mm_unpackhi_epi64(a[j], a[j + 4]));
+        ah_items_store(to + 2 * j * rows, ah_interleave_low_64(a[j], a[j + 4]));
+        ah_items_store(to + (2 * j + 1) * rows, ah_interleave_high_64(a[j], a[j + 4]));
     }
 }
 

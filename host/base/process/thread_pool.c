@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process/relax.h"
 #include "base/process/threads.h"
 #include "base/trace/time.h"
 
@@ -86,15 +87,6 @@ int ah_region_pieces(void)
 bool ah_region_is_divided(void)
 {
     return self.divided;
-}
-
-static void pool_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 static void pool_sleep(_Atomic uint32_t *word, uint32_t seen)
@@ -176,7 +168,7 @@ static bool worker_poll(uint32_t last)
         for (int i = 0; i < POLLS; i++) {
             if (worker_sees_region(last))
                 return true;
-            pool_pause();
+            ah_relax();
         }
         int64_t now = ah_now_ns();
         if (now - begin > SPIN_NS || now - before > PREEMPTED_NS)
@@ -267,7 +259,7 @@ static void pool_wait(void)
     int64_t begin = 0;
     while (atomic_load_explicit(&pool.open, memory_order_acquire)) {
         for (int i = 0; i < POLLS && atomic_load_explicit(&pool.open, memory_order_acquire); i++)
-            pool_pause();
+            ah_relax();
         int64_t now = ah_now_ns();
         begin = begin ? begin : now;
         if (now - begin < SPIN_NS / 2)
@@ -358,7 +350,7 @@ void ah_team_barrier(void)
     }
     for (int i = 0; atomic_load(&barrier.round) == round; i++)
         if (i < 4 * POLLS)
-            pool_pause();
+            ah_relax();
         else
             sched_yield();
 }

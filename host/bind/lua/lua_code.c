@@ -1,7 +1,8 @@
-/* LuaJIT's jumps reach 2 GiB, so compiled code must be near LuaJIT's own. It maps such memory piece by piece, at random
- * addresses, and again after each flush; where large libraries and pinned memory occupy that window the search fails
- * and every trace is aborted: a loop of 0.08 s ran for 109 s (measured). So the first piece reserves addresses below
- * the program, which cost no memory, and all pieces are mapped there; beyond the reserve LuaJIT searches as before.
+/* LuaJIT's jumps reach 2 GiB on x86-64 and 128 MiB on aarch64, so compiled code must be near LuaJIT's own. It maps such
+ * memory piece by piece, at random addresses, and again after each flush; where large libraries and pinned memory
+ * occupy that window the search fails and every trace is aborted: a loop of 0.08 s ran for 109 s (measured). So the
+ * first piece reserves addresses below the program, which cost no memory, and all pieces are mapped there; beyond the
+ * reserve LuaJIT searches as before.
  * With LuaJIT as a shared library only the first piece is certain, which a short loop claims (cli/process/host.c). */
 #include "bind/lua/lua_code.h"
 
@@ -14,7 +15,12 @@
 
 enum { UNIT = 1 << 16, UNITS = 128, TRIES = 15 };
 #define RESERVE ((size_t)UNIT * UNITS)
-#define REACH ((uintptr_t)1 << 30) /* any two places this near to LuaJIT's code reach each other */
+/* Any two places this near to LuaJIT's code reach each other; LuaJIT accepts memory within 62 MiB on aarch64. */
+#if defined(__aarch64__)
+#define REACH ((uintptr_t)60 << 20)
+#else
+#define REACH ((uintptr_t)1 << 30)
+#endif
 
 static pthread_mutex_t lua_code_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *lua_code_reserve; /* MAP_FAILED: there is none */

@@ -4,7 +4,6 @@
  * every trace. */
 #include "bind/lua/position.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,13 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "base/trace/counters.h"
 #include "bind/library.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/handle.h"
+#include "bind/lua/spot.h"
 
 enum { TRACES = 4096, SITE = 80, STACK = 256 * 1024, MOST_STACK = 64 << 20, FRAMES = 40 };
 
@@ -122,42 +121,6 @@ static const char *compiled_at(uintptr_t address)
     return NULL;
 }
 
-struct spot {
-    uintptr_t code, stack;
-    bool blocked;      /* in a system call */
-    long call;         /* its number, -1: not known */
-    uintptr_t argument[2];
-};
-
-#if defined(__x86_64__)
-static struct spot spot_of(const void *context)
-{
-    const greg_t *at = ((const ucontext_t *)context)->uc_mcontext.gregs;
-    const unsigned char *code = (const unsigned char *)at[REG_RIP]; /* NOLINT: the program's own code */
-    struct spot spot = {.code = (uintptr_t)at[REG_RIP], .stack = (uintptr_t)at[REG_RSP], .call = -1,
-                        .argument = {(uintptr_t)at[REG_RDI], (uintptr_t)at[REG_RSI]}};
-    if (code[0] == 0x0f && code[1] == 0x05) { /* `syscall`, which will be made again */
-        spot.blocked = true;
-        spot.call = (long)at[REG_RAX];
-    } else if (code[-2] == 0x0f && code[-1] == 0x05 && at[REG_RAX] == -EINTR) {
-        spot.blocked = true;
-    }
-    return spot;
-}
-#else
-static struct spot spot_of(const void *context)
-{
-    return (struct spot){.call = -1};
-}
-#endif
-
-/* Is the instruction before an address of compiled code a call? LuaJIT emits two kinds of calls. */
-static bool follows_call(uintptr_t address)
-{
-    const unsigned char *code = (const unsigned char *)address; /* NOLINT: the program's own code */
-    return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0xf8) == 0xd0);
-}
-
 /* Return the position of the compiled code that called the running C function; NULL if none did. Arrays on the stack
  * contain stale values: only a word that is a return address, in a position where calls store one, counts. */
 __attribute__((no_sanitize("address"))) static const char *compiled_below(uintptr_t stack)
@@ -177,7 +140,7 @@ __attribute__((no_sanitize("address"))) static const char *compiled_below(uintpt
     for (uintptr_t at = (stack & ~(uintptr_t)15) + 8; at + 8 <= end; at += 16) {
         uintptr_t word = *(const uintptr_t *)at; /* NOLINT */
         const char *site = word >= least && word < most ? compiled_at(word) : NULL;
-        if (site && follows_call(word))
+        if (site && ah_spot_follows_call(word))
             return site;
     }
     return NULL;
@@ -204,7 +167,7 @@ static const struct {
 #endif
 };
 
-static void put_call(char *text, size_t room, const struct spot *spot, int i)
+static void put_call(char *text, size_t room, const struct ah_spot *spot, int i)
 {
     char path[32], target[96];
     position_put(text, room, "%s", calls[i].name);
@@ -219,7 +182,7 @@ static void put_call(char *text, size_t room, const struct spot *spot, int i)
 }
 
 /* "waits in read of '/x'"; false for a call that is left alone. */
-static bool put_wait(char *text, size_t room, const struct spot *spot)
+static bool put_wait(char *text, size_t room, const struct ah_spot *spot)
 {
     position_put(text, room, "waits in ");
     if (spot->call < 0) {
@@ -243,7 +206,7 @@ const char *ah_position_line(lua_State *L, char *text, size_t room)
 
 const char *ah_position_find(const void *context, char *text, size_t room)
 {
-    struct spot spot = spot_of(context);
+    struct ah_spot spot = ah_spot_of(context);
     const char *site = compiled_at(spot.code);
     int op = atomic_load(&ah_counters->op), node = atomic_load(&ah_counters->node);
     bool meets = atomic_load(&ah_counters->waits);
@@ -254,7 +217,8 @@ const char *ah_position_find(const void *context, char *text, size_t room)
         position_put(text, room, "runs in compiled code at %s", site);
         return text;
     }
-    site = compiled_below(spot.stack);
+    site = spot.link && ah_spot_follows_call(spot.link) ? compiled_at(spot.link) : NULL;
+    site = site ? site : compiled_below(spot.stack);
     /* An op that waits for a lock waits for its own threads: it runs. */
     bool computes = L && (op || node) && !meets && (spot.call < 0 || spot.call == SYS_futex);
     bool waits = spot.blocked && !computes && put_wait(text, room, &spot);

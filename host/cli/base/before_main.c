@@ -29,6 +29,7 @@
 
 #include "base/process/lazy_library.h"
 #include "base/process/threads.h"
+#include "cli/base/blas_kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/onednn.h"
 
@@ -50,23 +51,11 @@ static char *before_main_find(const char *name)
     return NULL;
 }
 
-/* NULL: OpenBLAS shall detect the processor itself. */
-static char *blas_kernels(void)
-{
-    static char avx512[] = "SkylakeX", avx2[] = "Haswell";
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_is("intel"))
-        return __builtin_cpu_supports("avx512dq") ? avx512 : __builtin_cpu_supports("avx2") ? avx2 : NULL;
-#endif
-    return NULL;
-}
-
 char *getenv(const char *name)
 {
     char *value = before_main_find(name);
     if (!value && ah_lazy_is_loading() && !strcmp(name, "OPENBLAS_CORETYPE"))
-        return blas_kernels();
+        return ah_blas_kernels();
     return value;
 }
 

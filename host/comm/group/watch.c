@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/process/relax.h"
 #include "base/process/signals.h"
 #include "base/status/notice.h"
 #include "base/trace/time.h"
@@ -33,11 +34,7 @@ void ah_watch_relax(struct ah_group *group)
         group->backend->attend(group);
         return;
     }
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
+    ah_relax();
 }
 
 bool ah_watch_spin(struct ah_group *group, struct ah_spin *spin)

@@ -1,0 +1,16 @@
+/* The processor's instructions for bfloat16: a file for each architecture. For cpu/loop/bf16.c alone. */
+#ifndef AH_CPU_BF16_PROCESSOR_H
+#define AH_CPU_BF16_PROCESSOR_H
+
+#include <stdbool.h>
+
+struct ah_bf16_processor {
+    const char *name;   /* of the instructions; NULL: there are none */
+    bool fast;          /* is oneDNN with them faster than with float32? */
+    const char *slower; /* the description of the choice where not */
+};
+
+/* Read the processor's identification. */
+struct ah_bf16_processor ah_bf16_processor(void);
+
+#endif

@@ -31,7 +31,8 @@ struct ah_graph {
     struct ah_graph *next_open;
 };
 
-static _Atomic(struct ah_graph *) graph_captured; /* other threads compare it with NULL and read its thread */
+/* Other threads read its `thread`, so they acquire it; the thread that captures loads its own store, relaxed. */
+static _Atomic(struct ah_graph *) graph_captured;
 static struct ah_graph *graph_revised;
 static struct ah_graph *open_graphs;
 static const struct ah_device_type *plain_type;
@@ -41,8 +42,8 @@ static const struct ah_optim_kernels *plain_optim;
 /* The capture that the running thread's work belongs to, unless a recorded function does it. */
 static struct ah_graph *graph_on(void)
 {
-    struct ah_graph *graph = atomic_load_explicit(&graph_captured, memory_order_relaxed);
-    return graph && !graph->within && pthread_equal(graph->thread, pthread_self()) ? graph : NULL;
+    struct ah_graph *graph = atomic_load_explicit(&graph_captured, memory_order_acquire);
+    return graph && pthread_equal(graph->thread, pthread_self()) && !graph->within ? graph : NULL;
 }
 
 /* Memory and bytes. */
@@ -368,7 +369,7 @@ static int graph_begin(struct ah_graph *graph)
     ah_cpu.kernels = recording;
     ah_cpu.optim = &graph_optim;
     ah_cpu_captured = true;
-    atomic_store_explicit(&graph_captured, graph, memory_order_relaxed);
+    atomic_store_explicit(&graph_captured, graph, memory_order_release);
     return 0;
 }
 

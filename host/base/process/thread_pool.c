@@ -33,7 +33,10 @@ struct region {
     int pieces, homes;
 };
 
-/* Members on separate cache lines are written by one thread while others read. */
+/* Members on separate cache lines are written by one thread while others read. Storing `region` publishes the members
+ * from `fn` to `open`, so the caller's stores of those are plain or relaxed; the workers' subtractions from `open`
+ * release the results of their pieces to the caller, which acquires its 0. Who sleeps (`sleepers`, `caller_sleeps`) and
+ * the word that it sleeps on are sequentially consistent, as in comm/control/group_block.c. */
 static struct {
     _Alignas(64) _Atomic uint64_t region; /* generation 32 bits | pieces 16 | homes 16 */
     ah_piece_fn fn;
@@ -109,7 +112,7 @@ static struct region pool_region(void)
 static bool home_claim(struct region region, int h, int *piece)
 {
     int first = region.pieces * h / region.homes, count = region.pieces * (h + 1) / region.homes - first;
-    uint64_t word = atomic_load_explicit(&home[h].begun, memory_order_acquire), claimed;
+    uint64_t word = atomic_load_explicit(&home[h].begun, memory_order_acquire), claimed; /* the exchange decides */
     do {
         int32_t age = (int32_t)(region.generation - (uint32_t)(word >> 32));
         int next = age > 0 ? 0 : (int)(uint32_t)word;

@@ -2,8 +2,8 @@
  * handler that reports the script's current line.
  *
  * The counters are stored in the rank's entry of the job's control block (comm/control/control_block.h), which other
- * processes read; without a control block in this process's own memory. Only the Lua thread writes them, by plain
- * stores that cost a nanosecond; a fork of the process writes to its own counters. */
+ * processes read; without a control block in this process's own memory. Only the Lua thread writes them, by relaxed
+ * stores that cost a nanosecond: each counter is read for itself. A fork of the process writes to its own counters. */
 #ifndef AH_BASE_COUNTERS_H
 #define AH_BASE_COUNTERS_H
 

@@ -88,7 +88,7 @@ void ah_trace_add(const struct ah_trace_span *span)
         atomic_fetch_add(&trace_lost, 1);
         return;
     }
-    uint64_t written = atomic_load_explicit(&ring->written, memory_order_relaxed);
+    uint64_t written = atomic_load_explicit(&ring->written, memory_order_relaxed); /* its only writer */
     ring->span[written % ring->room] = *span;
     if (span->kind != AH_TRACE_BUCKET)
         ring->span[written % ring->room].thread = ring->thread;

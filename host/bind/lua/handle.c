@@ -232,6 +232,7 @@ static void handle_push(lua_State *L, struct ah_tensor *tensor, bool fresh)
     handle->tensor = tensor;
     handle->counted = 0;
     handle->on_device = false;
+    /* Relaxed: for the account alone, the storage's memory is not touched. */
     if (fresh || atomic_load_explicit(&tensor->storage->refs, memory_order_relaxed) == 1) {
         struct device_account *of = find_device(tensor->storage->device);
         handle->counted = tensor->storage->nbytes;

@@ -24,7 +24,7 @@ enum { TRACES = 4096, SITE = 80, STACK = 256 * 1024, MOST_STACK = 64 << 20, FRAM
 /* Machine code, by the number of its trace. `bytes` is set last: 0 means none. */
 static struct {
     uintptr_t at;
-    atomic_size_t bytes;
+    atomic_size_t bytes; /* relaxed loads: by a signal handler of the thread that sets it */
     char site[SITE];
 } traces[TRACES];
 

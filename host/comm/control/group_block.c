@@ -33,6 +33,7 @@ void ah_notification_sleep(struct ah_notification *notification, uint32_t seen, 
 
 void ah_notification_attend(struct ah_notification *notification)
 {
+    /* Relaxed: a stale `attended` is corrected at the next poll, and the thread does the work meanwhile. */
     atomic_fetch_add_explicit(&notification->visits, 1, memory_order_relaxed);
     if (atomic_load_explicit(&notification->attended, memory_order_relaxed))
         return;
@@ -68,7 +69,7 @@ bool ah_notification_nap(struct ah_notification *notification, uint32_t *visits)
 
 void ah_group_notify(struct ah_group_block *block, enum ah_reader reader)
 {
-    int64_t distance = atomic_load_explicit(&block->notification, memory_order_relaxed);
+    int64_t distance = atomic_load_explicit(&block->notification, memory_order_relaxed); /* set before the first call */
     if (distance)
         ah_notification_notify((struct ah_notification *)((char *)block + distance) + reader);
 }

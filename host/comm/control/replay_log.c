@@ -111,6 +111,7 @@ int ah_replay_add(struct ah_control_block *control, int rank, int block, const s
     int area = published ? area_behind(published - 1) : 0;
     uint32_t first = published ? replay_log->boundary[(published - 1) & 1].posted[block] : 0;
     uint32_t place = record->sequence - first - 1;
+    /* Relaxed: its only writer, and of its readers a replacement begins when this process has ended. */
     uint64_t used = atomic_load_explicit(&replay_log->used[area], memory_order_relaxed);
     if (place >= INDEXED)
         return ah_fail(AH_ENOTIMPL, "live recovery keeps at most %d calls from one step to the next", INDEXED);

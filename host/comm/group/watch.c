@@ -114,7 +114,7 @@ static int watch_fail_lost(struct ah_group *group, int rank, const char *call, b
     }
 }
 
-/* At a prompt: is the rank through with the line that this one is in? */
+/* At a prompt: is the rank through with the line that this one is in? `line` is this rank's own. */
 static bool is_through(struct ah_group *group, int rank)
 {
     int line = atomic_load_explicit(&slot_of(group, group->rank)->line, memory_order_relaxed);
@@ -282,7 +282,7 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
                    (double)group->timeout_ns / 1e9, ah_status_text_now(group, first, where, sizeof where));
 }
 
-/* Is a rank being replaced, whom all wait for? */
+/* Is a rank being replaced, whom all wait for? Relaxed: the deadline is extended, a later check finds it. */
 static bool is_short(struct ah_group *group)
 {
     for (int r = 0; r < group->size; r++)

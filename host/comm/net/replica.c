@@ -205,6 +205,7 @@ static int apply_frames(struct ah_replica *replica, int host)
     return 0;
 }
 
+/* Relaxed: a duration for messages. */
 static void set_silent_ns(struct ah_replica *replica, int host, int64_t silent_ns)
 {
     replica->peer[host].silent_ns = silent_ns;

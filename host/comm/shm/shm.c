@@ -37,9 +37,11 @@ struct shm_work {
 
 /* Rounds. */
 
+/* Count a round that the next post announces: nobody sleeps on it, so nobody is woken. Released all the same, since a
+ * peer that waits for an earlier round may read this value and then the data of that round. */
 void shm_count_round(struct shm_group *shm, enum ah_counter which)
 {
-    atomic_store_explicit(&shm->base.peer[shm->base.rank]->counter[which], shm->round, memory_order_relaxed);
+    atomic_store_explicit(&shm->base.peer[shm->base.rank]->counter[which], shm->round, memory_order_release);
 }
 
 void shm_enter_round(struct shm_group *shm)

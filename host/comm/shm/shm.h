@@ -33,7 +33,8 @@ static inline unsigned char *shm_segment(const struct shm_group *shm, int rank)
     return shm->base.control->segment[shm->base.member[rank]];
 }
 
-/* Half `round % 2` of a rank's staging area. */
+/* Half `round % 2` of a rank's staging area. The address is set before the rank's first post in the group, which the
+ * caller has acquired. */
 static inline unsigned char *shm_stage(const struct shm_group *shm, int rank, uint32_t round)
 {
     return shm_segment(shm, rank) + atomic_load_explicit(&shm->base.peer[rank]->address, memory_order_relaxed) +

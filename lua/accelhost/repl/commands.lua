@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local Page = require "accelhost.util.page"
 local describe = require "accelhost.repl.describe"
+local modules = require "accelhost.repl.modules"
 local show = require "accelhost.repl.show"
 
 local commands = {}
@@ -72,44 +73,40 @@ table_of.run = {"%run FILE [ARGUMENTS]", "runs a script and keeps its locals", f
   return e:run_file(unpack(words))
 end}
 
--- Was the module read from a file of the user's?
-local function is_own(name)
-  return not name:find "^accelhost" and package.searchpath(name, package.path) ~= nil
-end
-
 table_of.reload = {"%reload [MODULE]", "loads changed modules again: one, or all that lines or scripts have required",
   function(e, rest)
     local list = {}
-    for name in next, package.loaded do
-      if (rest == "" or name == rest) and is_own(name) then list[#list + 1] = name end
+    for _, name in ipairs(modules.loaded()) do
+      if rest == "" or name == rest then list[#list + 1] = name end
     end
-    table.sort(list)
     if rest ~= "" and #list == 0 then
       e:complain(("%%reload: no module '%s' of yours is loaded"):format(rest))
       return false
     end
     for _, name in ipairs(list) do
-      local before = package.loaded[name]
-      package.loaded[name] = nil
-      local fine, message = pcall(require, name)
+      local fine, message = modules.reload(name)
       if not fine then
-        package.loaded[name] = before
         e:complain(("%%reload: '%s' stays as it was: %s"):format(name, message))
         return false
-      end
-      -- Variables that hold the module's table see its new fields.
-      local now = package.loaded[name]
-      if type(before) == "table" and type(now) == "table" and getmetatable(before) == nil then
-        for key in next, before do before[key] = nil end
-        for key, value in next, now do before[key] = value end
-        package.loaded[name] = before
       end
     end
     e.write(#list > 0 and "reloaded " .. table.concat(list, ", ") .. "\n" or "nothing to reload\n")
     return true
   end}
 
-local order = {"time", "who", "run", "reload", "globals"}
+table_of.autoreload = {"%autoreload [on|off]", "loads modules again whose files have changed, before each line",
+  function(e, rest)
+    local on = flag(rest == "2" and "on" or rest == "0" and "off" or rest)
+    if on == nil then
+      e:complain(("%%autoreload: expected on or off, got '%s'"):format(rest))
+      return false
+    end
+    e.watched = on and {} or nil
+    if on then modules.record(e.watched) end
+    return true
+  end}
+
+local order = {"time", "who", "run", "reload", "autoreload", "globals"}
 
 --- Their names, sorted.
 ---@return string[]

@@ -21,6 +21,7 @@ local show = require "accelhost.repl.show"
 ---@field terminal boolean? processes that a chunk starts write to the terminal of this one
 ---@field captured boolean? the output of such processes reaches the reader as `write` does
 ---@field watches boolean? new globals are reported (%globals)
+---@field watched table<string, string>? contents of modules that are loaded again when they change (%autoreload)
 ---@field seconds number? duration of the last chunk
 ---@field slow number seconds from which the duration of a chunk is printed
 ---@field clear (fun(e: Evaluate))? remove the output that is shown, where that is not a terminal's
@@ -256,6 +257,15 @@ local function finish(self, job, fine, ...)
   return fine
 end
 
+-- Load changed modules again (%autoreload), and report it.
+local function reload_changed(self)
+  local reloaded, failed = require("accelhost.repl.modules").reload_changed(self.watched)
+  if #reloaded > 0 then self.write(color(self, "2", ("(reloaded %s)"):format(table.concat(reloaded, ", "))) .. "\n") end
+  for _, one in ipairs(failed) do
+    self:complain(("%%autoreload: '%s' stays as it was: %s"):format(one[1], one[2]))
+  end
+end
+
 -- Run a text that LuaJIT can read.
 local function run(self, text, kind, values, source, environment, quiet, ...)
   place.sources()[source] = text
@@ -265,8 +275,11 @@ local function run(self, text, kind, values, source, environment, quiet, ...)
     return false
   end
   setfenv(chunk, environment)
+  if self.watched then reload_changed(self) end
   local job = {quiet = quiet, restore = remember(), began = C.system.now(), kind = kind, text = text}
-  return finish(self, job, C.interrupt.call(chunk, ...))
+  local fine = finish(self, job, C.interrupt.call(chunk, ...))
+  if self.watched then require("accelhost.repl.modules").record(self.watched) end
+  return fine
 end
 
 --- Run a chunk or a command, print its results or its error.

@@ -135,6 +135,7 @@ local lazy = {
   parse_args = {"accelhost.util.options", "parse"},
   args = {"accelhost.util.args"},
   report = {"accelhost.track.trial", "report"},
+  plot = {"accelhost.plot.draw"},
   json = {"accelhost.util.json"},
   sweep = {"accelhost.sweep"},
   text = {"accelhost.text"},

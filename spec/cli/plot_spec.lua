@@ -200,3 +200,52 @@ describe("ticks", function()
     assert.equal("0 1 d 2 d", texts(ticks.time(0, 2.5 * 86400, 3)))
   end)
 end)
+
+describe("accelhost.plot", function()
+  local function printed(code)
+    local result = run.host({"-e", "local accelhost = require 'accelhost' local losses = {} "
+      .. "for i = 1, 60 do losses[i] = math.exp(-i / 10) end " .. code}, {timeout = 30, env = {COLUMNS = "60"}})
+    return result.stdout, result.stderr
+  end
+
+  it("draws a list, a tensor and tensors of one element alike, over the steps", function()
+    local text = printed "accelhost.plot(losses)"
+    assert.matches("⠉", text)
+    assert.matches("20 +40 +step\n", text)
+    assert.equal(text, (printed "accelhost.plot(accelhost.tensor(losses):double())"))
+    assert.equal(text, (printed("for i, loss in ipairs(losses) do losses[i] = accelhost.tensor{loss} end "
+      .. "accelhost.plot(losses)")))
+  end)
+
+  it("draws several curves with their names, and y over x", function()
+    assert.matches("^a ── train +b ── valid\n\nloss\n",
+      (printed "accelhost.plot({valid = {1, 2, 3}, train = losses}, 'loss')"))
+    local text = printed "accelhost.plot({0, 10, 20}, accelhost.tensor{1, 2, 3}, {height = 8})"
+    assert.matches("0 +5 +10 +15 +x\n", text)
+    assert.equal(text, (printed "accelhost.plot({1, 2, 3}, {x = {0, 10, 20}, height = 8})"))
+  end)
+
+  it("writes a picture instead with output", function()
+    leave = folder.enter()
+    local text = printed "accelhost.plot(losses, {log = true, smooth = 0.5, output = 'loss.svg'})"
+    assert.equal("", text)
+    assert.matches("<svg", content "loss.svg")
+    leave()
+  end)
+
+  it("refuses values that are no numbers, and options out of range", function()
+    for code, message in pairs {
+      ["{1, 'a'}"] = "plot: expected numbers in the list or tensor, got 'a' at 2",
+      ["{}"] = "plot: expected numbers in the list or tensor, got none",
+      ["{'a'}"] = "plot: expected curve '1', got 'a'",
+      ["{train = {}, valid = {1}}"] = "plot: expected numbers in curve 'train', got none",
+      ["accelhost.zeros(2, 2)"] = "plot: expected the list or tensor with 1 dim, got a tensor with 2",
+      ["{1, 2}, {1}"] = "plot: expected as many numbers as x has, 2, got 1",
+      ["losses, {smooth = 1}"] = "plot: smooth: expected a number from 0 to below 1, got 1",
+      ["losses, {output = 'loss.pdf'}"] = "plot: output: expected a file .svg or .png, got 'loss.pdf'",
+    } do
+      local _, problem = printed("accelhost.plot(" .. code .. ")")
+      assert.truthy(problem:find(message, 1, true), problem)
+    end
+  end)
+end)

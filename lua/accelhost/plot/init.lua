@@ -1,12 +1,10 @@
 --- accelhost plot: the curves of runs, drawn in the terminal or into a file.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local curves = require "accelhost.track.curves"
 local grid = require "accelhost.util.grid"
 local layout = require "accelhost.plot.layout"
 local printable = require "accelhost.util.printable"
 local series = require "accelhost.plot.series"
-local styles = require "accelhost.plot.styles"
 
 local fail = arguments.raise
 
@@ -55,34 +53,6 @@ local function summary_text(runs, panels)
   return table.concat(grid.lines(rows, {right = right}), "\n") .. "\n"
 end
 
-local function terminal_width()
-  local terminal, columns = C.comm.is_terminal(1)
-  return terminal and columns > 0 and columns or tonumber(os.getenv "COLUMNS") or 80
-end
-
-local function is_colored()
-  return (C.comm.is_terminal(1)) and (os.getenv "NO_COLOR" or "") == "" and os.getenv "TERM" ~= "dumb"
-end
-
-local writers = {
-  svg = function(scene) return require "accelhost.plot.svg"(scene) end,
-  png = function(scene) return require "accelhost.plot.png"(scene) end,
-}
-
-local function show(runs, panels, options)
-  if options.output == "" then
-    local width = options.width > 0 and options.width or math.max(20, terminal_width())
-    local style = styles.terminal(width, options.height > 0 and options.height or 17, #runs > 1)
-    io.write(require "accelhost.plot.terminal"(layout.scene(runs, panels, style), is_colored()), "\n")
-  else
-    local width, height = options.width > 0 and options.width or 960, options.height > 0 and options.height or 300
-    local style = styles.picture(width, height)
-    local bytes = writers[options.output:match "%.(%l+)$"](layout.scene(runs, panels, style))
-    C.io.write_text(options.output, bytes)
-  end
-  io.write(summary_text(runs, panels))
-end
-
 local function plot(options, paths)
   local runs = read_runs(paths)
   shorten(runs)
@@ -92,7 +62,8 @@ local function plot(options, paths)
       axis = options.axis, log = options.log}
   end
   if not panels[1] then fail("there is nothing to draw: no run has a point") end
-  show(runs, panels, options)
+  require "accelhost.plot.show"(runs, panels, options)
+  io.write(summary_text(runs, panels))
 end
 
 local axes = {[0] = "step", "time", "epoch"}

@@ -17,7 +17,7 @@ for name in ([[
   accelerator nn optim data linalg distributed
   tensor zeros ones full empty eye arange linspace logspace rand randn randint randperm
   zeros_like ones_like full_like empty_like rand_like randn_like randint_like
-  cat stack no_grad manual_seed set_grad_enabled
+  cat stack no_grad manual_seed set_grad_enabled plot
 ]]):gmatch "%S+" do
   same[name] = true
 end

@@ -65,6 +65,27 @@ describe("the prompt", function()
     assert.equal("nil\n", at:line "t")
   end)
 
+  it("ends a line that has no open block by an empty one", function()
+    open()
+    at:type "x =\n"
+    at:wait "\n +%.%. "
+    assert.matches("^%[1%]:1: unexpected symbol near '<eof>'\n$", (at:line ""))
+    assert.equal("3\n", at:line "1 + 2")
+  end)
+
+  it("shows descriptions that do not fit on the terminal in the pager, others not", function()
+    local paged = "sed 's/^/PAGED:/'"
+    open(nil, {columns = 80, env = {PAGER = paged}})
+    assert.matches("^PAGED:[^\n]*accelhost%.Trainer", (at:line "? Trainer"))
+    assert.matches("^[^\n]*accelhost%.zeros_like%(", (at:line "? zeros_like"))
+    assert.matches("^A line runs once", (at:line "?"))
+    assert.matches("^PAGED:", (at:line "?? Trainer"))
+    at:close()
+    open({run.path, "repl", "--num_processes", "2"}, {columns = 80, env = {PAGER = paged}})
+    assert.matches("^PAGED:[^\n]*accelhost%.Trainer", (at:line "? Trainer"))
+    assert.equal("1\n", at:line "1")
+  end)
+
   it("reads a paste as one chunk, line ends and tabs included", function()
     if needs_editor() then return end
     open()

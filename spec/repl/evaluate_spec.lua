@@ -187,6 +187,24 @@ describe("a chunk at the prompt", function()
     end
   end)
 
+  it("ends an incomplete chunk by an empty line where no block, bracket or long string is open", function()
+    for _, text in ipairs {"x =", "1 +", "for i = 1, 3", "while x", "f(1) +", "t = {1} ..", "%time x ="} do
+      assert.is_false(e:is_complete(text), text)
+      assert.is_true(e:ends_when_empty(text), text)
+    end
+    for _, text in ipairs {"for i = 1, 2 do", "f(", "local t = {", "[[", "--[[", "function f()", "if x then", "'a\\",
+      "%time for i = 1, 2 do"} do
+      assert.is_false(e:ends_when_empty(text), text)
+    end
+  end)
+
+  it("refuses a method without its arguments at once", function()
+    run "local t = ones(2)"
+    assert.is_true(e:is_complete "t:shape")
+    assert.equal("[2]:1: function arguments expected near '<eof>' (a method is called, x:name(); a field is x.name)\n",
+      run "t:shape")
+  end)
+
   it("names the chunk and line of an error, and its callers", function()
     assert.equal("[1]:1: stop\n", run "error 'stop'")
     assert.equal("[2]:2: stop\n", run "\nerror 'stop'")

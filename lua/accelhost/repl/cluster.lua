@@ -6,6 +6,7 @@
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local evaluate = require "accelhost.repl.evaluate"
+local pager = require "accelhost.repl.pager"
 local protect = require "accelhost.util.protect"
 local framing = require "accelhost.launcher.framing"
 
@@ -88,11 +89,11 @@ local function start(self)
 end
 
 --- Options as for evaluate.new, and num_processes.
----@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?, terminal: boolean?,
---- num_processes: integer}
+---@param options {write: (fun(text: string)), columns: (fun(): integer)?, rows: (fun(): integer)?, color: boolean?,
+--- terminal: boolean?, num_processes: integer}
 function Cluster:init(options)
   self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
-  self.terminal = options.terminal
+  self.terminal, self.rows = options.terminal, options.rows
   self.size, self.number, self.line = options.num_processes, 1, 0
   self.here = evaluate.new(options)
   start(self)
@@ -105,6 +106,12 @@ function Cluster:is_complete(text)
     return rest == "" or self.here:is_complete(rest)
   end
   return self.here:is_complete(text)
+end
+
+--- Does an empty line end an incomplete text?
+---@param text string
+function Cluster:ends_when_empty(text)
+  return self.here:ends_when_empty((text:gsub("^%s*%%ranks?%s+[%d,%-]+%s*", "")))
 end
 
 -- "[r0,r2-r3] "
@@ -255,9 +262,12 @@ function Cluster:run(text)
   local name, rest = text:match "^%s*%%(%a+)%s*(.*)$"
   if commands[name] then return commands[name](self, rest) end
   if text:find "^%s*%$" then return self.here:run(text) end
-  local fine = run_text(self, self.ranks, text)
-  if text:find "^%s*%?%s*$" then self.write(usage) end
-  return fine
+  if not text:find "^%s*%?" and not text:find "%?%s*$" then return run_text(self, self.ranks, text) end
+  return pager(self, function()
+    local fine = run_text(self, self.ranks, text)
+    if text:find "^%s*%?%s*$" then self.write(usage) end
+    return fine
+  end)
 end
 
 --- Run a script in all processes; its top-level locals live on there.

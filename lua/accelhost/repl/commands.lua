@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local Page = require "accelhost.util.page"
 local describe = require "accelhost.repl.describe"
 local modules = require "accelhost.repl.modules"
+local pager = require "accelhost.repl.pager"
 local show = require "accelhost.repl.show"
 
 local commands = {}
@@ -192,16 +193,15 @@ function commands.is_plain(e, text) return plain_word(e, text) ~= nil end
 function commands.run(e, text)
   text = text:match "^%s*(.-)%s*$"
   local word, about = plain_word(e, text)
-  if word then return plain[word](e, about) end
+  if word then return pager(e, plain[word], e, about) end
   local program = text:match "^%$%s*(.*)$"
   if program then return run_program(e, program) end
   local name, rest = text:match "^%%([%w_]*)%s*(.*)$"
   if name then return run_command(e, name, rest) end
   local marks, wanted = text:match "^(%?+)%s*(.*)$"
   if not marks then wanted, marks = text:match "^(.-)%s*(%?+)$" end
-  if wanted == "" then return show_usage(e) end
-  if #marks > 1 then return describe.source(e, wanted) end
-  return describe.name(e, wanted)
+  if wanted == "" then return pager(e, show_usage, e) end
+  return pager(e, #marks > 1 and describe.source or describe.name, e, wanted)
 end
 
 return commands

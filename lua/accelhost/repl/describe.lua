@@ -195,6 +195,10 @@ end
 ---@return boolean
 function describe.source(e, word)
   local value = complete.value(e, word)
+  if value == nil then
+    local entry = find(complete.reference(), word)
+    value = entry and complete.value(e, entry.name)
+  end
   local class = class_of(value)
   if type(value) == "function" and debug.getinfo(value, "S").linedefined > 0 then
     return function_source(e, require("accelhost.docs.signature").unguarded(value))

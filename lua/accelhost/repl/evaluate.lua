@@ -20,6 +20,7 @@ local show = require "accelhost.repl.show"
 ---@field environment table the globals that chunks see
 ---@field terminal boolean? processes that a chunk starts write to the terminal of this one
 ---@field captured boolean? the output of such processes reaches the reader as `write` does
+---@field rows (fun(): integer)? of the terminal; descriptions that have more lines are shown by a pager
 ---@field watches boolean? new globals are reported (%globals)
 ---@field watched table<string, string>? contents of modules that are loaded again when they change (%autoreload)
 ---@field seconds number? duration of the last chunk
@@ -56,14 +57,14 @@ local function known_names(self)
   return known
 end
 
---- Options: write(text) prints output; columns() returns the terminal's width; color: use colors; slow:
+--- Options: write(text) prints output; columns() and rows() return the terminal's size; color: use colors; slow:
 --- seconds from which the duration of a chunk is printed; captured: as the field.
----@param options {write: (fun(text: string)), columns: (fun(): integer)?, color: boolean?,
+---@param options {write: (fun(text: string)), columns: (fun(): integer)?, rows: (fun(): integer)?, color: boolean?,
 --- terminal: boolean?, slow: number?, captured: boolean?}
 function Evaluate:init(options)
   self.write, self.columns, self.color = options.write, options.columns or function() return 80 end, options.color
   self.number, self.living, self._results, self.terminal, self.known = 1, {}, {}, options.terminal, {}
-  self.slow, self.captured = options.slow or SLOW, options.captured
+  self.slow, self.rows, self.captured = options.slow or SLOW, options.rows, options.captured
   for name in next, _G do self.known[name] = true end
   debug.getregistry()["accelhost.names"] = function() return known_names(self) end
   self.environment = environment_of(self)
@@ -123,9 +124,11 @@ local function is_command(text)
   return text:find "^%s*[%?%$%%]" ~= nil or text:find "^%s*[%a_][%w_%.:]*%s*%?%??%s*$" ~= nil
 end
 
--- Does a message ask for more text? Only a name needs a '=' there, and the text is not meant to continue with one.
+-- Does a message ask for more text? Only a name needs a '=' there, only a method its arguments, and the text is not
+-- meant to continue with them.
 local function is_open(message)
   return message ~= nil and message:find "near '<eof>'$" ~= nil and not message:find("'=' expected", 1, true)
+    and not message:find("function arguments expected", 1, true)
 end
 
 --- Return the state of a text: "complete", "incomplete" while a block, a bracket or a text is not closed, or "invalid".
@@ -146,6 +149,18 @@ end
 --- Is the text complete, so that it can be run or refused?
 function Evaluate:is_complete(text)
   return self:state_of(text) ~= "incomplete"
+end
+
+--- Does an empty line end an incomplete text? It does where no block, bracket or long string is open: after `x =`,
+--- `1 +` or `for i = 1, 3`.
+---@param text string
+function Evaluate:ends_when_empty(text)
+  local depth = 0
+  for kind, word in lexer.words(without_sign(text:gsub("^%s*%%time%s", "", 1))) do
+    if kind == "open" then return false end
+    depth = depth + (kind ~= "string" and deeper[word] or 0)
+  end
+  return depth <= 0
 end
 
 -- A line that is no Lua at all is refused as the expression that it was meant to be, unless it begins as a statement.

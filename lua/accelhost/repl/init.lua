@@ -11,9 +11,11 @@ local function history_path()
   return state and state .. "/accelhost/history"
 end
 
--- A prompt in bold; sequences without columns are between two bytes 1, and before a character that has one.
+-- A prompt in bold; for the editor, sequences without columns are between two bytes 1, and before a character that has
+-- one.
 local function painted(e, text)
-  return e.color and ("\1\27[1m\1%s\1\27[0m\1 "):format((text:gsub(" $", ""))) or text
+  local mark = e.edits and "\1" or ""
+  return e.color and ("%s\27[1m%s%s%s\27[0m%s "):format(mark, mark, text:gsub(" $", ""), mark, mark) or text
 end
 
 -- A whole chunk: lines until it is complete. Nil and "end" or "interrupt".
@@ -27,6 +29,7 @@ local function read_chunk(e, prompt, continuation)
       if why == "end" then return text end
       return nil, why
     end
+    if e.terminal and line == "" and e:ends_when_empty(text) then return text end
     text = text .. "\n" .. line
   end
   return text
@@ -98,6 +101,7 @@ function repl.start(processes, script, ...)
     num_processes = processes,
     write = function(text) io.write(text) end,
     columns = function() return (C.terminal.size()) end,
+    rows = terminal and not dumb and function() return (select(2, C.terminal.size())) end or nil,
     terminal = terminal,
     color = terminal and not dumb and (os.getenv "NO_COLOR" or "") == "",
   }

@@ -44,6 +44,7 @@ local rows = {
   {"near '|'", "", "Lua writes `or`"},
   {"'%)' expected near '='", "%([^%(%)]*[%w_]+%s*=", "named arguments are written in a table: f(x, {name = value})"},
   {"'<name>' expected near", "[{,]%s*[%w_'\"]+%s*:", "a table's names are written {lr = 0.1}"},
+  {"function arguments expected near", "", "a method is called, x:name(); a field is x.name"},
   {"'end' expected .*near '<eof>'", "", "a block (function, if, for, while, do) is not closed by its `end`"},
   {"'<eof>' expected near 'end'", "", "there is one `end` more than blocks (function, if, for, while, do)"},
 }

@@ -225,8 +225,8 @@ $(BUILD)/jupyter_lua.c: $(JUPYTER_LUA) $(BUILD)/embed
 # -Bsymbolic: the table of modules has the name of the program's.
 $(BUILD)/accelhost-jupyter.so: $(wildcard host/jupyter/*.[ch]) $(BUILD)/jupyter_lua.c \
 		host/base/process/jupyter.h | deps-check
-	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) $(shell $(PKG_CONFIG) --cflags libzmq) \
-		-fPIC -shared -Wl$(comma)-Bsymbolic -o $@ $(filter %.c,$^) $(ZMQ_LIBS)
+	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) \
+		$(shell $(PKG_CONFIG) --cflags libzmq) -fPIC -shared -Wl$(comma)-Bsymbolic -o $@ $(filter %.c,$^) $(ZMQ_LIBS)
 
 $(BUILD)/accelhost-sqlite.so: host/store/plugin.c host/io/database.h | deps-check
 	$(call say,plugin $@)$(keep) $(CC) $(filter-out -MMD -MP,$(CPPFLAGS)) $(CFLAGS) -fPIC -shared -o $@ $< $(SQLITE_LIBS)

@@ -107,7 +107,7 @@ describe("completion at the prompt", function()
 
   it("completes commands", function()
     assert.same({"time"}, choices "%ti")
-    assert.same({"Linear"}, choices "? nn.Linea")
+    assert.same({"Bilinear"}, choices "? nn.Bilinea")
   end)
 
   it("runs nothing of the user's", function()

@@ -37,7 +37,7 @@ struct shm_work {
 
 /* Rounds. */
 
-/* Count a round that the next post announces: nobody sleeps on it, so nobody is woken. Released all the same, since a
+/* Count a round that the next post announces: no rank sleeps on it, so none is woken. Released all the same, since a
  * peer that waits for an earlier round may read this value and then the data of that round. */
 void shm_count_round(struct shm_group *shm, enum ah_counter which)
 {

@@ -117,6 +117,7 @@ local lazy = {
   backends = {"accelhost.backends"},
   cuda = {"accelhost.cuda"},
   nn = {"accelhost.nn"},
+  fft = {"accelhost.fft"},
   linalg = {"accelhost.linalg"},
   optim = {"accelhost.optim"},
   track = {"accelhost.track"},
@@ -207,7 +208,6 @@ return namespace.new("accelhost", accelhost, lazy, {
   },
   find = function(name)
     if name == "accelerator" then return accelhost.Accelerator() end
-    if name == "fft" then arguments.fail "accelhost.fft is not here: Fourier transforms need complex numbers" end
     return (is_function(name) or is_inplace(name)) and C[name] or nil
   end,
   names = function()

@@ -95,7 +95,7 @@ local rows = {
   {".*",
     "complex is_complex conj.* is_conj resolve_.* real imag angle polar .*view_as_complex.* " ..
       ".*view_as_real.* cfloat cdouble chalf H mH stft istft isreal",
-    "complex numbers: a training loop on real numbers needs none"},
+    "of a complex dtype: accelhost.fft has real and imaginary part as two tensors"},
   {"torch.linalg", "eig eigvals", "complex results; eigh and eigvalsh are here"},
   {".*",
     ".*sparse.* .*_indices crow_indices.* col_indices.* ccol_indices.* row_indices.* .*values_copy values " ..
@@ -160,8 +160,7 @@ local transforms = "no compiler: ops are native code and start at once"
 local arrays = "as accelhost.tensor and t:tolist(); .npy and .npz files are read and written"
 local modules = {
   {"torch", nil},
-  {"torch.fft", "complex numbers: a training loop on real numbers needs none"},
-  {"torch.signal", "signal processing: no windows and no complex numbers"},
+  {"torch.signal", "signal processing: accelhost.fft has the transforms, accelhost the windows (hann_window, ...)"},
   {"torch.func", "function transforms such as vmap and jvp: accelhost.autograd has grad, with create_graph for second "
     .. "derivatives"},
   {"torch.jit", transforms .. ", and " .. export},

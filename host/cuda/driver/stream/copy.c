@@ -21,10 +21,8 @@ static CUdeviceptr copy_address(const void *pointer)
     return (CUdeviceptr)(uintptr_t)pointer;
 }
 
-static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream)
+int ah_cuda_copy_staged(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream)
 {
-    AH_TRY(ah_cuda_capture_refuse(cuda, "a copy of the host's values",
-                                  "make the tensor on the device before the step, or pass it as an argument"));
     for (size_t done = 0; done < bytes;) {
         size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
         struct ah_cuda_pinned_block *block;
@@ -38,6 +36,13 @@ static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, si
         done += piece;
     }
     return 0;
+}
+
+static int to_device(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream)
+{
+    AH_TRY(ah_cuda_capture_refuse(cuda, "a copy of the host's values",
+                                  "make the tensor on the device before the step, or pass it as an argument"));
+    return ah_cuda_copy_staged(cuda, to, from, bytes, stream);
 }
 
 /* Queue one piece; its block is released at once, so that its event shows when the piece has arrived. */

@@ -12,4 +12,7 @@ int ah_cuda_transpose(struct ah_device *device, void *to, const void *from, int6
                       int64_t columns, size_t item);
 int ah_cuda_synchronise(struct ah_device *device, void *stream);
 
+/* Queue a copy of pageable memory to the device, through pinned blocks. */
+int ah_cuda_copy_staged(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream);
+
 #endif

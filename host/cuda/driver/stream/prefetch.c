@@ -10,9 +10,9 @@
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/memory/pinned.h"
 #include "cuda/driver/stream/capture.h"
+#include "cuda/driver/stream/copy.h"
 
 enum { FLYING = 3, KEPT = 64 };
-#define PIECE ((size_t)4 << 20)
 #define KEPT_BYTES ((size_t)256 << 20)
 
 enum state {
@@ -182,24 +182,6 @@ static int prefetch_take(struct ah_cuda_prefetch *prefetch, size_t bytes, struct
     return status == AH_ENOMEM && ah_block_relieve() ? try_take(prefetch, bytes, out) : status;
 }
 
-/* From pageable memory, through pinned blocks. */
-static int copy_staged(struct ah_cuda_device *cuda, CUdeviceptr to, const char *from, size_t bytes)
-{
-    for (size_t done = 0; done < bytes;) {
-        size_t piece = bytes - done < PIECE ? bytes - done : PIECE;
-        struct ah_cuda_pinned_block *block;
-        AH_TRY(ah_cuda_pinned_take(cuda->pinned, piece, &block));
-        memcpy(block->at, from + done, piece);
-        int status = ah_cuda_check(ah_cuda.copy_to_device(to + done, block->at, piece, cuda->copy),
-                                   "%s: copy of %zu bytes to the device", cuda->device->name, piece);
-        int given = ah_cuda_pinned_give(cuda->pinned, block, cuda->copy);
-        AH_TRY(status);
-        AH_TRY(given);
-        done += piece;
-    }
-    return 0;
-}
-
 static void prefetch_drop(struct ah_device *device, void *block)
 {
     struct ah_cuda_prefetch *prefetch = ah_cuda_state(device)->prefetch;
@@ -218,13 +200,12 @@ static int prefetch_fetch(struct ah_device *device, void **out, const void *from
     AH_TRY(ah_cuda_capture_refuse(cuda, "a batch of a loader", "iterate over the loader outside of the step"));
     AH_TRY(record_dropped(cuda->prefetch));
     AH_TRY(prefetch_take(cuda->prefetch, bytes, &slot));
-    CUdeviceptr to = (CUdeviceptr)(uintptr_t)slot->at;
     int status = 0;
     if (bytes && pinned)
-        status = ah_cuda_check(ah_cuda.copy_to_device(to, from, bytes, cuda->copy),
+        status = ah_cuda_check(ah_cuda.copy_to_device((CUdeviceptr)(uintptr_t)slot->at, from, bytes, cuda->copy),
                                "%s: copy of %zu bytes to the device", device->name, bytes);
     else if (bytes)
-        status = copy_staged(cuda, to, from, bytes);
+        status = ah_cuda_copy_staged(cuda, slot->at, from, bytes, cuda->copy);
     if (status < 0)
         prefetch_drop(device, slot->at);
     else

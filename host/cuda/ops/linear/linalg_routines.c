@@ -14,26 +14,36 @@ enum { BATCHED_LU = 512 };
 #define AT(address) ((void *)(uintptr_t)(address))
 #define AS(type, address) ((type)(uintptr_t)(address))
 
-/* The workspace of a routine. */
+/* A routine that has begun, with its workspace. */
 struct workspace {
+    const char *routine;
+    struct ah_linalg_span span;
     void *device, *host;
     size_t device_bytes, host_bytes;
 };
 
+static struct workspace workspace_of(struct ah_linalg_work *w, const char *routine, double operations)
+{
+    return (struct workspace){.routine = routine, .span = ah_linalg_begin(w, routine, operations)};
+}
+
 /* Allocate it when its sizes are known; `status` is that of the question for them. */
-static void workspace_open(struct ah_linalg_work *w, struct workspace *room, int status, const char *routine)
+static void workspace_open(struct ah_linalg_work *w, struct workspace *room, int status, const char *question)
 {
     if (w->status == 0)
-        w->status = ah_solver_check(status, "cuSOLVER", w->call->op->name, routine);
+        w->status = ah_solver_check(status, "cuSOLVER", w->call->op->name, question);
     if (w->status == 0 && room->device_bytes)
         w->status = ah_cuda_memory_take(w->cuda->memory, room->device_bytes, &room->device);
     if (w->status == 0 && room->host_bytes && !(room->host = malloc(room->host_bytes)))
         w->status = ah_fail(AH_ENOMEM, "out of memory");
 }
 
-/* In the order of the stream: the next user of the block writes it after the routine. */
-static void workspace_close(struct ah_linalg_work *w, struct workspace *room)
+/* End the routine with its status. In the order of the stream: the next user of the block writes it after the
+ * routine. */
+static void workspace_close(struct ah_linalg_work *w, struct workspace *room, int status)
 {
+    if (w->status == 0)
+        ah_linalg_end(w, room->span, status, "cuSOLVER", room->routine);
     if (room->device)
         ah_cuda_memory_give(w->cuda->memory, room->device);
     free(room->host);
@@ -61,9 +71,8 @@ static void linalg_getrf_each(struct ah_linalg_work *w, uint64_t a, int64_t m, i
     const struct ah_solver *s = w->solver;
     cudaDataType type = linalg_type(w);
     int64_t k = m < n ? m : n;
-    struct workspace room = {0};
     double operations = (double)k * (double)(m * n - k * k / 3) * (double)w->batch;
-    struct ah_linalg_span span = ah_linalg_begin(w, "getrf", operations);
+    struct workspace room = workspace_of(w, "getrf", operations);
     if (w->status < 0)
         return;
     int status = s->call->getrf_room(s->dense, s->params, m, n, type, AT(a), m, type, &room.device_bytes,
@@ -73,28 +82,23 @@ static void linalg_getrf_each(struct ah_linalg_work *w, uint64_t a, int64_t m, i
         status = s->call->getrf(s->dense, s->params, m, n, type, real_at(w, a, i, m * n), m,
                                 (int64_t *)AT(pivots) + i * k, type, room.device, room.device_bytes, room.host,
                                 room.host_bytes, info_at(info, i));
-    if (w->status == 0)
-        ah_linalg_end(w, span, status, "cuSOLVER", "getrf");
-    workspace_close(w, &room);
+    workspace_close(w, &room, status);
 }
 
 static void linalg_potrf_one(struct ah_linalg_work *w, uint64_t a, int64_t n, cublasFillMode_t uplo, uint64_t info)
 {
     const struct ah_solver *s = w->solver;
     cudaDataType type = linalg_type(w);
-    struct workspace room = {0};
-    struct ah_linalg_span span = ah_linalg_begin(w, "potrf", (double)n * (double)(n * n) / 3);
+    struct workspace room = workspace_of(w, "potrf", (double)n * (double)(n * n) / 3);
     if (w->status < 0)
         return;
     int status = s->call->potrf_room(s->dense, s->params, uplo, n, type, AT(a), n, type, &room.device_bytes,
                                      &room.host_bytes);
     workspace_open(w, &room, status, "potrf_bufferSize");
-    if (w->status == 0) {
+    if (w->status == 0)
         status = s->call->potrf(s->dense, s->params, uplo, n, type, AT(a), n, type, room.device, room.device_bytes,
                                 room.host, room.host_bytes, info_at(info, 0));
-        ah_linalg_end(w, span, status, "cuSOLVER", "potrf");
-    }
-    workspace_close(w, &room);
+    workspace_close(w, &room, status);
 }
 
 void ah_linalg_geqrf(struct ah_linalg_work *w, uint64_t a, int64_t m, int64_t n, int64_t wide, uint64_t tau)
@@ -102,10 +106,9 @@ void ah_linalg_geqrf(struct ah_linalg_work *w, uint64_t a, int64_t m, int64_t n,
     const struct ah_solver *s = w->solver;
     cudaDataType type = linalg_type(w);
     int64_t k = m < n ? m : n;
-    struct workspace room = {0};
     uint64_t info = ah_linalg_ints(w, 1);
     double operations = 4.0 * (double)k * (double)(m * n - k * (m + n) / 2 + k * k / 3) * (double)w->batch;
-    struct ah_linalg_span span = ah_linalg_begin(w, "geqrf", operations);
+    struct workspace room = workspace_of(w, "geqrf", operations);
     if (w->status < 0)
         return;
     int status = s->call->geqrf_room(s->dense, s->params, m, n, type, AT(a), m, type, AT(tau), type,
@@ -115,9 +118,7 @@ void ah_linalg_geqrf(struct ah_linalg_work *w, uint64_t a, int64_t m, int64_t n,
         status = s->call->geqrf(s->dense, s->params, m, n, type, real_at(w, a, i, m * wide), m, type,
                                 real_at(w, tau, i, k), type, room.device, room.device_bytes, room.host,
                                 room.host_bytes, info_at(info, i));
-    if (w->status == 0)
-        ah_linalg_end(w, span, status, "cuSOLVER", "geqrf");
-    workspace_close(w, &room);
+    workspace_close(w, &room, status);
 }
 
 /* Return the status of Q's workspace in reals, and of Q of matrix `i`. */
@@ -139,11 +140,10 @@ static int orgqr_one(struct ah_linalg_work *w, void *a, int m, int k, int reflec
 void ah_linalg_orgqr(struct ah_linalg_work *w, uint64_t a, int64_t m, int64_t k, int64_t reflectors, int64_t wide,
                      uint64_t tau)
 {
-    struct workspace room = {0};
     uint64_t info = ah_linalg_ints(w, 1);
     int count = 0;
     double r = (double)reflectors, operations = 4.0 * (double)(m * k) * r - 2.0 * (double)(m + k) * r * r;
-    struct ah_linalg_span span = ah_linalg_begin(w, "orgqr", (operations + 4.0 / 3 * r * r * r) * (double)w->batch);
+    struct workspace room = workspace_of(w, "orgqr", (operations + 4.0 / 3 * r * r * r) * (double)w->batch);
     if (w->status < 0)
         return;
     int status = orgqr_room(w, a, (int)m, (int)k, (int)reflectors, tau, &count);
@@ -152,9 +152,7 @@ void ah_linalg_orgqr(struct ah_linalg_work *w, uint64_t a, int64_t m, int64_t k,
     for (int64_t i = 0; i < w->batch && w->status == 0 && !status; i++)
         status = orgqr_one(w, real_at(w, a, i, m * wide), (int)m, (int)k, (int)reflectors,
                            real_at(w, tau, i, reflectors), room.device, count, info_at(info, i));
-    if (w->status == 0)
-        ah_linalg_end(w, span, status, "cuSOLVER", "orgqr");
-    workspace_close(w, &room);
+    workspace_close(w, &room, status);
 }
 
 void ah_linalg_syevd(struct ah_linalg_work *w, uint64_t a, int64_t n, cublasFillMode_t uplo, bool vectors,
@@ -163,8 +161,7 @@ void ah_linalg_syevd(struct ah_linalg_work *w, uint64_t a, int64_t n, cublasFill
     const struct ah_solver *s = w->solver;
     cudaDataType type = linalg_type(w);
     cusolverEigMode_t job = vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;
-    struct workspace room = {0};
-    struct ah_linalg_span span = ah_linalg_begin(w, "syevd", 0);
+    struct workspace room = workspace_of(w, "syevd", 0);
     if (w->status < 0)
         return;
     int status = s->call->syevd_room(s->dense, s->params, job, uplo, n, type, AT(a), n, type, AT(values), type,
@@ -174,9 +171,7 @@ void ah_linalg_syevd(struct ah_linalg_work *w, uint64_t a, int64_t n, cublasFill
         status = s->call->syevd(s->dense, s->params, job, uplo, n, type, real_at(w, a, i, n * n), n, type,
                                 real_at(w, values, i, n), type, room.device, room.device_bytes, room.host,
                                 room.host_bytes, info_at(info, i));
-    if (w->status == 0)
-        ah_linalg_end(w, span, status, "cuSOLVER", "syevd");
-    workspace_close(w, &room);
+    workspace_close(w, &room, status);
 }
 
 void ah_linalg_gesvd(struct ah_linalg_work *w, int job, uint64_t a, int64_t m, int64_t n, uint64_t s, uint64_t u,
@@ -187,8 +182,7 @@ void ah_linalg_gesvd(struct ah_linalg_work *w, int job, uint64_t a, int64_t m, i
     cudaDataType type = linalg_type(w);
     signed char letter = (signed char)job;
     int64_t columns = job == 'A' ? m : job == 'S' ? n : 0;
-    struct workspace room = {0};
-    struct ah_linalg_span span = ah_linalg_begin(w, "gesvd", 0);
+    struct workspace room = workspace_of(w, "gesvd", 0);
     if (w->status < 0)
         return;
     int status = call->gesvd_room(solver->dense, solver->params, letter, letter, m, n, type, AT(a), m, type, AT(s),
@@ -199,9 +193,7 @@ void ah_linalg_gesvd(struct ah_linalg_work *w, int job, uint64_t a, int64_t m, i
                              type, real_at(w, s, i, n), type, real_at(w, u, i, m * columns), m, type,
                              real_at(w, vt, i, columns ? n * n : 0), n, type, room.device, room.device_bytes, room.host,
                              room.host_bytes, info_at(info, i));
-    if (w->status == 0)
-        ah_linalg_end(w, span, status, "cuSOLVER", "gesvd");
-    workspace_close(w, &room);
+    workspace_close(w, &room, status);
 }
 
 /* With a form for a batch. */
@@ -217,7 +209,6 @@ static uint64_t linalg_pointers(struct ah_linalg_work *w, uint64_t base, int64_t
                                    ah_cuda_grid_for(args.count, AH_LINALG_THREADS), &args);
     return args.to;
 }
-
 
 static void linalg_getrf_batched(struct ah_linalg_work *w, uint64_t a, int64_t n, uint64_t pivots, uint64_t info)
 {

@@ -11,6 +11,7 @@ static const struct {
     const char *name, *alias;
     int64_t least, most; /* of the integers */
     int rank;            /* of two dtypes the higher one is the promoted one */
+    double largest;      /* of the floats */
 } dtypes[AH_DTYPE_COUNT] = {
     [AH_BOOL] = {1, AH_CATEGORY_BOOL, "bool", "bool", 0, 1, 0},
     [AH_U8] = {1, AH_CATEGORY_INT, "uint8", "u8", 0, UINT8_MAX, 1},
@@ -21,10 +22,10 @@ static const struct {
     [AH_U16] = {2, AH_CATEGORY_INT, "uint16", "u16", 0, UINT16_MAX, 6},
     [AH_U32] = {4, AH_CATEGORY_INT, "uint32", "u32", 0, UINT32_MAX, 7},
     [AH_U64] = {8, AH_CATEGORY_INT, "uint64", "u64", 0, INT64_MAX, 8},
-    [AH_F16] = {2, AH_CATEGORY_FLOAT, "float16", "f16", 0, 0, 9},
-    [AH_BF16] = {2, AH_CATEGORY_FLOAT, "bfloat16", "bf16", 0, 0, 10},
-    [AH_F32] = {4, AH_CATEGORY_FLOAT, "float32", "f32", 0, 0, 11},
-    [AH_F64] = {8, AH_CATEGORY_FLOAT, "float64", "f64", 0, 0, 12},
+    [AH_F16] = {2, AH_CATEGORY_FLOAT, "float16", "f16", 0, 0, 9, 65504},
+    [AH_BF16] = {2, AH_CATEGORY_FLOAT, "bfloat16", "bf16", 0, 0, 10, 0x1.fep127},
+    [AH_F32] = {4, AH_CATEGORY_FLOAT, "float32", "f32", 0, 0, 11, 0x1.fffffep127},
+    [AH_F64] = {8, AH_CATEGORY_FLOAT, "float64", "f64", 0, 0, 12, 0x1.fffffffffffffp1023},
 };
 
 enum ah_dtype ah_default_dtype = AH_F32;
@@ -47,6 +48,11 @@ enum ah_category ah_dtype_category(enum ah_dtype dtype)
 bool ah_dtype_is_float(enum ah_dtype dtype)
 {
     return dtypes[dtype].category == AH_CATEGORY_FLOAT;
+}
+
+double ah_float_largest(enum ah_dtype dtype)
+{
+    return dtypes[dtype].largest;
 }
 
 enum ah_dtype ah_compute_dtype(enum ah_dtype dtype)

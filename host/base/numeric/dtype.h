@@ -50,6 +50,9 @@ enum ah_dtype ah_compute_dtype(enum ah_dtype dtype);
  * floats. */
 bool ah_dtype_int_range(enum ah_dtype dtype, int64_t *least, int64_t *most);
 
+/* The largest number of a float. */
+double ah_float_largest(enum ah_dtype dtype);
+
 /* May a number be stored as this dtype? Integers accept the numbers of their range; uint8, uint16 and uint32 also the
  * negatives of those, which wrap around as in PyTorch; bool and the floats accept everything. */
 bool ah_number_fits(double number, enum ah_dtype dtype);

@@ -73,17 +73,17 @@ static int push_limits(lua_State *L, enum ah_dtype dtype, double least, double m
 static int dtype_finfo(lua_State *L)
 {
     static const struct {
-        double largest, eps, tiny, resolution;
+        double eps, tiny, resolution;
     } limits[AH_DTYPE_COUNT] = {
-        [AH_F16] = {65504, 0x1p-10, 0x1p-14, 1e-3},
-        [AH_BF16] = {0x1.fep127, 0x1p-7, 0x1p-126, 1e-2},
-        [AH_F32] = {0x1.fffffep127, FLT_EPSILON, 0x1p-126, 1e-6},
-        [AH_F64] = {DBL_MAX, DBL_EPSILON, DBL_MIN, 1e-15},
+        [AH_F16] = {0x1p-10, 0x1p-14, 1e-3},
+        [AH_BF16] = {0x1p-7, 0x1p-126, 1e-2},
+        [AH_F32] = {FLT_EPSILON, 0x1p-126, 1e-6},
+        [AH_F64] = {DBL_EPSILON, DBL_MIN, 1e-15},
     };
     enum ah_dtype dtype = lua_isnoneornil(L, 1) ? ah_default_dtype : ah_check_dtype(L, 1);
     if (!ah_dtype_is_float(dtype))
         return ah_raise_text(L, "finfo: type: expected a floating dtype, got %s; iinfo knows it", ah_dtype_name(dtype));
-    push_limits(L, dtype, -limits[dtype].largest, limits[dtype].largest);
+    push_limits(L, dtype, -ah_float_largest(dtype), ah_float_largest(dtype));
     ah_set_number(L, "eps", limits[dtype].eps);
     ah_set_number(L, "tiny", limits[dtype].tiny);
     ah_set_number(L, "smallest_normal", limits[dtype].tiny);

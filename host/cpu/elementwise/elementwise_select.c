@@ -134,16 +134,6 @@ struct stand_ins {
 NAN_TO_NUM(f32, float)
 NAN_TO_NUM(f64, double)
 
-static double select_largest(enum ah_dtype dtype)
-{
-    switch (dtype) {
-    case AH_F16: return 65504;
-    case AH_BF16: return 0x1.fep127;
-    case AH_F32: return 0x1.fffffep127;
-    default: return 0x1.fffffffffffffp1023;
-    }
-}
-
 int ah_cpu_nan_to_num(struct ah_call *c)
 {
     const struct ah_args_nan_to_num *arg = ah_args(c, nan_to_num);
@@ -151,8 +141,8 @@ int ah_cpu_nan_to_num(struct ah_call *c)
     if (!ah_dtype_is_float(dtype))
         return ah_copy(c->out[0], arg->input.tensor);
     struct stand_ins by = {arg->nan.kind == AH_NUMBER ? arg->nan.number : 0,
-                           arg->posinf.kind == AH_NUMBER ? arg->posinf.number : select_largest(dtype),
-                           arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -select_largest(dtype)};
+                           arg->posinf.kind == AH_NUMBER ? arg->posinf.number : ah_float_largest(dtype),
+                           arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -ah_float_largest(dtype)};
     const struct ah_operand operand[] = {{c->out[0], in}, {arg->input.tensor, in}};
     return ah_iterate(operand, 2, false, in == AH_F64 ? nan_to_num_f64 : nan_to_num_f32, &by);
 }

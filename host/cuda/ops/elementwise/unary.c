@@ -125,16 +125,6 @@ int ah_cuda_logit(struct ah_call *c)
     return unary_run(c, loops, (double[4]){low, high});
 }
 
-static double unary_largest(enum ah_dtype dtype)
-{
-    switch (dtype) {
-    case AH_F16: return 65504;
-    case AH_BF16: return 0x1.fep127;
-    case AH_F32: return 0x1.fffffep127;
-    default: return 0x1.fffffffffffffp1023;
-    }
-}
-
 int ah_cuda_nan_to_num(struct ah_call *c)
 {
     static ah_cuda_loops loops = {AH_CUDA_FLOATS("unary", "nan_to_num")};
@@ -142,7 +132,7 @@ int ah_cuda_nan_to_num(struct ah_call *c)
     enum ah_dtype dtype = c->out[0]->dtype;
     if (!ah_dtype_is_float(dtype))
         return ah_cuda_assign(c->device, c->out[0], arg->input.tensor);
-    double most = unary_largest(dtype);
+    double most = ah_float_largest(dtype);
     return unary_run(c, loops,
                      (double[4]){arg->nan.kind == AH_NUMBER ? arg->nan.number : 0,
                                  arg->posinf.kind == AH_NUMBER ? arg->posinf.number : most,

@@ -111,13 +111,13 @@ static void spread_named(lua_State *L, const struct entry *entry)
     lua_remove(L, top);
 }
 
-static bool is_named(lua_State *L, int index)
+bool ah_is_named(lua_State *L, int index, bool empty)
 {
     if (!lua_istable(L, index))
         return false;
     lua_pushnil(L);
     if (!lua_next(L, index))
-        return false;
+        return empty;
     bool named = lua_type(L, -2) == LUA_TSTRING;
     lua_pop(L, 2);
     return named;
@@ -147,7 +147,7 @@ static int function_entry(lua_State *L)
 {
     const struct entry *entry = lua_touserdata(L, lua_upvalueindex(1));
     int top = lua_gettop(L);
-    if (top > 0 && is_named(L, top))
+    if (top > 0 && ah_is_named(L, top, false))
         spread_named(L, entry);
     for (int i = 0; i < entry->count; i++)
         if (!entry->param[i].optional || !lua_isnoneornil(L, i + 1))

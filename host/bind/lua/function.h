@@ -21,6 +21,9 @@ void ah_set_methods(lua_State *L, int table, const struct ah_function *list);
 /* Push a new table of these functions; returns 1. */
 int ah_new_library(lua_State *L, const struct ah_function *list);
 
+/* Is the value at `index` a table of named arguments? `empty`: the answer for an empty table. */
+bool ah_is_named(lua_State *L, int index, bool empty);
+
 /* Raise "NAME: expected a tensor before it ..." for a method that was called with something else as its first value. */
 int ah_raise_not_method(lua_State *L, const char *name, const char *wanted);
 

@@ -245,14 +245,7 @@ static bool is_variadic(const struct ah_op *op, int i)
 /* Is the last argument a table of named arguments? An empty one is, unless a list is wanted in its place. */
 static bool is_options(lua_State *L, int index, enum ah_kind kind)
 {
-    if (!lua_istable(L, index))
-        return false;
-    lua_pushnil(L);
-    if (!lua_next(L, index))
-        return kind != AH_INTS && kind != AH_LIST;
-    bool named = lua_type(L, -2) == LUA_TSTRING;
-    lua_pop(L, 2);
-    return named;
+    return ah_is_named(L, index, kind != AH_INTS && kind != AH_LIST);
 }
 
 static const char *nearest_parameter(const struct ah_op *op, const char *word)

@@ -143,21 +143,20 @@ int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offse
     return 0;
 }
 
-static int copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor, size_t bytes)
+int ah_copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor)
 {
     struct ah_tensor *dense = NULL;
     AH_GRAD_SCOPE(false);
     AH_TRY(ah_tensor_row_major(tensor));
     AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
-    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, bytes);
+    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, ah_tensor_bytes(dense));
     ah_tensor_release(dense);
     return status;
 }
 
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)
 {
-    size_t bytes = ah_tensor_bytes(tensor);
-    AH_TRY(copy_dense(arena->memory + offset, arena->device, tensor, bytes));
+    AH_TRY(ah_copy_dense(arena->memory + offset, arena->device, tensor));
     ah_arena_place(arena, offset, tensor);
     return 0;
 }

@@ -44,6 +44,9 @@ void ah_arena_abandon(struct ah_arena *arena, struct ah_work *work);
 int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offset, const int64_t *size, int ndim,
                     enum ah_dtype dtype);
 
+/* Copy a tensor's values, in row-major order, to memory of a device. */
+int ah_copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor);
+
 /* Move a tensor's storage with its values to `offset` of the arena: handles, views of the whole and optimizers that
  * hold the tensor stay valid. The tensor must be contiguous, or the only one on its storage, and becomes contiguous. */
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);

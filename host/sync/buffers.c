@@ -90,16 +90,6 @@ static int make_room(struct ah_buffers *b, const char *where)
     return reached ? ah_arena_new(&b->packed, bytes, device, NULL) : ah_arena_new(&b->packed, bytes, &ah_cpu, b->group);
 }
 
-static int buffers_pack(struct ah_tensor *tensor, void *to, struct ah_device *device)
-{
-    struct ah_tensor *dense = NULL;
-    AH_TRY(ah_tensor_row_major(tensor));
-    AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
-    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, ah_tensor_bytes(dense));
-    ah_tensor_release(dense);
-    return status;
-}
-
 static int buffers_unpack(struct ah_tensor *tensor, const void *from, struct ah_device *device)
 {
     if (ah_tensor_is_contiguous(tensor)) {
@@ -127,7 +117,7 @@ int ah_buffers_send(struct ah_buffers *b, int from, enum ah_purpose purpose, con
     char *at = b->packed->memory;
     AH_TRY(device->type->fill(device, at, 0, b->words * sizeof(int64_t)));
     for (int i = 0; i < b->count && ah_group_rank(b->group) == from; i++) {
-        AH_TRY(buffers_pack(b->tensor[i], at, device));
+        AH_TRY(ah_copy_dense(at, device, b->tensor[i]));
         at += words_of(b->tensor[i]) * sizeof(int64_t);
     }
     struct ah_collective call = ah_collective_all_reduce(b->packed->memory, (int64_t)b->words, AH_I64, AH_REDUCE_SUM);

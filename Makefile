@@ -442,11 +442,11 @@ test: ##+ self-tests and specs; T=pattern for a part; the last line has the coun
 test-unit: ##+ the self-tests, and the specs that start no process; T=pattern
 test-jobs: ## the specs that start processes; T=pattern
 test-devices: ## the specs of devices, and those of tensors on the far device and the simulated GPU; T=pattern
-test test-unit test-jobs test-devices: LANE = $(patsubst test-%,%,$(@:test=all))
+test test-unit test-jobs test-devices: SUITE = $(patsubst test-%,%,$(@:test=all))
 test test-unit test-jobs test-devices:
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory $$(scripts/test-needs.sh $(BUILD) "$(LANE)" "$(T)" "$(SIM)")
-	@LANE=$(LANE) scripts/test.sh $(BUILD) "$(T)"
+	@$(MAKE) --no-print-directory $$(scripts/test-needs.sh $(BUILD) "$(SUITE)" "$(T)" "$(SIM)")
+	@SUITE=$(SUITE) scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: check
 check: ##+ compiler warnings, lint, dependency rule, style, the README's commands, texts and examples

@@ -10,8 +10,8 @@
 #   DEVICE_ONLY=1: only the specs on that device, in one process; a device cuda is the simulated GPU where that was
 #   built, on which a part of them runs in any case
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
-#   LANE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices, and
-#   the specs of tensors again on the far device and the simulated GPU); default: all (test-lane.sh)
+#   SUITE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices, and
+#   the specs of tensors again on the far device and the simulated GPU); default: all (test-suite.sh)
 set -u
 # Specs interrupt their child processes, which ignore that when this runs in the background of a shell.
 if [ -z "${SIGNALS_ARE_DEFAULT:-}" ] && env --default-signal=INT true 2>/dev/null; then
@@ -24,12 +24,12 @@ ACCELHOST_BINARY=$(cd "$build" && pwd)/accelhost
 export ACCELHOST_BINARY PATTERN FILTER
 # A spec that fails on unseeded numbers fails again.
 export ACCELHOST_SEED="${ACCELHOST_SEED:-67280421310721}"
-lane=${LANE:-all}
-unset LANE
+suite=${SUITE:-all}
+unset SUITE
 passed=0 failed=0 skipped=0
 device=${ACCELHOST_TEST_DEVICE:-far}
 unset ACCELHOST_TEST_DEVICE
-case ${DEVICE_ONLY:-}:$lane in ?*:* | :jobs | :devices) SKIP_SELFTEST=1 ;; esac
+case ${DEVICE_ONLY:-}:$suite in ?*:* | :jobs | :devices) SKIP_SELFTEST=1 ;; esac
 workers=${TEST_JOBS:-$(($(nproc) + 1))}
 [ -n "${TEST_JOBS:-}" ] || [ "$workers" -le 8 ] || workers=8
 folder=$(mktemp -d)
@@ -59,7 +59,7 @@ plan_specs() {
     printf '%s\n' "$@" >"$folder/specs"
     for name in $longest; do echo "spec/${name}_spec.lua"; done | grep -xFf "$folder/specs" >"$folder/first"
     in_batches cpu 1 <"$folder/first"
-    unit=$(scripts/test-lane.sh unit "$@")
+    unit=$(scripts/test-suite.sh unit "$@")
     echo "$unit" | grep -vxFf "$folder/first" | in_batches cpu 25
     echo "$unit" | cat - "$folder/first" | grep -vxFf - "$folder/specs" | in_batches cpu 1
 }
@@ -79,7 +79,7 @@ plan() {
     # shellcheck disable=SC2086
     [ -z "$specs" ] || [ -n "${DEVICE_ONLY:-}" ] || plan_specs $specs
     # shellcheck disable=SC2086
-    case $lane in all | devices) [ -z "$every" ] || plan_devices $every ;; esac
+    case $suite in all | devices) [ -z "$every" ] || plan_devices $every ;; esac
 }
 
 # count TEXT: add the numbers of "N passed, N failed[, N skipped]"; fails when TEXT is something else
@@ -104,7 +104,7 @@ count_job() {
 }
 
 # shellcheck disable=SC2086
-every=$(scripts/test-lane.sh all ${SPECS:-spec}) specs=$(scripts/test-lane.sh "$lane" ${SPECS:-spec})
+every=$(scripts/test-suite.sh all ${SPECS:-spec}) specs=$(scripts/test-suite.sh "$suite" ${SPECS:-spec})
 if [ -n "${EXCLUDE:-}" ]; then
     every=$(echo "$every" | grep -v -- "$EXCLUDE") specs=$(echo "$specs" | grep -v -- "$EXCLUDE")
 fi

@@ -13,37 +13,37 @@ local function is_whole(value) return type(value) == "number" and value % 1 == 0
 
 local function fields_of(event) return table.concat(require("accelhost.util.arguments").sorted_keys(event), " ") end
 
--- Check an event that names a process or a lane: without a time, which importers may refuse.
+-- Check an event that names a process or a track: without a time, which importers may refuse.
 local function check_metadata(event, named)
   assert(event.name == "process_name" or event.name == "thread_name", event.name)
   assert.equal(event.name == "thread_name" and "args name ph pid tid" or "args name ph pid", fields_of(event))
   assert.equal("name", fields_of(event.args))
   assert(#event.args.name > 0)
-  local lane = event.tid or "process"
-  assert.is_nil(named[lane])
-  named[lane] = event.args.name
+  local track = event.tid or "process"
+  assert.is_nil(named[track])
+  named[track] = event.args.name
 end
 
 -- Times as viewers read them: nanoseconds of the decimals, rounded, or cut off as Perfetto does it with a double.
 local clocks = {function(us) return math.floor(us * 1000 + 0.5) end, function(us) return math.floor(us * 1000) end}
 
--- By either clock events of a lane are in order, and nested or disjoint: others would be dropped.
-local function check_place(event, clock, lanes, i)
-  local lane = lanes[event.tid] or {last = 0}
-  lanes[event.tid] = lane
+-- By either clock events of a track are in order, and nested or disjoint: others would be dropped.
+local function check_place(event, clock, tracks, i)
+  local track = tracks[event.tid] or {last = 0}
+  tracks[event.tid] = track
   local start = clock(event.ts)
   local stop = start + clock(event.dur)
-  assert(start >= lane.last, "event " .. i .. " is out of order")
-  lane.last = start
-  while #lane > 0 and lane[#lane] <= start do table.remove(lane) end
-  assert(#lane == 0 or stop <= lane[#lane], "event " .. i .. " reaches beyond the one around it")
-  lane[#lane + 1] = stop
+  assert(start >= track.last, "event " .. i .. " is out of order")
+  track.last = start
+  while #track > 0 and track[#track] <= start do table.remove(track) end
+  assert(#track == 0 or stop <= track[#track], "event " .. i .. " reaches beyond the one around it")
+  track[#track + 1] = stop
 end
 
 -- The rules of the trace event format, as far as complete events and metadata go, and those of Perfetto's importer;
--- returns the events of each category and the names of the lanes.
+-- returns the events of each category and the names of the tracks.
 local function check(trace, rank)
-  local lanes, kinds, named = {{}, {}}, {}, {}
+  local tracks, kinds, named = {{}, {}}, {}, {}
   assert.equal("ms", trace.displayTimeUnit)
   for i, event in ipairs(trace.traceEvents) do
     assert.equal(rank, event.pid)
@@ -54,9 +54,9 @@ local function check(trace, rank)
     else
       assert.equal("X", event.ph)
       assert.equal((event.args and "args " or "") .. "cat dur name ph pid tid ts", fields_of(event))
-      assert(named[event.tid], "a lane without a name")
+      assert(named[event.tid], "a track without a name")
       assert(event.ts >= 0 and event.dur >= 0, "event " .. i)
-      for k, clock in ipairs(clocks) do check_place(event, clock, lanes[k], i) end
+      for k, clock in ipairs(clocks) do check_place(event, clock, tracks[k], i) end
       for _, value in pairs(event.args or {}) do assert(type(value) == "string" or is_whole(math.abs(value))) end
       kinds[event.cat] = kinds[event.cat] or {}
       table.insert(kinds[event.cat], event)
@@ -115,15 +115,15 @@ describe("accelerator:profile", function()
     assert.error_matches(function() accelhost.ProfileKwargs {with_flops = true} end, "with_flops: expected false")
   end)
 
-  it("writes a file for each rank, with collectives and buckets on their own lanes", function()
+  it("writes a file for each rank, with collectives and buckets on their own tracks", function()
     launch(2, folder)
     local taken, overlaps = {}, false
     for rank = 0, 1 do
       local kinds, named = check(read_trace(("%s/profile_%d.json"):format(folder, rank)), rank)
-      -- Merged into one file they stay apart: viewers know a lane by its number.
-      for lane in pairs(named) do
-        assert(lane == "process" or not taken[lane], "two ranks have a lane of one number")
-        taken[lane] = true
+      -- Merged into one file they stay apart: viewers know a track by its number.
+      for track in pairs(named) do
+        assert(track == "process" or not taken[track], "two ranks have a track of one number")
+        taken[track] = true
       end
       assert(#kinds.collective > 3)
       assert.equal(0, #kinds.bucket % 3)

@@ -224,7 +224,7 @@ int ah_trace_start(const struct ah_trace_options *options)
     return 0;
 }
 
-/* By lane, then by time; of two that begin together the longer one is around the other. */
+/* By track, then by time; of two that begin together the longer one is around the other. */
 static int in_order(const void *a, const void *b)
 {
     const struct ah_trace_span *one = a, *two = b;

@@ -24,7 +24,7 @@ enum ah_trace_kind {
     AH_TRACE_BACKWARD,   /* a node of the graph, or the whole of it */
     AH_TRACE_OPTIMIZER,
     AH_TRACE_COLLECTIVE, /* a call, or the wait for its result */
-    AH_TRACE_BUCKET,     /* from posting gradients until they are averaged; on no thread's lane */
+    AH_TRACE_BUCKET,     /* from issuing it until it is averaged; on no thread's track */
     AH_TRACE_LOADER,     /* waiting for a batch, or making one */
     AH_TRACE_RANGE,      /* named by the script */
     AH_TRACE_KINDS
@@ -110,7 +110,7 @@ bool ah_trace_kernel_is_set(void);
 const char *ah_trace_text(const char *text);
 /* Describe a tensor's block, which was allocated just now, in the memory log of a recording that has one. */
 void ah_trace_describe(const void *block, const char *tensor);
-/* A span that is known afterwards, of whichever lane. */
+/* A span that is known afterwards, of whichever track. */
 void ah_trace_add(const struct ah_trace_span *span);
 
 /* AH_ESTATE when a recording runs. */

@@ -129,7 +129,7 @@ static int trace_count(lua_State *L)
     return 3;
 }
 
-/* recording:span(i) -> name, kind, lane, begin, end (nanoseconds since the start), bytes, shapes, kernel; i from 0 */
+/* recording:span(i) -> name, kind, track, begin, end (nanoseconds since the start), bytes, shapes, kernel; i from 0 */
 static int trace_span(lua_State *L)
 {
     const struct ah_trace *trace = check_trace(L);

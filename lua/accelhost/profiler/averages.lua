@@ -21,7 +21,7 @@ local function row_of(rows, order, key, kind, shapes, by_shape)
   return row
 end
 
--- Close the spans of the stack that have ended. Spans are sorted by lane, then by time, outer ones first: the stack
+-- Close the spans of the stack that have ended. Spans are sorted by track, then by time, outer ones first: the stack
 -- holds those around the present one.
 local function close(stack, time)
   while #stack > 0 and stack[#stack].stop <= time do
@@ -47,14 +47,14 @@ end
 ---@param kernels table[] kernels that devices executed (device_times.stop)
 ---@return KeyAverages
 local function averages_of(recording, by_shape, kernels)
-  local rows, order, stack, lane = {}, {}, {}, nil
+  local rows, order, stack, track = {}, {}, {}, nil
   for i = 0, recording:count() - 1 do
     local name, kind, thread, start, stop, bytes, shapes = recording:span(i)
     if name:find "^ProfilerStep#" then name = "ProfilerStep*" end
     if kind == "backward" and name ~= "backward" then name = "backward of " .. name end
     if kind ~= "bucket" then
-      if thread ~= lane then close(stack, math.huge) end
-      lane = thread
+      if thread ~= track then close(stack, math.huge) end
+      track = thread
       close(stack, start)
       local row, time = row_of(rows, order, name, kind, shapes, by_shape), (stop - start) / 1000
       local around = stack[#stack]

@@ -203,7 +203,7 @@ function Profile:events()
   return list
 end
 
---- Write the trace as JSON, for https://ui.perfetto.dev or chrome://tracing: a process for the rank, a lane for each
+--- Write the trace as JSON, for https://ui.perfetto.dev or chrome://tracing: a process for the rank, a track for each
 --- thread and each bucket of gradients.
 function Profile:export_chrome_trace(path)
   arguments.check("export_chrome_trace", "path", "string", path)

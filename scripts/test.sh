@@ -10,8 +10,8 @@
 #   DEVICE_ONLY=1: only the specs on that device, in one process; a device cuda is the simulated GPU where that was
 #   built, on which a part of them runs in any case
 #   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
-#   SUITE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices, and
-#   the specs of tensors again on the far device and the simulated GPU); default: all (test-suite.sh)
+#   SUITE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices,
+#   and the specs of tensors again on the far device and the simulated GPU); default: all (test-suite.sh)
 set -u
 # Specs interrupt their child processes, which ignore that when this runs in the background of a shell.
 if [ -z "${SIGNALS_ARE_DEFAULT:-}" ] && env --default-signal=INT true 2>/dev/null; then

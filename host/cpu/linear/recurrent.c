@@ -39,16 +39,16 @@ int ah_cpu_recurrent(struct ah_call *c)
     const void *gates = ah_array_in(&a, gt), *hidden = ah_array_in(&a, ht);
     const void *cell = ah_array_in(&a, ah_given(&arg->cell));
     const void *weight = ah_array_in(&a, arg->weight.tensor), *bias = ah_array_in(&a, ah_given(&arg->bias));
-    void *share = ah_array_scratch(&a, (size_t)(ht->numel * plan.gates) * ah_dtype_size(dtype));
+    void *hidden_gates = ah_array_scratch(&a, (size_t)(ht->numel * plan.gates) * ah_dtype_size(dtype));
     void *output = ah_array_out(&a, c->out[0]), *last_hidden = recurrent_state(&a, c->out[1], hidden);
     void *last_cell = cell ? recurrent_state(&a, c->out[2], cell) : NULL;
     void *active = ah_tensor_data(c->extra[0]), *inner = ah_tensor_data(c->extra[1]);
     if (a.status == 0 && dtype == AH_F32)
         run_layer_f32(&plan, &(struct layer_f32){gates, weight, bias, last_hidden, last_cell, output, active, inner,
-                                                 share});
+                                                 hidden_gates});
     else if (a.status == 0)
         run_layer_f64(&plan, &(struct layer_f64){gates, weight, bias, last_hidden, last_cell, output, active, inner,
-                                                 share});
+                                                 hidden_gates});
     ah_recurrent_plan_close(&plan);
     return ah_arrays_close(&a);
 }
@@ -69,17 +69,17 @@ int ah_cpu_recurrent_backward(struct ah_call *c)
     const void *weight = ah_array_in(&a, arg->weight.tensor);
     void *before = ah_array_scratch(&a, rows * (size_t)plan.width * item), *sums = ah_array_scratch(&a, wide * item);
     void *gates = ah_array_out(&a, c->out[0]), *first_hidden = recurrent_state(&a, c->out[1], grad_hidden);
-    void *share = plan.kind == AH_GRU ? ah_array_scratch(&a, rows * wide * item) : gates;
+    void *hidden_gates = plan.kind == AH_GRU ? ah_array_scratch(&a, rows * wide * item) : gates;
     void *weights = ah_array_out(&a, c->out[2]);
     void *first_cell = c->out[3] ? recurrent_state(&a, c->out[3], grad_cell) : NULL;
     if (a.status == 0 && active->dtype == AH_F32)
         a.status = run_adjoint_f32(&plan, &(struct adjoint_f32){
             weight, output, ah_tensor_data(active), ah_tensor_data(inner), grad_output, hidden, cell, first_hidden,
-            first_cell, gates, share, before}, sums, weights);
+            first_cell, gates, hidden_gates, before}, sums, weights);
     else if (a.status == 0)
         a.status = run_adjoint_f64(&plan, &(struct adjoint_f64){
             weight, output, ah_tensor_data(active), ah_tensor_data(inner), grad_output, hidden, cell, first_hidden,
-            first_cell, gates, share, before}, sums, weights);
+            first_cell, gates, hidden_gates, before}, sums, weights);
     ah_recurrent_plan_close(&plan);
     return ah_arrays_close(&a);
 }

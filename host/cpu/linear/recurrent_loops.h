@@ -7,18 +7,18 @@ struct SUFFIX(layer) {
     const REAL *gates, *weight, *bias;
     REAL *hidden, *cell;          /* running states [B, H] */
     REAL *output, *active, *inner; /* [N, H], [N, G H], [N, H] */
-    REAL *share;                  /* scratch [B, G H]: W_hh h + b_hh */
+    REAL *hidden_gates;           /* scratch [B, G H]: W_hh h + b_hh */
 };
 
 /* LSTM: c' = f c + i g, h' = o tanh(c'); inner keeps c'. */
-static void SUFFIX(lstm_row)(int64_t width, const REAL *gates, const REAL *share, REAL *hidden, REAL *cell,
+static void SUFFIX(lstm_row)(int64_t width, const REAL *gates, const REAL *hidden_gates, REAL *hidden, REAL *cell,
                              REAL *active, REAL *inner)
 {
 #pragma omp simd
     for (int64_t k = 0; k < width; k++) {
-        REAL i = SIGMOID(gates[k] + share[k]), f = SIGMOID(gates[width + k] + share[width + k]);
-        REAL g = TANH(gates[2 * width + k] + share[2 * width + k]);
-        REAL o = SIGMOID(gates[3 * width + k] + share[3 * width + k]);
+        REAL i = SIGMOID(gates[k] + hidden_gates[k]), f = SIGMOID(gates[width + k] + hidden_gates[width + k]);
+        REAL g = TANH(gates[2 * width + k] + hidden_gates[2 * width + k]);
+        REAL o = SIGMOID(gates[3 * width + k] + hidden_gates[3 * width + k]);
         active[k] = i, active[width + k] = f, active[2 * width + k] = g, active[3 * width + k] = o;
         inner[k] = cell[k] = f * cell[k] + i * g;
         hidden[k] = o * TANH(inner[k]);
@@ -26,25 +26,25 @@ static void SUFFIX(lstm_row)(int64_t width, const REAL *gates, const REAL *share
 }
 
 /* GRU: h' = (1 - z) n + z h with n = tanh(x_n + r (W_hn h + b_hn)); inner keeps the factor of r. */
-static void SUFFIX(gru_row)(int64_t width, const REAL *gates, const REAL *share, REAL *hidden, REAL *active,
+static void SUFFIX(gru_row)(int64_t width, const REAL *gates, const REAL *hidden_gates, REAL *hidden, REAL *active,
                             REAL *inner)
 {
 #pragma omp simd
     for (int64_t k = 0; k < width; k++) {
-        REAL r = SIGMOID(gates[k] + share[k]), z = SIGMOID(gates[width + k] + share[width + k]);
-        inner[k] = share[2 * width + k];
+        REAL r = SIGMOID(gates[k] + hidden_gates[k]), z = SIGMOID(gates[width + k] + hidden_gates[width + k]);
+        inner[k] = hidden_gates[2 * width + k];
         REAL n = TANH(gates[2 * width + k] + r * inner[k]);
         active[k] = r, active[width + k] = z, active[2 * width + k] = n;
         hidden[k] = n + z * (hidden[k] - n);
     }
 }
 
-static void SUFFIX(plain_row)(int64_t width, bool relu, const REAL *gates, const REAL *share, REAL *hidden,
+static void SUFFIX(plain_row)(int64_t width, bool relu, const REAL *gates, const REAL *hidden_gates, REAL *hidden,
                               REAL *active)
 {
 #pragma omp simd
     for (int64_t k = 0; k < width; k++) {
-        REAL x = gates[k] + share[k];
+        REAL x = gates[k] + hidden_gates[k];
         active[k] = hidden[k] = relu ? (x > 0 ? x : x != x ? x : 0) : TANH(x);
     }
 }
@@ -54,20 +54,20 @@ static void SUFFIX(forward_step)(const struct ah_recurrent_plan *plan, const str
 {
     int64_t width = plan->width, wide = plan->gates * width;
     for (int64_t i = 0; layer->bias && i < count; i++)
-        memcpy(layer->share + i * wide, layer->bias, (size_t)wide * sizeof(REAL));
+        memcpy(layer->hidden_gates + i * wide, layer->bias, (size_t)wide * sizeof(REAL));
     GEMM(false, true, count, wide, width, 1, layer->hidden, width, layer->weight, width, layer->bias != NULL,
-         layer->share, wide);
+         layer->hidden_gates, wide);
 #pragma omp parallel for schedule(static) if (ah_worth_threads(count * wide, AH_SHARE_HEAVY))
     for (int64_t i = 0; i < count; i++) {
-        const REAL *gates = layer->gates + (row + i) * wide, *share = layer->share + i * wide;
+        const REAL *gates = layer->gates + (row + i) * wide, *hidden_gates = layer->hidden_gates + i * wide;
         REAL *hidden = layer->hidden + i * width, *active = layer->active + (row + i) * wide;
         REAL *inner = layer->inner + (row + i) * width;
         if (plan->kind == AH_LSTM)
-            SUFFIX(lstm_row)(width, gates, share, hidden, layer->cell + i * width, active, inner);
+            SUFFIX(lstm_row)(width, gates, hidden_gates, hidden, layer->cell + i * width, active, inner);
         else if (plan->kind == AH_GRU)
-            SUFFIX(gru_row)(width, gates, share, hidden, active, inner);
+            SUFFIX(gru_row)(width, gates, hidden_gates, hidden, active, inner);
         else
-            SUFFIX(plain_row)(width, plan->kind == AH_RNN_RELU, gates, share, hidden, active);
+            SUFFIX(plain_row)(width, plan->kind == AH_RNN_RELU, gates, hidden_gates, hidden, active);
         memcpy(layer->output + (row + i) * width, hidden, (size_t)width * sizeof(REAL));
     }
 }
@@ -77,8 +77,8 @@ struct SUFFIX(adjoint) {
     const REAL *weight, *output, *active, *inner, *grad_output; /* grad_output may be NULL */
     const REAL *first_hidden, *first_cell;
     REAL *grad_hidden, *grad_cell; /* running [B, H] */
-    REAL *grad_gates;              /* [N, G H] with respect to x's share */
-    REAL *grad_share;              /* [N, G H] with respect to h's share: grad_gates itself but for GRU */
+    REAL *grad_gates;              /* [N, G H] with respect to x's gates */
+    REAL *grad_hidden_gates;       /* [N, G H] with respect to h's gates: grad_gates itself but for GRU */
     REAL *before;                  /* [N, H]: the hidden state that each row began with */
 };
 
@@ -145,12 +145,12 @@ static void SUFFIX(backward_step)(const struct ah_recurrent_plan *plan, const st
             SUFFIX(lstm_adjoint)(width, active, inner, SUFFIX(earlier)(plan, a->inner, a->first_cell, step, i), dh,
                                  a->grad_cell + i * width, dg);
         else if (plan->kind == AH_GRU)
-            SUFFIX(gru_adjoint)(width, active, inner, before, dh, dg, a->grad_share + (row + i) * wide);
+            SUFFIX(gru_adjoint)(width, active, inner, before, dh, dg, a->grad_hidden_gates + (row + i) * wide);
         else
             SUFFIX(plain_adjoint)(width, plan->kind == AH_RNN_RELU, active, dh, dg);
     }
-    GEMM(false, false, count, width, wide, 1, a->grad_share + row * wide, wide, a->weight, width, plan->kind == AH_GRU,
-         a->grad_hidden, width);
+    GEMM(false, false, count, width, wide, 1, a->grad_hidden_gates + row * wide, wide, a->weight, width,
+         plan->kind == AH_GRU, a->grad_hidden, width);
 }
 
 /* [G H, H + 1]: the gradient of the weight, and in the last column of the bias. */
@@ -158,8 +158,8 @@ static int SUFFIX(weight_adjoint)(const struct ah_recurrent_plan *plan, const st
                                   REAL *out)
 {
     int64_t width = plan->width, wide = plan->gates * width;
-    GEMM(true, false, wide, width, plan->rows, 1, a->grad_share, wide, a->before, width, 0, out, width + 1);
-    AH_TRY(SUFFIX(ah_column_sum)(a->grad_share, plan->rows, wide, sums));
+    GEMM(true, false, wide, width, plan->rows, 1, a->grad_hidden_gates, wide, a->before, width, 0, out, width + 1);
+    AH_TRY(SUFFIX(ah_column_sum)(a->grad_hidden_gates, plan->rows, wide, sums));
     for (int64_t k = 0; k < wide; k++)
         out[k * (width + 1) + width] = sums[k];
     return 0;

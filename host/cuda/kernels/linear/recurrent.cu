@@ -15,18 +15,18 @@ struct place {
     }
 };
 
-/* The inputs of a gate: x's share, and h's with its bias. */
+/* The inputs of a gate: of x, and of h with its bias. */
 template <typename T> struct gate_inputs {
     typedef ah_real<T> R;
     const T *gates, *bias;
-    const R *share;
+    const R *hidden_gates;
     __device__ __forceinline__ R of_input(int64_t at) const
     {
         return ah_get(gates[at]);
     }
     __device__ __forceinline__ R of_hidden(int64_t at) const
     {
-        return bias ? share[at] + ah_get(bias[at]) : share[at];
+        return bias ? hidden_gates[at] + ah_get(bias[at]) : hidden_gates[at];
     }
     __device__ __forceinline__ R sum(int64_t at) const
     {
@@ -74,7 +74,7 @@ template <typename T> __device__ __forceinline__ void recurrent_cell(const ah_re
         const place at(i, width);
         const int64_t first = at.row * wide + at.column, all = a.row * wide + first;
         const gate_inputs<T> in = {ah_at<const T>(a.gates) + all, a.bias ? ah_at<const T>(a.bias) + at.column : nullptr,
-                                   ah_at<const R>(a.share) + first};
+                                   ah_at<const R>(a.hidden_gates) + first};
         R *active = ah_at<R>(a.active) + all, *inner = ah_at<R>(a.inner) + a.row * width + i;
         T *hidden = ah_at<T>(a.hidden) + i;
         R h;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void lstm_adjoint(int64_t width, const ah_real<T> *ac
     *dc = d * f;
 }
 
-/* Returns the direct gradient of the earlier state; the rest is added through the share. */
+/* Returns the direct gradient of the earlier state; the rest is added through its gates. */
 template <typename T>
 __device__ __forceinline__ ah_real<T> gru_adjoint(int64_t width, const ah_real<T> *active, ah_real<T> inner,
                                                   ah_real<T> before, ah_real<T> dh, T *dg, T *ds)
@@ -131,7 +131,7 @@ template <typename T> __device__ __forceinline__ void recurrent_adjoint(const ah
         R *running = ah_at<R>(a.grad_hidden) + i;
         R dh = *running;
         if (at.row < a.arrived)
-            dh = ah_at<const R>(a.share)[i] + (a.kind == AH_CELL_GRU ? dh : (R)0);
+            dh = ah_at<const R>(a.grad_later)[i] + (a.kind == AH_CELL_GRU ? dh : (R)0);
         if (at.row >= a.count) {
             *running = dh;
             continue;
@@ -149,7 +149,7 @@ template <typename T> __device__ __forceinline__ void recurrent_adjoint(const ah
             lstm_adjoint<T>(width, active, ah_at<const R>(a.inner)[own], cell, dh, ah_at<R>(a.grad_cell) + i, dg);
         } else if (a.kind == AH_CELL_GRU) {
             *running = gru_adjoint<T>(width, active, ah_at<const R>(a.inner)[own], ah_get(before), dh, dg,
-                                      ah_at<T>(a.grad_share) + all);
+                                      ah_at<T>(a.grad_hidden_gates) + all);
         } else {
             const R h = *active;
             *dg = ah_put<T>(dh * (a.kind == AH_CELL_TANH ? 1 - h * h : (R)(h > 0)));

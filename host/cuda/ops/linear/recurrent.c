@@ -102,7 +102,7 @@ static int run_layer(struct ah_call *c, const struct layer *l, struct ah_recurre
         args->row = plan->row[step];
         args->count = plan->count[step];
         int64_t rows = at_most((args->count + ROWS - 1) / ROWS * ROWS, plan->sequences);
-        AH_TRY(by_weight(c, l, args->hidden, args->share, rows, true));
+        AH_TRY(by_weight(c, l, args->hidden, args->hidden_gates, rows, true));
         AH_TRY(ah_cuda_launch(c->device, &cell_kernel[l->dtype], c->op->name, grid_for(args->count * args->width),
                               args));
     }
@@ -115,7 +115,7 @@ int ah_cuda_recurrent(struct ah_call *c)
     struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_tensor *gates = NULL, *bias = NULL, *hidden = NULL, *cell = NULL, *ht = arg->hidden.tensor;
     struct layer l = {.weight = NULL};
-    void *share = NULL;
+    void *hidden_gates = NULL;
     int status;
     AH_TRYGO(open_layer(c, &l, arg->gates.tensor, ht, arg->weight.tensor, ah_given(&arg->batch_sizes),
                         arg->kind.string, arg->reverse.flag), out);
@@ -126,9 +126,10 @@ int ah_cuda_recurrent(struct ah_call *c)
     AH_TRYGO(recurrent_begin(c, &hidden, c->out[1], ht, l.dtype), out);
     if (c->out[2])
         AH_TRYGO(recurrent_begin(c, &cell, c->out[2], ah_given(&arg->cell), l.real), out);
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)(l.plan.sequences * l.wide) * ah_dtype_size(l.real), &share), out);
+    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)(l.plan.sequences * l.wide) * ah_dtype_size(l.real), &hidden_gates),
+             out);
     struct ah_recurrent_cell_args args = {
-        .gates = ah_cuda_data(gates), .bias = ah_cuda_data(bias), .share = ah_cuda_address(share),
+        .gates = ah_cuda_data(gates), .bias = ah_cuda_data(bias), .hidden_gates = ah_cuda_address(hidden_gates),
         .hidden = ah_cuda_data(hidden), .cell = ah_cuda_data(cell), .output = ah_cuda_data(c->out[0]),
         .active = ah_cuda_data(c->extra[0]), .inner = ah_cuda_data(c->extra[1]), .width = l.plan.width,
         .kind = l.plan.kind};
@@ -136,7 +137,7 @@ int ah_cuda_recurrent(struct ah_call *c)
     if (cell)
         status = ah_cuda_assign(c->device, c->out[2], cell);
 out:
-    ah_cuda_memory_give(memory, share);
+    ah_cuda_memory_give(memory, hidden_gates);
     ah_tensor_release(cell);
     ah_tensor_release(hidden);
     ah_tensor_release(bias);
@@ -163,7 +164,7 @@ static int run_adjoint(struct ah_call *c, const struct layer *l, struct ah_recur
         int64_t most = args->count > args->arrived ? args->count : args->arrived;
         AH_TRY(ah_cuda_launch(c->device, &adjoint_kernel[l->dtype], c->op->name, grid_for(most * args->width), args));
         int64_t rows = at_most((args->count + ROWS - 1) / ROWS * ROWS, plan->sequences);
-        AH_TRY(by_weight(c, l, args->grad_share + (uint64_t)args->row * line, args->share,
+        AH_TRY(by_weight(c, l, args->grad_hidden_gates + (uint64_t)args->row * line, args->grad_later,
                          at_most(rows, plan->rows - args->row), false));
         args->arrived = args->count;
     }
@@ -173,7 +174,7 @@ static int run_adjoint(struct ah_call *c, const struct layer *l, struct ah_recur
 }
 
 /* out [wide, width + 1]: the gradient of the weight, and in the last column of the bias. */
-static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct ah_tensor *share,
+static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct ah_tensor *grad_hidden_gates,
                           const struct ah_tensor *before, struct ah_tensor *out)
 {
     int64_t width = l->plan.width;
@@ -190,13 +191,13 @@ static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct
                                                        .columns = width,
                                                        .depth = l->plan.rows,
                                                        .batch = 1,
-                                                       .a = {ah_cuda_data(share), true, l->wide, 0},
+                                                       .a = {ah_cuda_data(grad_hidden_gates), true, l->wide, 0},
                                                        .b = {ah_cuda_data(before), false, width, 0},
                                                        .out = {ah_cuda_data(product), false, width, 0},
                                                        .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}),
              out);
     AH_TRYGO(ah_cuda_assign(c->device, left, product), out);
-    AH_TRYGO(ah_op1(AH_OP_sum, &sums, AH_T((struct ah_tensor *)share), AH_INTS_OF((int64_t[]){0}, 1)), out);
+    AH_TRYGO(ah_op1(AH_OP_sum, &sums, AH_T((struct ah_tensor *)grad_hidden_gates), AH_INTS_OF((int64_t[]){0}, 1)), out);
     status = ah_cuda_assign(c->device, last, sums);
 out:
     ah_tensor_release(product);
@@ -209,14 +210,14 @@ out:
 /* The tensors of the backward. */
 struct held {
     struct ah_tensor *grad_output, *output, *hidden, *cell; /* read */
-    struct ah_tensor *share, *before;                       /* as in the kernel's arguments */
+    struct ah_tensor *grad_hidden_gates, *before;           /* as in the kernel's arguments */
     struct ah_tensor *grad_hidden, *grad_cell;              /* running */
 };
 
 static void recurrent_release(struct held *h)
 {
     struct ah_tensor *all[] = {h->grad_output, h->output, h->hidden, h->cell,
-                               h->share, h->before, h->grad_hidden, h->grad_cell};
+                               h->grad_hidden_gates, h->before, h->grad_hidden, h->grad_cell};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         ah_tensor_release(all[i]);
 }
@@ -230,9 +231,9 @@ static int open_held(struct ah_call *c, const struct layer *l, struct held *h)
     AH_TRY(recurrent_dense(c, &h->cell, ah_given(&arg->cell), l->dtype));
     AH_TRY(ah_tensor_empty(&h->before, h->output->size, 2, l->dtype, c->device));
     if (l->plan.kind == AH_GRU)
-        AH_TRY(ah_tensor_empty(&h->share, c->out[0]->size, 2, l->dtype, c->device));
+        AH_TRY(ah_tensor_empty(&h->grad_hidden_gates, c->out[0]->size, 2, l->dtype, c->device));
     else
-        h->share = ah_tensor_retain(c->out[0]);
+        h->grad_hidden_gates = ah_tensor_retain(c->out[0]);
     AH_TRY(recurrent_begin(c, &h->grad_hidden, c->out[1], ah_given(&arg->grad_hidden), l->real));
     return c->out[3] ? recurrent_begin(c, &h->grad_cell, c->out[3], ah_given(&arg->grad_cell), l->real) : 0;
 }
@@ -244,28 +245,28 @@ int ah_cuda_recurrent_backward(struct ah_call *c)
     struct ah_tensor *active = arg->active.tensor;
     struct layer l = {.weight = NULL};
     struct held h = {NULL};
-    void *share = NULL;
+    void *grad_later = NULL;
     int status;
     AH_TRYGO(open_layer(c, &l, active, arg->hidden.tensor, arg->weight.tensor, ah_given(&arg->batch_sizes),
                         arg->kind.string, arg->reverse.flag), out);
     if (c->out[2]->numel == 0)
         goto out;
     AH_TRYGO(open_held(c, &l, &h), out);
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)h.hidden->numel * ah_dtype_size(l.real), &share), out);
+    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)h.hidden->numel * ah_dtype_size(l.real), &grad_later), out);
     struct ah_recurrent_adjoint_args args = {
         .active = ah_cuda_data(active), .inner = ah_cuda_data(arg->inner.tensor), .output = ah_cuda_data(h.output),
         .first_hidden = ah_cuda_data(h.hidden), .first_cell = ah_cuda_data(h.cell),
-        .grad_output = ah_cuda_data(h.grad_output), .share = ah_cuda_address(share),
+        .grad_output = ah_cuda_data(h.grad_output), .grad_later = ah_cuda_address(grad_later),
         .grad_hidden = ah_cuda_data(h.grad_hidden), .grad_cell = ah_cuda_data(h.grad_cell),
-        .grad_gates = ah_cuda_data(c->out[0]), .grad_share = ah_cuda_data(h.share), .before = ah_cuda_data(h.before),
-        .width = l.plan.width, .kind = l.plan.kind};
+        .grad_gates = ah_cuda_data(c->out[0]), .grad_hidden_gates = ah_cuda_data(h.grad_hidden_gates),
+        .before = ah_cuda_data(h.before), .width = l.plan.width, .kind = l.plan.kind};
     AH_TRYGO(run_adjoint(c, &l, &args), out);
-    AH_TRYGO(weight_adjoint(c, &l, h.share, h.before, c->out[2]), out);
+    AH_TRYGO(weight_adjoint(c, &l, h.grad_hidden_gates, h.before, c->out[2]), out);
     AH_TRYGO(ah_cuda_assign(c->device, c->out[1], h.grad_hidden), out);
     if (h.grad_cell)
         status = ah_cuda_assign(c->device, c->out[3], h.grad_cell);
 out:
-    ah_cuda_memory_give(memory, share);
+    ah_cuda_memory_give(memory, grad_later);
     recurrent_release(&h);
     close_layer(&l);
     return status;

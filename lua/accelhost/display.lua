@@ -35,7 +35,6 @@ local function print_value(value)
 end
 
 --- Show another value in the same place; where there is no notebook it is printed.
----@param value any
 ---@param options? string|table as for accelhost.display
 function Display:update(value, options)
   options = options_of("update", options)
@@ -44,7 +43,6 @@ end
 
 --- The value's own presentation: the result of its method `_repr_mimebundle`, a table of MIME types and texts (pictures
 --- as bytes); nil without one.
----@param value any
 ---@return table?
 function module.bundle_of(value)
   local meta = type(value) == "table" and debug.getmetatable(value)
@@ -63,7 +61,6 @@ end
 --
 --   local shown = accelhost.display("a text")
 --   shown:update("another one")              -- in the same place
----@param value any
 ---@param options? string|table "image": a tensor of values from 0 to 1 as a picture; "table"; "text"; or {as = ...}
 ---@return Display # its method update(value) shows another value in the same place
 function module.display(value, options)

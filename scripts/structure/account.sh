@@ -1,8 +1,8 @@
 #!/bin/sh
-# Print the lines of each top folder at two commits. Files of both commits (a renamed file is one) are apart from new
-# and removed files, so that changes of old code can be distinguished from growth by new features; `moved` are lines of
-# new files that are lines of removed files too (of 10 characters or more), as where a file was divided. Counted are
-# text files without fixtures and generated files.
+# Print the lines of each top folder at two commits. Files of both commits (a renamed file is one) are listed apart from
+# new and removed files, so that changes of old code can be distinguished from growth; `moved` are lines of new files
+# that are lines of removed files too (of 10 characters or more), as where a file was divided. Counted are text files
+# without fixtures and generated files.
 # usage: account.sh OLD [NEW]      NEW: default HEAD
 set -eu
 old=$1 new=${2:-HEAD}

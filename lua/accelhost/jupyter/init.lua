@@ -28,7 +28,6 @@ local info = {
 }
 
 --- Publish a message of the served request to all clients.
----@param kind string
 ---@param content table
 ---@param metadata? table
 function Kernel:publish(kind, content, metadata)
@@ -54,7 +53,6 @@ function Kernel:complain(message)
 end
 
 --- Publish the values of the cell's last expression.
----@param count integer
 ---@param ... any
 function Kernel:show_values(count, ...)
   local data, metadata = mime.of_values(count, ...)
@@ -93,7 +91,6 @@ local function new_engine(self)
 end
 
 --- Serve the sockets of a connection file until a client requests the end.
----@param path string
 ---@return integer # the exit code
 return function(path)
   local self = setmetatable({count = 0, pending = {}}, Kernel)

@@ -73,7 +73,6 @@ end
 ---@param action string "install" or "uninstall"
 ---@param place string "user", "prefix" or "sys-prefix"
 ---@param prefix string
----@param name string
 ---@param program string its path
 ---@return integer # the exit code
 return function(action, place, prefix, name, program)

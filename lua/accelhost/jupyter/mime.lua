@@ -21,7 +21,6 @@ local function encoded(bundle)
 end
 
 --- Return the bundle of a value and its metadata. A presentation that fails leaves the text.
----@param value any
 ---@param options? {as: string?}
 ---@return table # MIME type -> text, or a table for a type of JSON
 ---@return table # MIME type -> {width =, height =}
@@ -42,7 +41,6 @@ function mime.bundle(value, options)
 end
 
 --- Return the bundle of several values and its metadata: of one its own, of others their texts.
----@param count integer
 ---@param ... any
 ---@return table
 ---@return table

@@ -213,7 +213,6 @@ local function is_set(value)
 end
 
 --- Return the additional MIME types of a value, and their metadata.
----@param value any
 ---@param as? string "image" or "table", as for accelhost.display
 ---@return table
 ---@return table?

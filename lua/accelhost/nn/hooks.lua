@@ -33,7 +33,6 @@ end
 
 --- Remove a hook without its handle: copies of a module have its hooks, but not their handles.
 ---@param module table
----@param field string
 ---@param hook function|table
 function hooks.remove(module, field, hook)
   local kept = {}

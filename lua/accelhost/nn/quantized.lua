@@ -158,7 +158,6 @@ end
 --   local layer = nn.Linear8bitLt(4, 2)
 --   layer.weight.dtype                      --> int8
 --   layer(x):size(1)                        --> 2
----@class Linear8bitLt: Linear
 ---@field weight Tensor int8 [out_features, in_features]
 local Linear8bitLt = Quantized:extend "Linear8bitLt"
 quantized.Linear8bitLt = Linear8bitLt
@@ -223,7 +222,6 @@ function Linear8bitLt:forward(input) return product(self, input) end
 ---@param compute_dtype? string the dtype of products; default that of the input
 ---@param compress_statistics? boolean default true
 ---@param quant_type? string "fp4" (default) or "nf4"
----@class Linear4bit: Linear
 ---@field weight Tensor uint8, two codes in a byte
 local Linear4bit = Quantized:extend "Linear4bit"
 quantized.Linear4bit = Linear4bit

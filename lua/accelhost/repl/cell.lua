@@ -16,7 +16,6 @@ end
 
 --- Divide a cell into the texts that the prompt would have read, each behind as many line ends as are above it.
 ---@param e Evaluate
----@param text string
 ---@return string[]
 function cell.parts(e, text)
   local whole = whole_command(text)
@@ -43,7 +42,6 @@ end
 
 --- Run a cell; it ends at the first part that fails.
 ---@param e Evaluate
----@param text string
 ---@param number integer of the cell: its chunk's name is [number]
 ---@return boolean # did all parts run to their ends?
 function cell.run(e, text, number)

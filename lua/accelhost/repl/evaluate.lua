@@ -209,7 +209,6 @@ local function keep_result(self, value)
 end
 
 --- Show the values of a chunk. A front end that shows them otherwise has its own method.
----@param count integer
 ---@param ... any
 function Evaluate:show_values(count, ...)
   local parts = {}

@@ -52,7 +52,6 @@ local function update(before, now)
 end
 
 --- Load a module again. A module that fails stays as it was.
----@param name string
 ---@return boolean fine
 ---@return string? message
 function modules.reload(name)

@@ -86,14 +86,12 @@ end
 ---@param amax_compute_algo? string "most_recent" or "max"
 ---@param override_linear_precision? boolean[] only {false, false, false}
 ---@param use_mxfp8_block_scaling? boolean only false
----@class TERecipeKwargs
 new("TERecipeKwargs", recipe, check_recipe)
 
 --- The same under Accelerate's former name.
 --
 --   accelhost.FP8RecipeKwargs{backend = "TE"}.margin  --> 0
 ---@param backend? string only "TE"
----@class FP8RecipeKwargs
 new("FP8RecipeKwargs", {{"backend: string", "TE"}, unpack(recipe)}, function(self)
   self.backend = self.backend:upper()
   if self.backend ~= "TE" then

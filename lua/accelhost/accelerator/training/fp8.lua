@@ -139,12 +139,10 @@ end
 
 class.guard(Scales)
 
----@class Fp8
 ---@field recipe TERecipeKwargs
 ---@field models table<Module, Scales> of prepared models
 local Fp8 = class.new "Fp8"
 
----@param accelerator Accelerator
 ---@param recipe TERecipeKwargs
 function Fp8:init(accelerator, recipe)
   self.accelerator, self.recipe = accelerator, recipe
@@ -183,7 +181,6 @@ local function is_suited(module)
 end
 
 --- Have a model's linear layers compute in FP8: those of class nn.Linear whose sizes are multiples of 16.
----@param model Module
 function Fp8:prepare(model)
   if self.models[model] then return end
   local names, layers, seen = {}, {}, {}
@@ -203,7 +200,6 @@ function Fp8:prepare(model)
 end
 
 --- Restore the layers' own forwards.
----@param model Module
 function Fp8:restore(model)
   local scales = self.models[model]
   if not scales then return end

@@ -24,7 +24,6 @@ local prune = {}
 --     return default_mask * accelhost.arange(t:numel()):remainder(2):view_as(t)
 --   end
 --   Every:apply(nn.Linear(4, 2), "weight").name  --> weight
----@class BasePruningMethod
 ---@field PRUNING_TYPE string
 ---@field name string the parameter
 local Base = class.new "BasePruningMethod"
@@ -42,7 +41,6 @@ function Base:compute_mask(t, default_mask) -- luacheck: ignore 212
 end
 
 --- The masked parameter.
----@param module Module
 ---@return Tensor
 function Base:apply_mask(module)
   local original = module[self.name .. "_orig"]
@@ -66,7 +64,6 @@ local function method_of(module, name)
 end
 
 --- Methods that were applied to one parameter, in order; a new one chooses among the elements that are left.
----@class PruningContainer: BasePruningMethod
 local Container = Base:extend "PruningContainer"
 prune.PruningContainer = Container
 
@@ -162,7 +159,6 @@ end
 --- Prune a parameter by a new object of this class.
 --
 --   nn.utils.prune.L1Unstructured:apply(nn.Linear(4, 2), "weight", 3).name  --> weight
----@param module Module
 ---@param name string the parameter
 ---@param ... any arguments of the constructor
 ---@return BasePruningMethod
@@ -183,7 +179,6 @@ local function units_of(what, amount, count)
 end
 
 --- No element is pruned; the parameter gets a mask.
----@class Identity: BasePruningMethod
 prune.Identity = Base:extend "Identity"
 prune.Identity.PRUNING_TYPE = "unstructured"
 
@@ -234,7 +229,6 @@ local function of_channels(self, t, default_mask, kept_of)
 end
 
 --- Channels of the least norm along `dim`.
----@class LnStructured: BasePruningMethod
 local LnStructured = Base:extend "LnStructured"
 prune.LnStructured, LnStructured.PRUNING_TYPE = LnStructured, "structured"
 
@@ -250,7 +244,6 @@ function LnStructured:compute_mask(t, default_mask)
 end
 
 --- Channels along `dim` drawn at random.
----@class RandomStructured: BasePruningMethod
 local RandomStructured = Base:extend "RandomStructured"
 prune.RandomStructured, RandomStructured.PRUNING_TYPE = RandomStructured, "structured"
 
@@ -266,7 +259,6 @@ function RandomStructured:compute_mask(t, default_mask)
 end
 
 --- A mask that is given.
----@class CustomFromMask: BasePruningMethod
 local CustomFromMask = Base:extend "CustomFromMask"
 prune.CustomFromMask, CustomFromMask.PRUNING_TYPE = CustomFromMask, "global"
 

@@ -35,7 +35,7 @@ void ah_gather_free(struct ah_gather *gather);
 /* Ask for a batch; the order is copied. Rows are checked when the batch is filled. */
 int ah_gather_post(struct ah_gather *gather, const struct ah_gather_order *order);
 
-/* Wait for the oldest posted batch: one tensor [count, ...] per column into out[]. AH_ESTATE when nothing is posted;
+/* Wait for the oldest requested batch: one tensor [count, ...] per column into out[]. AH_ESTATE when none is requested;
  * AH_EINVAL when an index was out of range (that batch is dropped). */
 int ah_gather_take(struct ah_gather *gather, struct ah_tensor **out);
 
@@ -44,7 +44,7 @@ int ah_gather_columns(const struct ah_gather *gather);
 int64_t ah_gather_rows(const struct ah_gather *gather);
 int ah_gather_pending(const struct ah_gather *gather);
 
-/* Is the oldest posted batch filled, so that ah_gather_take returns at once? */
+/* Is the oldest requested batch filled, so that ah_gather_take returns at once? */
 bool ah_gather_is_filled(const struct ah_gather *gather);
 
 /* Would a batch of `count` rows go to the loader thread? Only then is it worth posting ahead. */

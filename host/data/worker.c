@@ -85,7 +85,7 @@ static struct ah_worker *worker_allocate(int slots)
 static void become_worker(struct ah_worker *worker, int socket, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it was gone already */
+    if (getppid() != parent) /* it had ended already */
         kill(getpid(), SIGKILL);
     signal(SIGINT, SIG_IGN);
     for (struct ah_worker *other = all_workers; other; other = other->next) {

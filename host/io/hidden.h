@@ -15,7 +15,7 @@ const char *ah_hidden_split(const char *path, char above[PATH_MAX]);
 int ah_hidden_name(char out[PATH_MAX], const char *goal, int attempt);
 
 /* Lock a folder without waiting: a descriptor that holds the lock until it is closed; -1 and errno. EWOULDBLOCK:
- * another process has it; ENOENT: the folder is gone. */
+ * another process has it; ENOENT: the folder was removed. */
 int ah_hidden_lock(const char *path);
 
 /* Remove the hidden folders of dead processes next to a target, of its name and of names that differ in a last number

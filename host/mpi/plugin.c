@@ -256,7 +256,7 @@ static void free_exchange(struct exchange *exchange)
     free(exchange);
 }
 
-/* MPI does not report which peer is gone; the replica's connections do. */
+/* MPI does not report which peer is lost; the replica's connections do. */
 static int mpi_test(struct ah_transport *base, struct ah_transport_exchange *under_way, bool *done, int *lost)
 {
     struct exchange *exchange = (struct exchange *)under_way;

@@ -46,7 +46,7 @@ struct ah_reducer {
     int *order;                       /* launch position -> bucket */
     int *arrival, arrived;            /* buckets in the order in which they became ready */
     bool ordered;                     /* the launch order is agreed */
-    int launched, reduced, collected; /* positions in `order`; collected: the work is over and gone */
+    int launched, reduced, collected; /* positions in `order`; collected: the work is over and collected */
     uint32_t notes;                   /* of those, all ranks' */
     bool active, touched;
     double weight;

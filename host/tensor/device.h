@@ -136,7 +136,7 @@ struct ah_device_type {
     int (*sensors)(int card, struct ah_device_property *out, int room);
     /* Set kernels, optim, table and state of the device for its index, which is below count(). */
     int (*open)(struct ah_device *device);
-    void (*close)(struct ah_device *device); /* all its storages are gone */
+    void (*close)(struct ah_device *device); /* all its storages are freed */
 
     /* Blocks are aligned to 64 bytes at least and not cleared; `bytes` may be 0. AH_ENOMEM. */
     int (*allocate)(struct ah_device *device, size_t bytes, void **out);
@@ -247,7 +247,7 @@ int ah_device_report_ranges(const char *type, bool on);
 /* The open devices, in the order of opening, the CPU first; NULL past the end. */
 struct ah_device *ah_device_open_at(int i);
 
-/* Close all but the CPU; their storages must be gone. */
+/* Close all but the CPU; their storages must be freed. */
 void ah_device_close_all(void);
 
 /* Seed the generators of all devices, also of those opened later. */

@@ -181,7 +181,7 @@ AH_TEST(a_rank_whose_group_has_just_begun_has_made_no_call_there)
     uint32_t sequence = 0;
     REQUIRE(ah_control_create(&control, 1) == 0);
     struct ah_group_block *block = &ah_rank_entry(control, 0)->block[0];
-    atomic_store(&block->counter[AH_POSTED], 3);
+    atomic_store(&block->counter[AH_ISSUED], 3);
     CHECK(ah_control_last_call(control, 0, &sequence) && sequence == 3);
     for (uint32_t base = 3; base < 6; base++) {
         atomic_store(&block->base, base);

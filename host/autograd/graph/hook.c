@@ -130,7 +130,7 @@ void ah_move_keeper(struct ah_grad_meta *meta, struct ah_node *node, int output)
     struct ah_hook *keeper = meta->keeper;
     if (!keeper)
         return;
-    if (keeper->at) /* else its old node is gone, and with it the list's reference */
+    if (keeper->at) /* else its old node was freed, and with it the list's reference */
         unlink_hook(keeper);
     else
         ah_hook_retain(keeper);

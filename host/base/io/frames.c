@@ -27,7 +27,7 @@ struct queue {
 
 struct ah_frames {
     int fd;
-    bool gone;
+    bool closed;
     struct queue out, in;
     unsigned char head[HEAD];
     size_t head_count; /* bytes of `head` that have arrived */
@@ -99,18 +99,18 @@ int ah_frames_fd(const struct ah_frames *frames)
 
 bool ah_frames_is_unsent(const struct ah_frames *frames)
 {
-    return frames->out.first && !frames->gone;
+    return frames->out.first && !frames->closed;
 }
 
 static int frames_lose(struct ah_frames *frames)
 {
-    frames->gone = true;
+    frames->closed = true;
     return ah_fail(AH_EPEER, "the other side has gone");
 }
 
 int ah_frames_put(struct ah_frames *frames, const void *bytes, size_t count)
 {
-    if (frames->gone)
+    if (frames->closed)
         return frames_lose(frames);
     if (count > AH_FRAME_MOST)
         return ah_fail(AH_EINVAL, "a message has %zu bytes, and %d may be sent at once", count, AH_FRAME_MOST);
@@ -132,7 +132,7 @@ int ah_frames_put(struct ah_frames *frames, const void *bytes, size_t count)
 
 int ah_frames_push(struct ah_frames *frames)
 {
-    while (!frames->gone && frames->out.first) {
+    while (!frames->closed && frames->out.first) {
         struct message *message = frames->out.first;
         ssize_t n = send(frames->fd, message->bytes + message->sent, message->count - message->sent, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -145,7 +145,7 @@ int ah_frames_push(struct ah_frames *frames)
         if (message->sent == message->count)
             frames_drop(frames_shift(&frames->out));
     }
-    return frames->gone ? frames_lose(frames) : 0;
+    return frames->closed ? frames_lose(frames) : 0;
 }
 
 /* Read up to `want` bytes: their count, 0 when there are none now. */
@@ -207,7 +207,7 @@ static ssize_t pull_part(struct ah_frames *frames)
 int ah_frames_pull(struct ah_frames *frames)
 {
     size_t total = 0;
-    if (frames->gone)
+    if (frames->closed)
         return frames_lose(frames);
     while (total < AT_ONCE) {
         ssize_t n = pull_part(frames);

@@ -14,7 +14,7 @@
 static char keeper_key;
 
 struct lua_callback {
-    lua_State *keeper; /* for luaL_unref: the coroutine that made the callback may be gone before it */
+    lua_State *keeper; /* for luaL_unref: the coroutine that made the callback may be collected before it */
     int function;
 };
 

@@ -72,7 +72,7 @@ static void await_others(struct ah_machines *machines)
         bool all = true;
         pthread_mutex_lock(&link->lock);
         for (int h = 1; h < link->count; h++)
-            all &= link->machine[h].left || link->machine[h].gone;
+            all &= link->machine[h].left || link->machine[h].lost;
         all |= link->lost;
         pthread_mutex_unlock(&link->lock);
         if (all)
@@ -209,7 +209,7 @@ bool ah_machines_is_lost(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;
     pthread_mutex_lock(&link->lock);
-    bool lost = link->lost || link->machine[0].gone;
+    bool lost = link->lost || link->machine[0].lost;
     pthread_mutex_unlock(&link->lock);
     return lost;
 }
@@ -244,7 +244,7 @@ bool ah_machines_trouble(struct ah_machines *machines, int *signal)
     order = link->joined ? SIGTERM : 0;
     for (int h = 0; h < link->count; h++) {
         const struct ah_machine *machine = &link->machine[h];
-        int when = machine->order ? machine->order : machine->gone_order;
+        int when = machine->order ? machine->order : machine->lost_order;
         if (h == link->mine || !when || (first && when > first))
             continue;
         first = when;

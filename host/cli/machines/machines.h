@@ -27,7 +27,7 @@ struct ah_machines_options {
     double timeout, stall_warning; /* seconds until a missing machine is an error, and is reported */
     double last_call;    /* seconds to wait for more machines after the minimum has joined */
     int restarts;        /* after failures, at most */
-    double heartbeat_timeout; /* seconds without a sign of life after which a machine is gone */
+    double heartbeat_timeout; /* seconds without a sign of life after which a machine is lost */
     const char *secret_file; /* or NULL */
     const char *job;         /* its name (rdzv_id), or NULL */
 };
@@ -46,7 +46,7 @@ int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(vo
 const struct ah_hosts *ah_machines_hosts(const struct ah_machines *machines);
 int ah_machines_generation(const struct ah_machines *machines);
 int ah_machines_restarts(const struct ah_machines *machines);
-/* Is the first machine gone, at which all would meet again? */
+/* Is the first machine lost, at which all would meet again? */
 bool ah_machines_is_lost(struct ah_machines *machines);
 
 /* Readable when there is notifications. */

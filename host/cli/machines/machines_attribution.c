@@ -17,7 +17,7 @@ int ah_machines_staying(const struct ah_machine_link *link)
 {
     int count = 0;
     for (int h = 0; h < link->count; h++)
-        count += !link->machine[h].gone && !link->machine[h].signal;
+        count += !link->machine[h].lost && !link->machine[h].signal;
     return count;
 }
 
@@ -43,13 +43,13 @@ static void wait_a_moment(struct ah_machine_link *link, int64_t limit_ns)
 
 static bool has_ended(const struct ah_machine_link *link, int h)
 {
-    return link->machine[h].concluded || link->machine[h].gone || link->lost; /* then no more news of it arrives */
+    return link->machine[h].concluded || link->machine[h].lost || link->lost; /* then no more news of it arrives */
 }
 
 static bool is_trouble(const struct ah_machine_link *link)
 {
     for (int h = 0; h < link->count; h++)
-        if (link->machine[h].order || link->machine[h].gone)
+        if (link->machine[h].order || link->machine[h].lost)
             return true;
     return link->joined;
 }
@@ -77,7 +77,7 @@ static void report_waiting(struct ah_machines *machines)
 
 static int order_of(const struct ah_machine *machine)
 {
-    return machine->concluded || machine->signal ? machine->order : machine->gone_order;
+    return machine->concluded || machine->signal ? machine->order : machine->lost_order;
 }
 
 /* Return the machine with the first event that no other caused; -1: none. Consequences of a request to end may be
@@ -99,11 +99,11 @@ static int find_blamed(const struct ah_machine_link *link)
     return blamed;
 }
 
-static void describe_gone(struct ah_machines *machines, int h, char *text, size_t room)
+static void describe_lost(struct ah_machines *machines, int h, char *text, size_t room)
 {
     const struct ah_hosts *hosts = &machines->hosts;
     const struct ah_machine *machine = &machines->link.machine[h];
-    const char *reason = machine->gone ? machine->reason : "it does not answer";
+    const char *reason = machine->lost ? machine->reason : "it does not answer";
     int first = hosts->first[h], last = hosts->first[h + 1] - 1;
     if (last > first)
         snprintf(text, room, "machine %d, with ranks %d-%d, is gone: %s\n", h, first, last, reason);
@@ -141,10 +141,10 @@ static const char *describe_change(struct ah_machines *machines, int blamed)
 
 static void attribution_judge(struct ah_machines *machines, int late, struct ah_machine_attribution *all, int *blamed)
 {
-    static char gone[256];
+    static char lost[256];
     const struct ah_machine_link *link = &machines->link;
     int own_signal = link->machine[link->mine].signal;
-    *all = (struct ah_machine_attribution){.text = "", .final = link->lost || link->machine[0].gone || own_signal};
+    *all = (struct ah_machine_attribution){.text = "", .final = link->lost || link->machine[0].lost || own_signal};
     *blamed = find_blamed(link);
     const char *change = all->final && !own_signal ? NULL : describe_change(machines, *blamed);
     if (change) {
@@ -162,11 +162,11 @@ static void attribution_judge(struct ah_machines *machines, int late, struct ah_
     for (int h = 0; h < link->count; h++)
         all->final |= link->machine[h].signal && !ah_machines_leaves(machines, h);
     all->final |= machine->final;
-    describe_gone(machines, *blamed, gone, sizeof gone);
+    describe_lost(machines, *blamed, lost, sizeof lost);
     if (machine->concluded || machine->signal)
         all->text = machine->text ? machine->text : "";
     else
-        all->text = gone;
+        all->text = lost;
 }
 
 void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_attribution *mine,

@@ -52,12 +52,12 @@ static void take_signal(struct ah_machine_link *link, struct ah_machine *machine
     take_trouble(link, machine);
 }
 
-static void take_gone(struct ah_machine_link *link, struct ah_machine *machine, const char *reason)
+static void lose_machine(struct ah_machine_link *link, struct ah_machine *machine, const char *reason)
 {
-    if (machine->left || machine->gone)
+    if (machine->left || machine->lost)
         return;
-    machine->gone = true;
-    machine->gone_order = ++link->orders;
+    machine->lost = true;
+    machine->lost_order = ++link->orders;
     snprintf(machine->reason, sizeof machine->reason, "%s", reason);
 }
 
@@ -105,7 +105,7 @@ static void machines_link_take(struct ah_machine_link *link, const char *line)
     }
     struct ah_machine *machine = &link->machine[h];
     if (!strcmp(word, "gone")) {
-        take_gone(link, machine, line + at);
+        lose_machine(link, machine, line + at);
     } else if (!strcmp(word, "left")) {
         machine->left = true;
     } else if (!strcmp(word, "outcome")) {
@@ -130,7 +130,7 @@ static void machines_link_lose(struct ah_machine_link *link)
 {
     pthread_mutex_lock(&link->lock);
     link->lost = true;
-    take_gone(link, &link->machine[0], ah_store_reason(link->store));
+    lose_machine(link, &link->machine[0], ah_store_reason(link->store));
     machines_link_report(link);
     pthread_mutex_unlock(&link->lock);
 }
@@ -153,12 +153,12 @@ static int machines_link_print(struct ah_machine_link *link, bool *over)
     posts = link->posts;
     link->posts = (struct ah_text){0};
     *over = link->shutting_down;
-    bool gone = link->keeps;
+    bool lost = link->keeps;
     pthread_mutex_unlock(&link->lock);
     for (size_t at = 0; at < posts.bytes && status == 0; at += strlen(posts.at + at) + 1)
         status = ah_store_append(link->store, list, posts.at + at, strlen(posts.at + at), NULL);
     free(posts.at);
-    if (*over && status == 0 && !gone)
+    if (*over && status == 0 && !lost)
         ah_store_will(link->store, list, NULL, 0);
     return status;
 }
@@ -207,11 +207,11 @@ int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *ren
     return link->runs ? 0 : ah_fail(AH_ENOMEM, "no thread to talk with the other machines");
 }
 
-void ah_machine_link_close(struct ah_machine_link *link, bool gone)
+void ah_machine_link_close(struct ah_machine_link *link, bool lost)
 {
     pthread_mutex_lock(&link->lock);
     link->shutting_down = true;
-    link->keeps = gone;
+    link->keeps = lost;
     pthread_mutex_unlock(&link->lock);
     if (link->runs)
         pthread_join(link->thread, NULL);

@@ -12,12 +12,12 @@
 struct ah_rendezvous;
 
 struct ah_machine {
-    bool failing, concluded, victim, final, gone, left;
+    bool failing, concluded, victim, final, lost, left;
     int signal, code;
     int order;   /* of its first trouble among all, from 1; 0: none */
-    int gone_order;
+    int lost_order;
     char *text;  /* of the outcome; from malloc, or NULL */
-    char reason[160]; /* why it is gone */
+    char reason[160]; /* why it is lost */
 };
 
 struct ah_machine_link {
@@ -35,7 +35,7 @@ struct ah_machine_link {
     struct ah_text posts; /* events to be appended, each with a 0 after it */
     struct ah_machine machine[AH_HOSTS_MAX];
     int orders;           /* troubles so far */
-    bool lost;            /* the store is out of reach: machine 0 is gone */
+    bool lost;            /* the store is out of reach: machine 0 is lost */
     int joined;           /* order of the first newcomer that causes a restart, 0: none */
     int arrivals;         /* of them */
     char newcomers[256];  /* their names */
@@ -45,8 +45,8 @@ struct ah_machine_link {
 
 /* Start the thread, which owns the meeting's store from now on; closed with it. */
 int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *rendezvous, int mine, int count);
-/* Send the remaining events, within a moment, and end. `gone`: this machine shall count as lost. */
-void ah_machine_link_close(struct ah_machine_link *link, bool gone);
+/* Send the remaining events, within a moment, and end. `lost`: this machine shall count as lost. */
+void ah_machine_link_close(struct ah_machine_link *link, bool lost);
 /* Append a line to the list. */
 void ah_machine_link_post(struct ah_machine_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -40,7 +40,7 @@ static int write_line(struct ah_rendezvous *rendezvous)
     return ah_store_append(rendezvous->store, key, line, (size_t)bytes, NULL);
 }
 
-/* Compare the job's name: a machine whose first machine has gone may find another job of the same user at its
+/* Compare the job's name: a machine whose first machine has ended may find another job of the same user at its
  * address. */
 static int compare_jobs(struct ah_rendezvous *rendezvous)
 {

@@ -32,7 +32,7 @@ enum ah_rank_state {
     AH_RANK_RUNNING,
     AH_RANK_ENDED,  /* ended normally */
     AH_RANK_FAILED, /* reported a failure */
-    AH_RANK_DIED,   /* gone without a word; set by the launcher */
+    AH_RANK_DIED,   /* ended without a word; set by the launcher */
     AH_RANK_RETURNING, /* its process was killed and is being replaced; set by the launcher */
 };
 

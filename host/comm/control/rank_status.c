@@ -1,4 +1,4 @@
-/* /proc shows a process that is stopped or gone; everything else the process reports itself: it knows the script's
+/* /proc shows a process that is stopped or has ended; everything else the process reports itself: it knows the script's
  * line, and no permission to inspect it is needed. SIGURG because a process that does not handle it ignores it. */
 #include "comm/control/rank_status.h"
 

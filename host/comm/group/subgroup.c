@@ -3,7 +3,7 @@
  * counting on from the highest counter, so that no late peer sees a counter decrease.
  *
  * A group block stays in use until all members of its group have done the calls that this rank posted there (or are
- * gone): before that one of them may still compare a call record of this rank. */
+ * lost): before that one of them may still compare a call record of this rank. */
 #include "comm/group/subgroup.h"
 
 #include <stdlib.h>

@@ -24,7 +24,7 @@ static const int64_t slice_ns = 50 * 1000000;          /* longest sleep between 
 static const int64_t short_slice_ns = 1000000;         /* while messages wait for this rank's device */
 static const int64_t longest_slice_ns = 200 * 1000000; /* in longer ones this process was not running */
 static const uint32_t long_inline = 8 * 1024; /* bytes assumed under way although all have arrived already */
-static const int64_t witness_ns = 500 * 1000000;       /* for notifications of a rank that is gone */
+static const int64_t witness_ns = 500 * 1000000;       /* for notifications of a rank that is lost */
 static const int64_t glance_ns = 500000;               /* between two such checks */
 static const int64_t spin_ns = 100 * 1000000; /* by then a rank that yields its core sleeps: a busy machine has many */
 
@@ -122,7 +122,7 @@ static bool is_through(struct ah_group *group, int rank)
 }
 
 /* Has the rank left, or given up this group? */
-static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
+static bool is_lost(struct ah_group *group, int rank, bool *gave_up)
 {
     struct ah_rank_entry *slot = slot_of(group, rank);
     ah_control_lost(group->control, group->member[rank]);
@@ -133,14 +133,14 @@ static bool is_gone(struct ah_group *group, int rank, bool *gave_up)
     return !lives || group_status || is_through(group, rank);
 }
 
-/* Of the peers that have not done their part of the call and never will: one that is gone, or -1 and *quitter one that
+/* Of the peers that have not done their part of the call and never will: one that is lost, or -1 and *quitter one that
  * only left the group, possibly because of the former; -1: none. */
-static int find_gone(struct ah_group *group, uint32_t sequence, int *quitter)
+static int find_lost(struct ah_group *group, uint32_t sequence, int *quitter)
 {
     *quitter = -1;
     for (int r = 0; r < group->size; r++) {
         bool gave_up;
-        if (r == group->rank || !is_gone(group, r, &gave_up) || ah_reached(counter_of(group, r, AH_DONE), sequence))
+        if (r == group->rank || !is_lost(group, r, &gave_up) || ah_reached(counter_of(group, r, AH_DONE), sequence))
             continue;
         if (!gave_up)
             return r;
@@ -149,15 +149,15 @@ static int find_gone(struct ah_group *group, uint32_t sequence, int *quitter)
     return -1;
 }
 
-/* The same, with a short wait for the report of a rank that is gone: another host may first receive that a rank left
+/* The same, with a short wait for the report of a rank that is lost: another host may first receive that a rank left
  * because of it. */
-static int await_gone(struct ah_group *group, uint32_t sequence, int *quitter)
+static int await_lost(struct ah_group *group, uint32_t sequence, int *quitter)
 {
     for (int64_t start = ah_now_ns();; nanosleep(&(struct timespec){.tv_nsec = glance_ns}, NULL)) {
-        int gone = find_gone(group, sequence, quitter);
-        if (gone >= 0 || *quitter < 0 || atomic_load(&slot_of(group, *quitter)->group_status) != AH_EPEER ||
+        int lost = find_lost(group, sequence, quitter);
+        if (lost >= 0 || *quitter < 0 || atomic_load(&slot_of(group, *quitter)->group_status) != AH_EPEER ||
             ah_now_ns() - start >= witness_ns)
-            return gone;
+            return lost;
     }
 }
 
@@ -165,10 +165,10 @@ static int check_peers(struct ah_group *group, enum ah_counter which, uint32_t t
 {
     uint32_t sequence = watch_awaited_call(group, which, target);
     char call[160];
-    int quitter, gone = await_gone(group, sequence, &quitter);
-    if (gone < 0 && quitter < 0)
+    int quitter, lost = await_lost(group, sequence, &quitter);
+    if (lost < 0 && quitter < 0)
         return 0;
-    return watch_fail_lost(group, gone < 0 ? quitter : gone, own_call(group, sequence, call, sizeof call), gone < 0);
+    return watch_fail_lost(group, lost < 0 ? quitter : lost, own_call(group, sequence, call, sizeof call), lost < 0);
 }
 
 /* Whom all others wait for: of the other ranks the one that is furthest behind. */
@@ -354,7 +354,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
 
 int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call)
 {
-    int gone = 0, last = peer;
+    int lost = 0, last = peer;
     bool gave_up = false;
     count_time(watch, group);
     if (ah_interrupted) {
@@ -362,12 +362,12 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
         return ah_fail(AH_EINTR, "%s: interrupted", call);
     }
     for (int r = 0; r < group->size; r++) {
-        if (r == group->rank || (peer >= 0 && r != peer) || !is_gone(group, r, &gave_up))
+        if (r == group->rank || (peer >= 0 && r != peer) || !is_lost(group, r, &gave_up))
             continue;
         last = r;
-        gone++;
+        lost++;
     }
-    if (gone == (peer < 0 ? group->size - 1 : 1))
+    if (lost == (peer < 0 ? group->size - 1 : 1))
         return watch_fail_lost(group, last, call, gave_up);
     AH_TRY(check_replica(watch, group, call));
     return check_time(watch, group, peer < 0 ? watch_laggard(group, AH_POSTED) : peer, peer, call);
@@ -391,7 +391,7 @@ int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call,
     int last = watch_laggard(group, AH_DONE), quitter = -1;
     for (int r = 0; r < group->size; r++) {
         bool gave_up;
-        if (r == group->rank || !is_gone(group, r, &gave_up))
+        if (r == group->rank || !is_lost(group, r, &gave_up))
             continue;
         if (!gave_up)
             return watch_fail_lost(group, r, call, false);
@@ -413,7 +413,7 @@ int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call,
 int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t waited_ns, int64_t timeout_ns)
 {
     bool gave_up;
-    if (is_gone(group, peer, &gave_up))
+    if (is_lost(group, peer, &gave_up))
         return watch_fail_lost(group, peer, call, gave_up);
     return waited_ns < timeout_ns ? 0 : timed_out(group, peer, call, timeout_ns);
 }

@@ -20,7 +20,7 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
 /* The same for an action of one peer, or of any of them (-1); `call` names this rank's operation, for the texts. */
 int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, const char *call);
 /* For a device communicator: check on a call that this rank has queued and its device has not completed; AH_EPEER when
- * a peer is gone, AH_ETIMEOUT with the rank that lags. Reads only: any thread, while the group is open. */
+ * a peer is lost, AH_ETIMEOUT with the rank that lags. Reads only: any thread, while the group is open. */
 int ah_watch_device(struct ah_group *group, uint32_t sequence, const char *call, int64_t waited_ns, int64_t timeout_ns);
 /* The same for a message from or to a peer. */
 int ah_watch_message(struct ah_group *group, int peer, const char *call, int64_t waited_ns, int64_t timeout_ns);

@@ -341,25 +341,25 @@ static int rendezvous_call(struct rendezvous *m, int *out)
     }
 }
 
-/* It answers at its next poll; *gone when it ended before. */
-static int rendezvous_ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *gone)
+/* It answers at its next poll; *ended when it ended before. */
+static int rendezvous_ask(struct rendezvous *m, int fd, int *control_fd, int *segments, bool *ended)
 {
     struct hello hello = {hello_magic, (int32_t)sizeof(struct ah_rank_entry), m->topology->rank, m->topology->size,
                           m->topology->local_rank, m->topology->local_size};
     struct answer answer;
     char byte;
-    *gone = false;
+    *ended = false;
     if (!is_own_user(fd))
         return ah_fail(AH_EINVAL, "another user has the place where the ranks of %s meet", m->name);
     struct timeval limit = {.tv_sec = 0, .tv_usec = tick_ms * 1000};
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
-        *gone = true;
+        *ended = true;
         return 0;
     }
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     while (receive_with(fd, &answer, sizeof answer, control_fd)) {
         if (errno != EAGAIN && errno != EINTR) {
-            *gone = true;
+            *ended = true;
             return 0;
         }
         AH_TRY(look_at_clock(m, m->leader));
@@ -369,13 +369,13 @@ static int rendezvous_ask(struct rendezvous *m, int fd, int *control_fd, int *se
     limit_waits(fd);
     for (int r = 0; r < m->topology->size; r++)
         if (receive_with(fd, &byte, 1, &segments[r])) {
-            *gone = true;
+            *ended = true;
             return 0;
         }
     return 0;
 }
 
-/* The host's first rank has the timeout; when it is gone, so is the job. */
+/* The host's first rank has the timeout; when it ends, so does the job. */
 static int await_table(const struct rendezvous *m, int fd, struct ah_hosts *hosts)
 {
     static struct table table;
@@ -401,22 +401,22 @@ static void close_all(int control_fd, const int *segments)
 static int rendezvous_join(struct rendezvous *m, struct ah_control_block **out, struct ah_hosts *hosts)
 {
     int segments[AH_MAX_RANKS];
-    bool gone = true;
-    while (gone) {
+    bool ended = true;
+    while (ended) {
         int fd = -1, control_fd = -1;
         for (int r = 0; r < AH_MAX_RANKS; r++)
             segments[r] = -1;
         AH_TRY(rendezvous_call(m, &fd));
-        int status = rendezvous_ask(m, fd, &control_fd, segments, &gone);
-        if (gone)
+        int status = rendezvous_ask(m, fd, &control_fd, segments, &ended);
+        if (ended)
             close_all(control_fd, segments);
-        if (status == 0 && !gone)
+        if (status == 0 && !ended)
             status = ah_control_open(out, control_fd, m->topology->rank, segments);
-        if (status == 0 && !gone)
+        if (status == 0 && !ended)
             status = ah_control_show_life(*out, m->topology->rank);
-        if (status == 0 && !gone && send(fd, "", 1, MSG_NOSIGNAL) != 1)
+        if (status == 0 && !ended && send(fd, "", 1, MSG_NOSIGNAL) != 1)
             status = ah_fail(AH_EPEER, "%s went away while rank %d joined it", m->leader, m->topology->rank);
-        if (status == 0 && !gone && m->topology->local_size < m->topology->size)
+        if (status == 0 && !ended && m->topology->local_size < m->topology->size)
             status = await_table(m, fd, hosts);
         close(fd);
         AH_TRY(status);

@@ -30,7 +30,7 @@ struct progress_job {
     uint32_t sequence;
     int block, tag;
     uint32_t identity;         /* of the group, which distinguishes its pieces from others with its tag */
-    bool known, dead;          /* where all buffers are; a host that it needs is gone */
+    bool known, dead;          /* where all buffers are; a host that it needs is lost */
     bool direct;               /* all_reduce: each host gets all, and adds everything itself */
     double divisor;
     uint32_t before[AH_MAX_RANKS];                           /* by place among the local ranks */

@@ -19,7 +19,7 @@
 static const int64_t heartbeat_default_ns = 5000000000, tick_ns = 100000000, longest_tick_ns = 300000000;
 static const int64_t farewell_ns = 1000000000, doubt_ns = 1000000000;
 enum {
-    BEATS = 5,        /* in the time after which a host is gone */
+    BEATS = 5,        /* in the time after which a host is lost */
     FULL = 4 << 20,   /* bytes that wait for a socket */
     BITE = 32 * 1024, /* bytes passed to it at once: the other host reads them while it accepts the next */
 };
@@ -29,7 +29,7 @@ void ah_replica_lose(struct ah_replica *replica, int host, const char *why)
     char text[256];
     snprintf(text, sizeof text, "host %s is gone: %s", replica->hosts->name[host], why);
     pthread_mutex_lock(&replica->losing);
-    if (!atomic_exchange(&replica->peer[host].gone, true)) {
+    if (!atomic_exchange(&replica->peer[host].lost, true)) {
         shutdown(replica->peer[host].fd, SHUT_RDWR);
         for (int r = replica->hosts->first[host]; r < replica->hosts->first[host + 1]; r++)
             ah_control_leave(replica->control, r, AH_RANK_DIED, text, false);
@@ -59,14 +59,14 @@ static void replica_count_doubts(struct ah_replica *replica, int64_t passed)
             peer->doubted_ns += passed < longest_tick_ns ? passed : longest_tick_ns;
         bool over = peer->doubted_ns >= doubt_ns;
         pthread_mutex_unlock(&replica->losing);
-        if (over && !atomic_load(&peer->gone) && !atomic_load(&peer->done))
+        if (over && !atomic_load(&peer->lost) && !atomic_load(&peer->done))
             ah_replica_lose(replica, h, peer->doubt);
     }
 }
 
 static bool is_open(const struct replica_peer *peer)
 {
-    return peer->fd >= 0 && !atomic_load(&peer->gone) && !atomic_load(&peer->done);
+    return peer->fd >= 0 && !atomic_load(&peer->lost) && !atomic_load(&peer->done);
 }
 
 /* Sending. */

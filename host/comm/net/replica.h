@@ -9,7 +9,7 @@
  * A waiting rank of the leader does the threads' work itself (ah_replica_attend), so that it does not depend on their
  * wake-up; they nap meanwhile.
  *
- * A host whose connection breaks, or that has sent nothing for a while, is gone: its ranks are marked as dead, with its
+ * A host whose connection breaks, or that has sent nothing for a while, is lost: its ranks are marked as dead, with its
  * name. No thread of Lua waits for any of this. */
 #ifndef AH_COMM_REPLICA_H
 #define AH_COMM_REPLICA_H
@@ -20,7 +20,7 @@
 struct ah_replica;
 
 /* Connect to the other leaders (mesh.h) and begin. `control block` has its place (ah_control_place) and its segments
- * mapped. `heartbeat_timeout_ns`: after which a host is gone; 0: 5 s. */
+ * mapped. `heartbeat_timeout_ns`: after which a host is lost; 0: 5 s. */
 int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, int64_t timeout_ns,
                     int64_t heartbeat_timeout_ns);
 

@@ -70,7 +70,7 @@ struct replica_rank {
 
 struct replica_peer {
     int fd;
-    atomic_bool gone, done; /* lost; has sent its last frame */
+    atomic_bool lost, done; /* lost; has sent its last frame */
     struct ah_text out;     /* of the sender */
     size_t sent;
     unsigned char *in;      /* of the receiver: REPLICA_MOST bytes and a head */

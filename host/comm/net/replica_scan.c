@@ -13,7 +13,7 @@ int ah_replica_send(struct ah_replica *replica, int host, struct replica_head he
     head.bytes += (uint32_t)tail_bytes;
     for (int h = 0; h < replica->hosts->count; h++) {
         struct replica_peer *peer = &replica->peer[h];
-        if (peer->fd < 0 || (host >= 0 && h != host) || atomic_load(&peer->gone) || atomic_load(&peer->done))
+        if (peer->fd < 0 || (host >= 0 && h != host) || atomic_load(&peer->lost) || atomic_load(&peer->done))
             continue;
         AH_TRY(ah_text_append(&peer->out, &head, sizeof head));
         if (own)
@@ -221,7 +221,7 @@ static int scan_group(struct ah_replica *replica, int rank, int c, bool beat, bo
         if (now.value[AH_RECEIVED] != announced->value[AH_RECEIVED])
             AH_TRY(send_outcomes(replica, c));
         /* Places of the ring before the base are no calls of this group: its rank may be writing there. */
-        uint32_t upto = now.value[AH_POSTED], fresh = upto - announced->value[AH_POSTED], made = upto - now.base;
+        uint32_t upto = now.value[AH_ISSUED], fresh = upto - announced->value[AH_ISSUED], made = upto - now.base;
         AH_TRY(send_calls(replica, rank, c, upto - (fresh < made ? fresh : made), upto));
         AH_TRY(ah_replica_send(replica, -1, head_of(REPLICA_COUNTERS, rank, c, sizeof now), &now, NULL, 0));
     }

@@ -63,7 +63,7 @@ struct ah_transport_type {
      * exchange until it has completed. May transfer data at once, and never waits. */
     int (*start)(struct ah_transport *transport, uint64_t tag, const struct ah_transport_piece *send,
                  const struct ah_transport_piece *receive, struct ah_transport_exchange **out);
-    /* Move bytes, of any exchange, and never wait. An exchange that is done is freed. AH_EPEER when a host is gone:
+    /* Move bytes, of any exchange, and never wait. An exchange that is done is freed. AH_EPEER when a host is lost:
      * *lost. */
     int (*test)(struct ah_transport *transport, struct ah_transport_exchange *exchange, bool *done, int *lost);
     /* Sleep until something may have moved, or so long. NULL: not supported, so poll. */

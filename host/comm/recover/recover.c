@@ -73,7 +73,7 @@ static struct ah_group *next_group(struct ah_group *group)
 }
 
 /* Has the rank posted a call that follows the boundary that this rank has published last? */
-static bool has_gone_on(int rank, uint32_t published)
+static bool has_continued(int rank, uint32_t published)
 {
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[(published - 1) & 1];
     for (struct ah_group *group = own_recovery.root; group && published; group = next_group(group))
@@ -90,11 +90,11 @@ static int await_rank(int rank, uint32_t published, bool ended_too)
     struct ah_rank_entry *slot = ah_rank_entry(own_recovery.control, rank);
     char what[80];
     for (;;) {
-        bool gone_on = has_gone_on(rank, published); /* asked first: a boundary is published before later calls */
+        bool continued = has_continued(rank, published); /* asked first: a boundary is published before later calls */
         uint32_t seen = published_by(rank);
         if (ah_reached(seen, published) || (!ended_too && atomic_load(&slot->state) == AH_RANK_ENDED))
             return 0;
-        if (gone_on)
+        if (continued)
             return ah_fail(AH_EMISMATCH,
                            "rank %d has reached step %u, and rank %d made a collective without reaching "
                            "it: live recovery needs the same steps on all ranks",

@@ -22,13 +22,13 @@ void shm_collect_common(struct shm_group *shm, bool all)
 {
     for (struct common **at = &shm->lent; *at;) {
         struct common *piece = *at;
-        bool gone = atomic_load(shm_holders(piece->memory)) == 0;
-        if (!gone && !all) {
+        bool unheld = atomic_load(shm_holders(piece->memory)) == 0;
+        if (!unheld && !all) {
             at = &piece->next;
             continue;
         }
         *at = piece->next;
-        if (gone) {
+        if (unheld) {
             ah_segment_release_pages(piece->memory, piece->bytes);
             ah_segment_free(shm->segment, piece->memory, piece->bytes);
         }

@@ -29,7 +29,7 @@ struct ah_store_options {
     size_t secret_bytes;
     uint64_t generation; /* number of restarts of the job */
     const char *job;     /* name that distinguishes jobs of one secret, cut to AH_STORE_JOB; NULL: none */
-    int64_t alive_ns; /* a peer that the network has not heard from for so long is gone; 0: the system's own, hours */
+    int64_t alive_ns; /* a peer that the network has not heard from for so long is lost; 0: the system's own, hours */
 };
 
 struct ah_store_server;

@@ -97,7 +97,7 @@ void ah_store_session_free(struct ah_store_session *session);
 
 /* Return the reason for the loss of the peer, from an error of a socket (0: it has ended). */
 const char *ah_store_reason_of(int error);
-/* A socket's peer that does not answer for so long is gone (0: leave that to the system). Small messages go at once. */
+/* A socket's peer that does not answer for so long is lost (0: leave that to the system). Small messages go at once. */
 void ah_store_tune(int fd, int64_t alive_ns);
 
 #endif

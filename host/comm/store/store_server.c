@@ -27,7 +27,7 @@ struct client {
     int fd;
     int64_t since_ns;
     bool ends; /* when its pending replies were sent */
-    const char *reason; /* why it is gone */
+    const char *reason; /* why it is lost */
     struct ah_store_session session;
 };
 
@@ -90,7 +90,7 @@ static void report_other_job(const struct ah_store_server *server, const struct 
               client->session.job, host);
 }
 
-/* False: it is gone. */
+/* False: it is lost. */
 static bool server_receive(struct ah_store_server *server, struct client *client)
 {
     char piece[PIECE];

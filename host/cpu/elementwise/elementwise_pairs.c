@@ -86,7 +86,7 @@ static inline uint64_t lcm(uint64_t a, uint64_t b)
     return a == 0 || b == 0 ? 0 : a / gcd(a, b) * b;
 }
 
-/* Bits that are shifted out are gone; a count that is negative or not below the width shifts out all. */
+/* Bits that are shifted out are lost; a count that is negative or not below the width shifts out all. */
 static inline int64_t left_shift(int64_t a, int64_t count, int width)
 {
     return count < 0 || count >= width ? 0 : (int64_t)((uint64_t)a << count);

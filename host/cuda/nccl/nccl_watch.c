@@ -1,7 +1,7 @@
 /* The watch over collectives on devices: one thread of the process, while there are communicators.
  *
  * A hang of the device is visible nowhere else: every few milliseconds the thread checks, for the oldest call of each
- * communicator that the device has not completed, whether NCCL reports an error, whether a peer is gone, whether the
+ * communicator that the device has not completed, whether NCCL reports an error, whether a peer is lost, whether the
  * call has timed out. Then it records the error, notifies the peers, and aborts the communicator, which ends the hang;
  * the Lua thread raises the error when it next waits for the device or makes a call. If it does neither, stuck in the
  * driver, this thread ends the process in its place.
@@ -121,9 +121,9 @@ static void nccl_watch_check(struct ah_nccl_comm *comm)
     } else if (comm->handle && comm->failed && ran_ns - comm->failed_ns > leave_ns) {
         abort_comm(comm);
     }
-    bool gone = comm->failed && !comm->known && ran_ns - comm->failed_ns > last_resort_ns;
+    bool lost = comm->failed && !comm->known && ran_ns - comm->failed_ns > last_resort_ns;
     pthread_mutex_unlock(&comm->lock);
-    if (gone) {
+    if (lost) {
         if (!ah_rank_report_failure(comm->text, comm->failed == AH_EPEER))
             ah_notice("%s", comm->text);
         _exit(1);

@@ -93,7 +93,7 @@ __device__ __forceinline__ uint64_t common_multiple(uint64_t a, uint64_t b)
 {
     return a == 0 || b == 0 ? 0 : a / common_divisor(a, b) * b;
 }
-/* Bits that are shifted out are gone; a count that is negative or not below the width shifts out all. */
+/* Bits that are shifted out are lost; a count that is negative or not below the width shifts out all. */
 __device__ __forceinline__ int64_t left_shift(int64_t a, int64_t count, int width)
 {
     return count < 0 || count >= width ? 0 : static_cast<int64_t>(U(a) << count);

@@ -168,7 +168,7 @@ static int average_unstage(struct ah_reducer *r, int b)
 
 static int average_post(struct ah_reducer *r, int b, bool unused)
 {
-    r->bucket[b].posted_ns = ah_now_ns();
+    r->bucket[b].issued_ns = ah_now_ns();
     AH_TRY(average_stage(r, b));
     struct ah_collective call = bucket_call(r, b);
     call.note = unused ? NOTE_UNUSED : 0;
@@ -181,7 +181,7 @@ static void trace_bucket(const struct ah_reducer *r, int b)
 {
     const struct ah_sync_bucket *bucket = &r->bucket[b];
     ah_trace_add(&(struct ah_trace_span){.name = "bucket",
-                                         .begin_ns = bucket->posted_ns,
+                                         .begin_ns = bucket->issued_ns,
                                          .end_ns = bucket->reduced_ns,
                                          .kind = AH_TRACE_BUCKET,
                                          .thread = b,
@@ -243,7 +243,7 @@ static void average_launch(struct ah_reducer *r, bool unused)
         if (r->bucket[b].waiting)
             return;
         if (r->hook.launch) {
-            r->bucket[b].posted_ns = ah_now_ns();
+            r->bucket[b].issued_ns = ah_now_ns();
             average_remember(r, r->hook.launch(r->hook.context, r->launched));
         } else {
             average_remember(r, average_post(r, b, unused));
@@ -271,7 +271,7 @@ static void reducer_ready(struct ah_reducer *r, int index)
     if (!r->active || r->status)
         return;
     if (p->ready) {
-        if (r->bucket[r->layout.slot[index].bucket].posted_ns)
+        if (r->bucket[r->layout.slot[index].bucket].issued_ns)
             average_remember(r, ah_fail(AH_ESTATE, "backward: parameter %d got a gradient after it was sent", index));
         return;
     }

@@ -286,7 +286,7 @@ struct ah_bucket_times ah_reducer_times(const struct ah_reducer *r, int launched
     const struct ah_sync_bucket *state = &r->bucket[r->order[launched]];
     return (struct ah_bucket_times){.bytes = bucket->payload,
                                     .ready_ns = state->ready_ns,
-                                    .posted_ns = state->posted_ns,
+                                    .issued_ns = state->issued_ns,
                                     .reduced_ns = state->reduced_ns,
                                     .first = bucket->first,
                                     .count = bucket->count};

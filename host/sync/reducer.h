@@ -91,7 +91,7 @@ void ah_reducer_cancel(struct ah_reducer *reducer);
 
 /* Times of the buckets in the last synchronised backward, in launch order (ah_now_ns; 0: never). */
 struct ah_bucket_times {
-    int64_t bytes, ready_ns, posted_ns, reduced_ns;
+    int64_t bytes, ready_ns, issued_ns, reduced_ns;
     int first, count; /* the parameters, as places in reverse registration order */
 };
 int ah_reducer_buckets(const struct ah_reducer *reducer);

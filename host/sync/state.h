@@ -22,7 +22,7 @@ struct ah_sync_parameter {
 struct ah_sync_bucket {
     int waiting; /* parameters not ready yet */
     struct ah_work *work;
-    int64_t ready_ns, posted_ns, reduced_ns;
+    int64_t ready_ns, issued_ns, reduced_ns;
 };
 
 struct ah_reducer {

@@ -1,7 +1,7 @@
 /* Fuzz target: another host's frames while a rank of this host works. The rank's thread, the replica's two and the
  * progress thread's are the real ones, under ThreadSanitizer; the other host is this file, which sends frames over the
  * replica's connection, and messages over the transport's. Each step of the input is an action and a byte: send the
- * frames of an honest rank (its part of the call that rank 0 has posted, a message for it, an outcome), the same with
+ * frames of an honest rank (its part of the call that rank 0 has issued, a message for it, an outcome), the same with
  * one byte changed, bytes of the input as they are, or nothing. Counters start just below 2^32, so that they wrap.
  * sources: COMM TENSORS host/base/memory/array.c host/base/process/process.c
  * sources: host/base/numeric/hmac.c host/base/numeric/sha256.c
@@ -142,16 +142,16 @@ struct other {
     uint32_t headers;
 };
 
-/* Answer the call that rank 0 has posted, with inline input that is sent with the post. */
+/* Answer the call that rank 0 has issued, with inline input that is sent with the post. */
 static void answer_call(struct other *other, int wrong)
 {
     struct ah_group_block *theirs = &ah_rank_entry(other->control, 0)->block[0];
     unsigned char data[sizeof(uint64_t) + 1024] = {0};
-    uint32_t posted = ah_group_counter(theirs, AH_POSTED);
-    if (posted == other->now.value[AH_POSTED])
+    uint32_t issued = ah_group_counter(theirs, AH_ISSUED);
+    if (issued == other->now.value[AH_ISSUED])
         return;
-    struct ah_call_record record = *ah_group_record(theirs, other->now.value[AH_POSTED] + 1);
-    other->now.value[AH_POSTED] = other->now.value[AH_DONE] = record.sequence;
+    struct ah_call_record record = *ah_group_record(theirs, other->now.value[AH_ISSUED] + 1);
+    other->now.value[AH_ISSUED] = other->now.value[AH_DONE] = record.sequence;
     if (record.inline_bytes > 1024)
         return;
     memcpy(data, &record.offset, sizeof record.offset);
@@ -214,7 +214,7 @@ static void act(struct other *other, const struct ah_group *group, const uint8_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
-    struct other other = {.now = {.value = {[AH_POSTED] = base, [AH_DONE] = base, [AH_RECEIVED] = base}, .base = base}};
+    struct other other = {.now = {.value = {[AH_ISSUED] = base, [AH_DONE] = base, [AH_RECEIVED] = base}, .base = base}};
     struct rank rank = {.bytes = bytes, .count = count};
     pthread_t thread;
     if (ah_control_create(&other.control, RANKS) < 0 || ah_control_map_segments(other.control) < 0 ||

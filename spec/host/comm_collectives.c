@@ -109,7 +109,7 @@ static int64_t collective_wrong(const void *buffer, enum ah_dtype dtype, enum ah
     return bad;
 }
 
-/* Every dtype, op and length; the buffer in private memory, in the arena, and posted asynchronously. */
+/* Every dtype, op and length; the buffer in private memory, in the arena, and issued asynchronously. */
 static void reduce_all(struct rank *me)
 {
     void *arena, *private = malloc(150001 * 8);

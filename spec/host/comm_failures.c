@@ -115,7 +115,7 @@ AH_TEST(a_peer_that_ended_raises)
     CHECK(run_ranks(2, 0, end_early));
 }
 
-/* Rank 1 times out waiting for the others; rank 0 arrives later and raises too, although rank 1 had posted the call. */
+/* Rank 1 times out waiting for the others; rank 0 arrives later and raises too, although rank 1 had issued the call. */
 static void give_up(struct rank *me)
 {
     if (me->rank == 0) {

@@ -160,7 +160,7 @@ static void cable_is_cut(struct rank *me)
         for (int i = 0; i < 5; i++)
             RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) == 0);
         ah_replica_lose(me->control->replica, 1, "its cable was cut");
-        /* All that was posted before completes. */
+        /* All that was issued before completes. */
         RANK_CHECK(me, reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0 ||
                            reduce(me, buffer, 1, AH_F32, AH_REDUCE_SUM) < 0);
         RANK_CHECK(me, strstr(ah_error_text(), "lost rank 2, which died: host node1 is gone: its cable was cut"));

@@ -278,7 +278,7 @@ AH_TEST(calls_of_set_up_are_found_whatever_a_rank_publishes_meanwhile)
     REQUIRE(open_scene(NULL, 1, STEPS));
     struct ah_rank_entry *slot = ah_rank_entry(scene->control, 0);
     CHECK(ah_replay_add(scene->control, 0, 0, &record, &(float){1}, sizeof(float)) == 0);
-    slot->replay_log.set_up[0] = slot->replay_log.boundary[1].posted[0] = 1;
+    slot->replay_log.set_up[0] = slot->replay_log.boundary[1].issued[0] = 1;
     atomic_store(&slot->block[0].counter[AH_ROUND], 2);
     slot->replay_log.boundary[0] = (struct ah_boundary){0};
     const struct ah_replay_entry *kept = ah_replay_find(scene->control, 0, 0, 1);

@@ -52,12 +52,12 @@ static int send_counters(struct place *place, struct replica_counters now)
     return send_frame(place, REPLICA_COUNTERS, THEIRS, &now, sizeof now);
 }
 
-/* Rank 0 is in a group with rank 2, and has posted `posted` calls of which it has done `done`. */
-static void write_counters(struct place *place, uint32_t posted, uint32_t done)
+/* Rank 0 is in a group with rank 2, and has issued `issued` calls of which it has done `done`. */
+static void write_counters(struct place *place, uint32_t issued, uint32_t done)
 {
     struct ah_group_block *mine = group_of(place, 0);
     atomic_store(&mine->members[0], 1u | 1u << THEIRS);
-    atomic_store(&mine->counter[AH_POSTED], posted);
+    atomic_store(&mine->counter[AH_ISSUED], issued);
     atomic_store(&mine->counter[AH_DONE], done);
 }
 
@@ -66,7 +66,7 @@ AH_TEST(an_announced_call_is_not_accepted_again)
     struct place place;
     open_place(&place);
     CHECK_OK(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .inline_bytes = 4}));
-    CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
+    CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_ISSUED] = 1}));
     CHECK_FAILS(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 4096, .inline_bytes = 4}), AH_EINVAL,
                 "it sent a call in the place of one that is still read");
     CHECK(ah_group_record(group_of(&place, THEIRS), 1)->offset == 64);
@@ -79,7 +79,7 @@ AH_TEST(a_call_does_not_overwrite_one_that_a_rank_here_has_not_completed)
     struct ah_call_record next = {.sequence = 1 + AH_GROUP_CALLS, .offset = 4096, .inline_bytes = 4};
     open_place(&place);
     CHECK_OK(send_call(&place, (struct ah_call_record){.sequence = 1, .offset = 64, .inline_bytes = 4}));
-    CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_POSTED] = 1}));
+    CHECK_OK(send_counters(&place, (struct replica_counters){.value[AH_ISSUED] = 1}));
     write_counters(&place, 1, 0);
     CHECK_FAILS(send_call(&place, next), AH_EINVAL, "it sent a call in the place of one that is still read");
     CHECK(ah_group_record(group_of(&place, THEIRS), 1)->offset == 64);
@@ -110,14 +110,14 @@ AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
 {
     static const char wrong[] = "it sent numbers of calls that cannot follow those before";
     struct place place;
-    struct replica_counters now = {.value[AH_POSTED] = AH_GROUP_CALLS, .value[AH_DONE] = 3};
+    struct replica_counters now = {.value[AH_ISSUED] = AH_GROUP_CALLS, .value[AH_DONE] = 3};
     open_place(&place);
     CHECK_OK(send_counters(&place, now));
-    now.value[AH_POSTED]--;
+    now.value[AH_ISSUED]--;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);
-    now.value[AH_POSTED] = 2 * AH_GROUP_CALLS + 1;
+    now.value[AH_ISSUED] = 2 * AH_GROUP_CALLS + 1;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);
-    now.value[AH_POSTED]--;
+    now.value[AH_ISSUED]--;
     CHECK_OK(send_counters(&place, now));
     now.value[AH_DONE] = 2;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);
@@ -125,7 +125,7 @@ AH_TEST(numbers_of_calls_neither_go_back_nor_leap)
     /* Another group of the group block counts on from where it likes. */
     now.value[AH_DONE] = now.base = 1000;
     CHECK_OK(send_counters(&place, now));
-    now.value[AH_POSTED] = 1000 + AH_GROUP_CALLS;
+    now.value[AH_ISSUED] = 1000 + AH_GROUP_CALLS;
     CHECK_OK(send_counters(&place, now));
     now.base = 999;
     CHECK_FAILS(send_counters(&place, now), AH_EINVAL, wrong);

@@ -227,7 +227,7 @@ static int carry_out(struct ah_group *group, const struct ah_collective *call, c
 
 static int socket_run(struct ah_group *group, const struct ah_collective *call)
 {
-    return carry_out(group, call, call->in, group->posted);
+    return carry_out(group, call, call->in, group->issued);
 }
 
 /* Works. */

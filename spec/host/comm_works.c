@@ -186,7 +186,7 @@ static void works_abandoned(struct rank *me)
         free(buffer);
     }
     RANK_CHECK(me, barrier(me) == 0);
-    for (int ms = 0; ms < 5000 && !ah_group_has_settled(me->group, me->group->posted); ms++)
+    for (int ms = 0; ms < 5000 && !ah_group_has_settled(me->group, me->group->issued); ms++)
         usleep(1000);
     RANK_CHECK(me, barrier(me) == 0);
     RANK_CHECK(me, me->group->abandoned == NULL && me->group->first == NULL);

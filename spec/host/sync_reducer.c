@@ -305,8 +305,8 @@ static void reducer_large(struct rank *me)
         reducer_fill(ah_reducer_grad(reducer, i), me->rank);
         ah_reducer_param_ready(reducer, i);
         if (i == 3) {
-            int64_t posted = ah_reducer_times(reducer, 0).posted_ns;
-            RANK_CHECK(me, posted > 0); /* under way before the others arrive */
+            int64_t issued = ah_reducer_times(reducer, 0).issued_ns;
+            RANK_CHECK(me, issued > 0); /* under way before the others arrive */
         }
     }
     RANK_CHECK(me, ah_reducer_finish(reducer, "?") == 0);

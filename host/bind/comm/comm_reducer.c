@@ -207,7 +207,7 @@ static int reducer_stats(lua_State *L)
         ah_set_number(L, "bytes", (double)times.bytes);
         ah_set_number(L, "parameters", times.count);
         ah_set_number(L, "ready_ns", (double)times.ready_ns);
-        ah_set_number(L, "posted_ns", (double)times.posted_ns);
+        ah_set_number(L, "issued_ns", (double)times.issued_ns);
         ah_set_number(L, "reduced_ns", (double)times.reduced_ns);
         lua_rawseti(L, -2, b + 1);
     }

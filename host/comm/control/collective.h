@@ -69,11 +69,11 @@ struct ah_collective {
                             buffer holds values already multiplied by it */
     uint32_t note;       /* bits for the peers: ah_work_wait_note returns the union over all ranks */
     int64_t timeout_ns;  /* of a blocking call; 0: the group's */
-    bool ahead; /* of a work on a device: it may be queued there before the peers have posted it, since all ranks make
+    bool ahead; /* of a work on a device: it may be queued there before the peers have issued it, since all ranks make
                    the same call; differences are found afterwards */
     struct ah_device *device; /* in whose memory the buffers are, with a communicator for the call; NULL: the host's */
     enum ah_purpose purpose;
-    const char *where;   /* the script's line ("train.lua:12"); copied when the call is posted */
+    const char *where;   /* the script's line ("train.lua:12"); copied when the call is issued */
 };
 
 /* In place on every rank. Sums run in rank order on every element: same bits on every rank and in every run. MEAN is

@@ -350,9 +350,9 @@ const struct ah_call_record *ah_control_last_call(struct ah_control_block *contr
 {
     struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     struct ah_group_block *block = &slot->block[atomic_load(&slot->latest)];
-    uint32_t posted = atomic_load(&block->counter[AH_POSTED]), first = atomic_load(&block->base);
-    if (ah_reached(first, posted)) /* where a group restarts its numbers are set before its calls */
+    uint32_t issued = atomic_load(&block->counter[AH_ISSUED]), first = atomic_load(&block->base);
+    if (ah_reached(first, issued)) /* where a group restarts its numbers are set before its calls */
         return NULL;
-    *sequence = posted - first;
-    return ah_group_record(block, posted);
+    *sequence = issued - first;
+    return ah_group_record(block, issued);
 }

@@ -38,7 +38,7 @@ enum ah_rank_state {
 
 /* A rank's state at a boundary (recover.h), and the data that it published there. */
 struct ah_boundary {
-    uint32_t posted[AH_MAX_GROUPS]; /* its counters */
+    uint32_t issued[AH_MAX_GROUPS]; /* its counters */
     uint64_t note_bytes, slice_bytes;
 };
 

@@ -13,7 +13,7 @@
 
 enum {
     AH_MAX_RANKS = 256,
-    AH_GROUP_CALLS = 64,    /* calls a rank may have posted that a peer has not done */
+    AH_GROUP_CALLS = 64,    /* calls a rank may have issued that a peer has not done */
     AH_GROUP_MESSAGES = 32, /* messages a rank may have posted that have not been received */
     AH_CALL_WHERE = 64,     /* bytes of a call site */
     AH_CALL_DIMS = 8,
@@ -79,9 +79,9 @@ struct ah_message_header {
     _Alignas(64) char where[AH_CALL_WHERE];
 };
 
-/* Each is a futex word of its waiters. POSTED: calls announced. DONE: calls of which this rank has completed its part.
+/* Each is a futex word of its waiters. ISSUED: calls announced. DONE: calls of which this rank has completed its part.
  * ROUND and SLICED are defined by the backend. SENT and RECEIVED: messages. */
-enum ah_counter { AH_POSTED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
+enum ah_counter { AH_ISSUED, AH_DONE, AH_ROUND, AH_SLICED, AH_SENT, AH_RECEIVED, AH_COUNTERS };
 
 /* A control block's word that changes whenever one of its host's ranks has notifications. While a waiting rank handles
  * them, instead of the background thread, no thread is woken. */

@@ -112,7 +112,7 @@ bool ah_jobs_waits(const struct ah_control_block *control, int rank)
     struct ah_rank_entry *slot = &control->header->slot[rank];
     struct ah_group_block *block = latest_group(control, rank);
     return atomic_load(&slot->counters.waits) &&
-           !ah_reached(ah_group_counter(block, AH_DONE), ah_group_counter(block, AH_POSTED));
+           !ah_reached(ah_group_counter(block, AH_DONE), ah_group_counter(block, AH_ISSUED));
 }
 
 const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control, int rank)
@@ -132,16 +132,16 @@ int ah_jobs_members(const struct ah_control_block *control, int rank, int *membe
     return count;
 }
 
-/* List the members of a group that have not reached the call that this one has posted. */
+/* List the members of a group that have not reached the call that this one has issued. */
 static int jobs_missing(const struct ah_control_block *control, int rank, int *waited)
 {
     int member[AH_MAX_RANKS], count = 0, members = ah_jobs_members(control, rank, member);
     struct ah_group_block *mine = latest_group(control, rank);
     ptrdiff_t which = mine - control->header->slot[rank].block;
-    uint32_t posted = ah_group_counter(mine, AH_POSTED);
+    uint32_t issued = ah_group_counter(mine, AH_ISSUED);
     for (int i = 0; i < members; i++) {
         struct ah_group_block *theirs = &control->header->slot[member[i]].block[which];
-        if (member[i] != rank && !ah_reached(ah_group_counter(theirs, AH_POSTED), posted))
+        if (member[i] != rank && !ah_reached(ah_group_counter(theirs, AH_ISSUED), issued))
             waited[count++] = member[i];
     }
     return count;

@@ -74,7 +74,7 @@ static bool find_interval(const struct ah_replay_log *replay_log, uint32_t publi
 {
     for (uint32_t back = 1; back <= 2 && back <= published; back++) {
         *boundary = published - back;
-        *first = replay_log->boundary[*boundary & 1].posted[block];
+        *first = replay_log->boundary[*boundary & 1].issued[block];
         if (!ah_reached(*first, sequence))
             return true;
     }
@@ -109,7 +109,7 @@ int ah_replay_add(struct ah_control_block *control, int rank, int block, const s
     struct ah_replay_log *replay_log = replay_log_of(control, rank);
     uint32_t published = ah_replay_boundaries(control, rank);
     int area = published ? area_behind(published - 1) : 0;
-    uint32_t first = published ? replay_log->boundary[(published - 1) & 1].posted[block] : 0;
+    uint32_t first = published ? replay_log->boundary[(published - 1) & 1].issued[block] : 0;
     uint32_t place = record->sequence - first - 1;
     /* Relaxed: its only writer, and of its readers a replacement begins when this process has ended. */
     uint64_t used = atomic_load_explicit(&replay_log->used[area], memory_order_relaxed);

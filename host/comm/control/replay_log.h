@@ -27,7 +27,7 @@ int ah_replay_enable(struct ah_control_block *control);
 /* Is all of it mapped here? */
 int ah_replay_check(const struct ah_control_block *control);
 
-/* Return the rank's input to a call that it has posted; NULL: it is no longer in the log. */
+/* Return the rank's input to a call that it has issued; NULL: it is no longer in the log. */
 const struct ah_replay_entry *ah_replay_find(struct ah_control_block *control, int rank, int block, uint32_t sequence);
 /* Its input. */
 const void *ah_replay_input(const struct ah_control_block *control, int rank, const struct ah_replay_entry *kept);

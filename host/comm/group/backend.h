@@ -2,7 +2,7 @@
  * host/comm, by plugins and by tests that define a backend.
  *
  * The dispatcher checks, numbers and compares calls, holds the queue of works, and detects deadlines and dead peers. A
- * backend is called when all ranks have posted a call and agree on it, and moves the bytes. It waits for a peer through
+ * backend is called when all ranks have issued a call and agree on it, and moves the bytes. It waits for a peer through
  * watch.h, which turns a missing peer into an error. It never poisons a group: the dispatcher does when it fails. */
 #ifndef AH_COMM_BACKEND_H
 #define AH_COMM_BACKEND_H
@@ -17,7 +17,7 @@ struct ah_call_arguments {
     bool wired;
     uint32_t inline_bytes, own, own_bytes, steps;
     uint64_t landing, partial, counts;
-    bool before; /* the process that this one replaces has posted the call */
+    bool before; /* the process that this one replaces has issued the call */
 };
 
 struct ah_work {
@@ -27,11 +27,11 @@ struct ah_work {
     struct ah_collective call;
     uint32_t sequence;
     struct ah_call_arguments arguments; /* published with the call record: `start` sets it */
-    uint32_t note;                      /* all ranks' notes or-ed, once every rank has posted */
+    uint32_t note;                      /* all ranks' notes or-ed, once every rank has issued */
     int64_t *counts;                    /* own copy of the call's; NULL: it has none */
     uint32_t epoch;                       /* of the group when it began */
     double weight;                      /* the sum of all ranks' */
-    bool ahead; /* carried before the peers have posted it (call.ahead) */
+    bool ahead; /* carried before the peers have issued it (call.ahead) */
     bool carried, abandoned;
     void (*release)(void *held); /* of an abandoned one: called when its buffers may go; NULL: nothing holds them */
     void *held;
@@ -71,18 +71,18 @@ struct ah_backend {
     const struct ah_backend *(*part)(const struct ah_group *parent, const struct ah_seat *seat);
 
     /* A blocking call. `fill_arguments`, before the post: prepare the memory that peers access (NULL: nothing). `run`:
-     * all have posted and agree; returns when the result is in the caller's buffer. In a group of one only `run` is
+     * all have issued and agree; returns when the result is in the caller's buffer. In a group of one only `run` is
      * called. */
     int (*fill_arguments)(struct ah_group *group, const struct ah_collective *call, struct ah_call_arguments *out);
     int (*run)(struct ah_group *group, const struct ah_collective *call);
 
-    /* A work. `start`, before its post. `carry`, in order, when all have posted and agree: do this rank's part; the
+    /* A work. `start`, before its post. `carry`, in order, when all have issued and agree: do this rank's part; the
      * result of an abandoned work is not needed. `finish`: all have done their part; copy the result to the caller's
      * buffer. `drop`: release the resources of the work; `complete` false after a failure, when peers may still write
      * to them. finish and drop may be NULL. */
     int (*start)(struct ah_work *work);
     int (*carry)(struct ah_work *work);
-    bool posted_is_all; /* a call that all have posted, and compared, is complete for a rank that has done its own
+    bool issued_is_all; /* a call that all have issued, and compared, is complete for a rank that has done its own
                            part; `run` and `carry` combine the ranks' notes */
     bool carries_ahead; /* carry of a call that asks for it needs no posts of the peers */
     bool carry_waits;   /* carry waits for the peers: not called where a call must not wait, but in ah_work_test */
@@ -134,7 +134,7 @@ struct ah_group {
     int *member;                      /* its rank on the control block */
     int block;
     uint32_t base;                                  /* where the group block's counters began for this group */
-    uint32_t posted, done;                          /* own counters */
+    uint32_t issued, done;                          /* own counters */
     uint32_t ring_safe;                             /* every rank has done the calls up to here, as of the last check */
     struct ah_work *first, **last;                  /* works that this rank has not carried out yet, in order */
     struct ah_work *abandoned;                      /* carried out here, not yet everywhere */
@@ -204,7 +204,7 @@ void ah_group_publish_done(struct ah_group *group, uint32_t sequence);
 int ah_group_poison(struct ah_group *group, int status);
 int ah_group_check_health(struct ah_group *group, const char *name);
 
-/* Carry out the works up to `upto`; without `block` only as far as all ranks have posted. */
+/* Carry out the works up to `upto`; without `block` only as far as all ranks have issued. */
 int ah_group_advance(struct ah_group *group, uint32_t upto, bool block);
 
 static inline const struct ah_call_record *ah_group_call_record(const struct ah_group *group, int rank,

@@ -171,7 +171,7 @@ int ah_groups_carry(void)
     struct ah_group *root = ah_group_first();
     for (struct ah_group *group = root; group; group = group == root ? root->parts : group->parts)
         if (group->first && !group->poison)
-            AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
+            AH_TRY(ah_group_poison(group, ah_group_advance(group, group->issued, true)));
     return 0;
 }
 

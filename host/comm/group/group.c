@@ -1,8 +1,8 @@
 /* The dispatcher of collectives: the part that is common to every backend's calls.
  *
- * A call is posted (numbered, its fingerprint written to the own group block, POSTED advanced); when every rank has
- * posted it and all fingerprints agree the backend moves the data, and DONE reports that this rank has done its part
- * for its peers. POSTED and DONE move through the same sequence of calls on every rank. A ring entry is overwritten
+ * A call is issued (numbered, its fingerprint written to the own group block, ISSUED advanced); when every rank has
+ * issued it and all fingerprints agree the backend moves the data, and DONE reports that this rank has done its part
+ * for its peers. ISSUED and DONE move through the same sequence of calls on every rank. A ring entry is overwritten
  * only when all ranks have done the call it describes, this one included: a rank that is ahead first does its own part
  * of old works.
  *
@@ -117,7 +117,7 @@ static void group_sweep(struct ah_group *group)
 /* Room for one more post in the ring. */
 static int make_room(struct ah_group *group)
 {
-    uint32_t sequence = group->posted + 1;
+    uint32_t sequence = group->issued + 1;
     if (group->abandoned)
         group_sweep(group);
     if (sequence - group->ring_safe <= AH_GROUP_CALLS)
@@ -133,12 +133,12 @@ static void group_post(struct ah_group *group, const struct ah_collective *call,
                        const struct ah_call_arguments *arguments)
 {
     if (arguments->before) {
-        group->posted++;
+        group->issued++;
         return;
     }
     struct ah_group_block *mine = group->peer[group->rank];
-    struct ah_call_record *entry = ah_group_record(mine, group->posted + 1);
-    ah_call_record_fill(entry, call, group->posted + 1, group->size);
+    struct ah_call_record *entry = ah_group_record(mine, group->issued + 1);
+    ah_call_record_fill(entry, call, group->issued + 1, group->size);
     entry->offset = arguments->offset;
     entry->wired = arguments->wired;
     entry->inline_bytes = arguments->inline_bytes;
@@ -152,8 +152,8 @@ static void group_post(struct ah_group *group, const struct ah_collective *call,
                           memory_order_relaxed);
     atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->counters.collective_ns,
                           ah_now_ns(), memory_order_relaxed);
-    group->posted++;
-    ah_group_counter_advance(mine, AH_POSTED, group->posted);
+    group->issued++;
+    ah_group_counter_advance(mine, AH_ISSUED, group->issued);
 }
 
 void ah_group_publish_done(struct ah_group *group, uint32_t sequence)
@@ -165,8 +165,8 @@ void ah_group_publish_done(struct ah_group *group, uint32_t sequence)
         ah_group_counter_advance(group->peer[group->rank], AH_DONE, sequence);
 }
 
-/* Queue works on their device before the peers have posted them, as far as the order of works allows. They stay in the
- * list until all have posted and agree. */
+/* Queue works on their device before the peers have issued them, as far as the order of works allows. They stay in the
+ * list until all have issued and agree. */
 static int group_carry_ahead(struct ah_group *group)
 {
     for (struct ah_work *work = group->first; work; work = work->next) {
@@ -195,12 +195,12 @@ int ah_group_advance(struct ah_group *group, uint32_t upto, bool block)
     while (group->first && ah_reached(upto, group->first->sequence)) {
         struct ah_work *work = group->first;
         if (block)
-            AH_TRY(ah_watch_wait(group, AH_POSTED, work->sequence));
-        else if (work->mover->carry_waits || !ah_watch_reached(group, AH_POSTED, work->sequence))
+            AH_TRY(ah_watch_wait(group, AH_ISSUED, work->sequence));
+        else if (work->mover->carry_waits || !ah_watch_reached(group, AH_ISSUED, work->sequence))
             return 0;
         if (!work->arguments.before)
             AH_TRY(ah_mismatch_check(group, work->sequence));
-        if (!work->mover->posted_is_all)
+        if (!work->mover->issued_is_all)
             group_combine(work);
         if (!work->ahead)
             AH_TRY(work->mover->carry(work));
@@ -231,7 +231,7 @@ static void log_call(struct ah_group *group, const struct ah_collective *call, i
 {
     char text[256];
     struct ah_call_record entry;
-    uint32_t number = group->posted - group->base;
+    uint32_t number = group->issued - group->base;
     ah_call_record_fill(&entry, call, number, group->size);
     ah_notice("comm: rank %d of %d%s: #%u %s at %s%s, %.3f ms", group->rank, group->size,
               group->block ? " in a part" : "", number, ah_call_record_describe(&entry, text, sizeof text), entry.where,
@@ -263,13 +263,13 @@ static int run_with_peers(struct ah_group *group, const struct ah_collective *ca
     if (backend->fill_arguments)
         AH_TRY(backend->fill_arguments(group, call, &arguments));
     group_post(group, call, &arguments);
-    AH_TRY(ah_group_advance(group, group->posted - 1, true));
-    AH_TRY(ah_watch_wait(group, AH_POSTED, group->posted));
+    AH_TRY(ah_group_advance(group, group->issued - 1, true));
+    AH_TRY(ah_watch_wait(group, AH_ISSUED, group->issued));
     if (!arguments.before)
-        AH_TRY(ah_mismatch_check(group, group->posted));
+        AH_TRY(ah_mismatch_check(group, group->issued));
     if (!ah_collective_is_barrier(call->kind))
         AH_TRY(backend->run(group, call));
-    ah_group_publish_done(group, group->posted);
+    ah_group_publish_done(group, group->issued);
     return 0;
 }
 
@@ -319,11 +319,11 @@ static int start_with_peers(struct ah_group *group, struct ah_work *work)
     AH_TRY(work->mover->start(work));
     group_post(group, &work->call, &work->arguments);
     ah_watch_leave(group);
-    work->sequence = group->posted;
+    work->sequence = group->issued;
     *group->last = work;
     group->last = &work->next;
     AH_TRY(group_carry_ahead(group));
-    return ah_group_advance(group, group->posted, false);
+    return ah_group_advance(group, group->issued, false);
 }
 
 static int start_alone(struct ah_group *group, struct ah_work *work)
@@ -378,7 +378,7 @@ int ah_group_start(struct ah_group *group, struct ah_collective call, struct ah_
 
 static bool group_complete(struct ah_work *work)
 {
-    if (!work->carried || !group_meets(work->group, &work->call) || work->mover->posted_is_all)
+    if (!work->carried || !group_meets(work->group, &work->call) || work->mover->issued_is_all)
         return work->carried;
     if (work->call.device)
         return work->group->device_comm->type->ready(work);
@@ -415,7 +415,7 @@ static int group_await(struct ah_work *work)
     struct ah_group *group = work->group;
     AH_TRY(ah_group_advance(group, work->sequence, true));
     /* The device's own queue orders its work. */
-    return work->call.device || work->mover->posted_is_all ? 0 : ah_watch_wait(group, AH_DONE, work->sequence);
+    return work->call.device || work->mover->issued_is_all ? 0 : ah_watch_wait(group, AH_DONE, work->sequence);
 }
 
 int ah_work_wait_note(struct ah_work *work, uint32_t *note)
@@ -437,7 +437,7 @@ int ah_work_wait_note(struct ah_work *work, uint32_t *note)
         status = ah_group_poison(group, work->mover->finish(work));
     if (status < 0)
         group_unlist(work);
-    if (group->posted != work->sequence)
+    if (group->issued != work->sequence)
         ah_watch_leave(group); /* other works are pending */
     ah_work_free(work, status == 0);
     return status;
@@ -457,7 +457,7 @@ void ah_work_abandon_held(struct ah_work *work, void (*release)(void *held), voi
         ah_work_free(work, true);
         return;
     }
-    bool failed = group->poison || ah_group_poison(group, ah_group_advance(group, group->posted, false)) < 0;
+    bool failed = group->poison || ah_group_poison(group, ah_group_advance(group, group->issued, false)) < 0;
     if (failed || group_complete(work)) {
         if (failed)
             group_unlist(work);

@@ -1,4 +1,4 @@
-/* All ranks report a mismatch alike: it names the lowest rank that posted the call and the lowest that differs from it.
+/* All ranks report a mismatch alike: it names the lowest rank that issued the call and the lowest that differs from it.
  * Ranks in texts are those of the job. */
 #include "comm/group/mismatch.h"
 
@@ -9,12 +9,12 @@
 static const int64_t witness_ns = 1000000000; /* for ranks that are on their way to the call */
 static const int64_t glance_ns = 500000;      /* between two polls for them */
 
-/* The lowest rank that has posted the call, and the lowest that differs from it; false when none differs. */
+/* The lowest rank that has issued the call, and the lowest that differs from it; false when none differs. */
 static bool find_mismatch(struct ah_group *group, uint32_t sequence, int *first, int *other)
 {
     *first = -1;
     for (int r = 0; r < group->size; r++) {
-        if (!ah_reached(ah_group_counter(group->peer[r], AH_POSTED), sequence))
+        if (!ah_reached(ah_group_counter(group->peer[r], AH_ISSUED), sequence))
             continue;
         if (*first < 0) {
             *first = r;
@@ -33,7 +33,7 @@ static void await_witnesses(struct ah_group *group, uint32_t sequence)
     for (int64_t start = ah_now_ns(); ah_now_ns() - start < witness_ns;) {
         bool expected = false;
         for (int r = 0; r < group->size; r++)
-            expected |= !ah_reached(ah_group_counter(group->peer[r], AH_POSTED), sequence) &&
+            expected |= !ah_reached(ah_group_counter(group->peer[r], AH_ISSUED), sequence) &&
                         atomic_load(&ah_rank_entry(group->control, group->member[r])->state) == AH_RANK_RUNNING;
         if (!expected)
             return;

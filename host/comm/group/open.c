@@ -106,7 +106,7 @@ int ah_group_open(struct ah_group **out, const struct ah_backend *backend, const
     group->size = seat->size;
     group->control = seat->control;
     group->block = seat->block;
-    group->base = group->posted = group->done = group->ring_safe = group->sent = seat->base;
+    group->base = group->issued = group->done = group->ring_safe = group->sent = seat->base;
     group->last = &group->first;
     /* With more ranks of a host than processors whom we wait for may need this one. */
     group->spins = !seat->control || seat->control->header->local <= ah_cpu_count() ? SPINS : FEW_SPINS;

@@ -19,7 +19,7 @@ static void group_renew(struct ah_group *group)
     ah_group_forget_works(group);
     ah_device_comm_forget(group);
     ah_message_forget(group);
-    group->base = group->posted = group->done = group->ring_safe = group->sent = 0;
+    group->base = group->issued = group->done = group->ring_safe = group->sent = 0;
     group->poison = 0;
     group->epoch++;
     group->identity = ah_group_identity(group);
@@ -76,6 +76,6 @@ int ah_groups_status(struct ah_group_status *status, int room)
     struct ah_group *root = ah_group_first();
     int count = 0;
     for (struct ah_group *group = root; group && count < room; group = group == root ? root->parts : group->parts)
-        status[count++] = (struct ah_group_status){group->identity, group->posted - group->base};
+        status[count++] = (struct ah_group_status){group->identity, group->issued - group->base};
     return count;
 }

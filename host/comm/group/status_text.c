@@ -19,20 +19,20 @@ const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t 
 {
     char place[AH_STATUS_TEXT_HOST];
     ah_status_text_host(group, rank, place);
-    uint32_t posted = ah_group_counter(group->peer[rank], AH_POSTED);
-    const struct ah_call_record *record = ah_group_call_record(group, rank, posted);
+    uint32_t issued = ah_group_counter(group->peer[rank], AH_ISSUED);
+    const struct ah_call_record *record = ah_group_call_record(group, rank, issued);
     int from = atomic_load(&group->peer[rank]->wanted_from);
     if (from > 1 && from - 2 < group->size)
         snprintf(text, bytes, "rank %d waits for a message from rank %d%s", group->member[rank],
                  group->member[from - 2], place);
     else if (from == 1)
         snprintf(text, bytes, "rank %d waits for a message from any rank%s", group->member[rank], place);
-    else if (posted == group->base)
+    else if (issued == group->base)
         snprintf(text, bytes, "rank %d has not reached its first collective%s", group->member[rank], place);
     else
         snprintf(text, bytes, "rank %d %s %s, %s #%u%s", group->member[rank],
-                 ah_reached(group->posted, posted + 1) ? "was last seen at" : "is at", record->where,
-                 ah_call_record_name(record), posted - group->base, place);
+                 ah_reached(group->issued, issued + 1) ? "was last seen at" : "is at", record->where,
+                 ah_call_record_name(record), issued - group->base, place);
     return text;
 }
 

@@ -2,7 +2,7 @@
  * counters; from the same table every member makes the same choice: the lowest group block that none of them uses,
  * counting on from the highest counter, so that no late peer sees a counter decrease.
  *
- * A group block stays in use until all members of its group have done the calls that this rank posted there (or are
+ * A group block stays in use until all members of its group have done the calls that this rank issued there (or are
  * lost): before that one of them may still compare a call record of this rank. */
 #include "comm/group/subgroup.h"
 
@@ -22,10 +22,10 @@ static bool subgroup_quiet(struct ah_group *group)
         struct ah_rank_entry *slot = ah_rank_entry(group->control, group->member[r]);
         int state = atomic_load(&slot->state);
         if (r != group->rank && (state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
-            !ah_reached(ah_group_counter(group->peer[r], AH_DONE), group->posted))
+            !ah_reached(ah_group_counter(group->peer[r], AH_DONE), group->issued))
             return false;
     }
-    return !group->backend->settled || group->backend->settled(group, group->posted);
+    return !group->backend->settled || group->backend->settled(group, group->issued);
 }
 
 bool ah_subgroup_retire(struct ah_group *group)

@@ -79,7 +79,7 @@ const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text
 /* The call that a wait is for. */
 static uint32_t watch_awaited_call(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
-    return which == AH_POSTED || which == AH_DONE ? target : group->posted;
+    return which == AH_ISSUED || which == AH_DONE ? target : group->issued;
 }
 
 /* "all_reduce #2 at train.lua:7" */
@@ -200,7 +200,7 @@ static int silent_host(const struct ah_watch *watch, struct ah_group *group, int
 {
     const struct ah_hosts *hosts = group->control->hosts;
     bool late_here = ah_control_is_local(group->control, group->member[late]) &&
-                     !ah_reached(counter_of(group, late, AH_POSTED), group->posted);
+                     !ah_reached(counter_of(group, late, AH_ISSUED), group->issued);
     for (int r = 0; hosts && r < group->size; r++) {
         if ((peer >= 0 && r != peer) || ah_control_is_local(group->control, group->member[r]))
             continue;
@@ -243,7 +243,7 @@ static int check_time(struct ah_watch *watch, struct ah_group *group, int late, 
     if (!over && (watch->reported || watch->waited < group->stall_warning_ns))
         return 0;
     watch->reported = true;
-    if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_POSTED)))
+    if (!over && !ah_control_first_to_report(group->control, group->member[late], counter_of(group, late, AH_ISSUED)))
         return 0;
     watch_culprit(watch, group, late, peer, &blamed, missing, sizeof missing);
     if (over) {
@@ -271,10 +271,10 @@ static int name_missing(struct ah_group *group, uint32_t sequence)
     bool all = ah_group_call_record(group, group->rank, sequence)->note;
     int missing = 0, first = 0;
     for (int r = group->size - 1; r >= 0; r--)
-        if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
+        if (!ah_reached(counter_of(group, r, AH_ISSUED), sequence))
             first = r;
     for (int r = first; r < group->size && (all || r == first) && end - at > 8; r++)
-        if (!ah_reached(counter_of(group, r, AH_POSTED), sequence))
+        if (!ah_reached(counter_of(group, r, AH_ISSUED), sequence))
             at += snprintf(at, (size_t)(end - at), missing++ ? ", %d" : "%d", group->member[r]);
     atomic_store(&slot_of(group, group->rank)->blamed, group->member[first]);
     return ah_fail(AH_ETIMEOUT, "%s: rank%s %s did not arrive within %.3g s: %s",
@@ -340,11 +340,11 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(heed_interrupt(group, sequence));
     AH_TRY(move_messages(group));
     AH_TRY(ah_device_comm_check(group));
-    if (which == AH_POSTED)
+    if (which == AH_ISSUED)
         AH_TRY(ah_mismatch_check(group, target));
     AH_TRY(check_peers(group, which, target));
     bool monitored =
-        which == AH_POSTED && ah_group_call_record(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
+        which == AH_ISSUED && ah_group_call_record(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);
     AH_TRY(check_replica(watch, group, call));
     if (monitored && watch->waited >= group->timeout_ns)
@@ -370,7 +370,7 @@ int ah_watch_peer(struct ah_watch *watch, struct ah_group *group, int peer, cons
     if (lost == (peer < 0 ? group->size - 1 : 1))
         return watch_fail_lost(group, last, call, gave_up);
     AH_TRY(check_replica(watch, group, call));
-    return check_time(watch, group, peer < 0 ? watch_laggard(group, AH_POSTED) : peer, peer, call);
+    return check_time(watch, group, peer < 0 ? watch_laggard(group, AH_ISSUED) : peer, peer, call);
 }
 
 /* Calls on a device. */
@@ -455,7 +455,7 @@ static int wait_slowly(struct ah_group *group, int rank, enum ah_counter which, 
 
 int ah_watch_wait(struct ah_group *group, enum ah_counter which, uint32_t target)
 {
-    if (which == AH_POSTED && group->backend->attend &&
+    if (which == AH_ISSUED && group->backend->attend &&
         ah_group_call_record(group, group->rank, target)->inline_bytes >= long_inline)
         ah_watch_relax(group);
     for (int r = 0; r < group->size; r++) {

@@ -162,10 +162,10 @@ static int progress_discover(struct ah_progress *progress)
         for (int c = 0; c < atomic_load(&header->blocks); c++) {
             struct ah_group_block *block = &ah_rank_entry(progress->control, r)->block[c];
             struct queue *queue = &progress->queue[(r - header->first) * AH_MAX_GROUPS + c];
-            uint32_t posted = ah_group_counter(block, AH_POSTED);
-            if (posted - queue->seen > AH_GROUP_CALLS)
-                queue->seen = posted - AH_GROUP_CALLS;
-            while (queue->seen != posted) {
+            uint32_t issued = ah_group_counter(block, AH_ISSUED);
+            if (issued - queue->seen > AH_GROUP_CALLS)
+                queue->seen = issued - AH_GROUP_CALLS;
+            while (queue->seen != issued) {
                 const struct ah_member_table *member_table = members_of(progress, r, block, ++queue->seen);
                 if (member_table)
                     AH_TRY(add_job(progress, queue, member_table, ah_group_record(block, queue->seen), c));
@@ -183,7 +183,7 @@ static int64_t steps_of(const struct progress_job *job)
     int64_t least = INT32_MAX;
     for (int i = 0; i < job->team.local; i++) {
         struct ah_group_block *block = block_of(job, i);
-        if (!ah_reached(ah_group_counter(block, AH_POSTED), job->sequence))
+        if (!ah_reached(ah_group_counter(block, AH_ISSUED), job->sequence))
             return 0;
         uint32_t before = job->known ? job->before[i] : ah_group_record(block, job->sequence)->steps;
         int64_t steps = (int32_t)(ah_group_counter(block, AH_SLICED) - before);
@@ -192,7 +192,7 @@ static int64_t steps_of(const struct progress_job *job)
     return least;
 }
 
-/* All local ranks have posted the call and found that all agree on it. */
+/* All local ranks have issued the call and found that all agree on it. */
 static void progress_learn(struct progress_job *job)
 {
     for (int i = 0; i < job->team.local; i++) {

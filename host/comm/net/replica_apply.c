@@ -60,7 +60,7 @@ static bool is_needed(struct ah_replica *replica, int rank, int c, uint32_t old)
         int state = atomic_load(&slot->state);
         if ((state == AH_RANK_RUNNING || state == AH_RANK_RETURNING) &&
             atomic_load(&block->members[rank / 64]) >> rank % 64 & 1 &&
-            ah_reached(ah_group_counter(block, AH_POSTED), old) &&
+            ah_reached(ah_group_counter(block, AH_ISSUED), old) &&
             !ah_reached(ah_group_counter(block, AH_DONE), old))
             return true;
     }
@@ -84,7 +84,7 @@ static int apply_call(struct ah_replica *replica, int rank, int c, const unsigne
         return apply_refuse("a call on data outside the segment");
     record.offset = record.inline_bytes ? record.offset : 0;
     place = ah_group_record(block, record.sequence);
-    if (ah_reached(ah_group_counter(block, AH_POSTED), record.sequence) || is_needed(replica, rank, c, place->sequence))
+    if (ah_reached(ah_group_counter(block, AH_ISSUED), record.sequence) || is_needed(replica, rank, c, place->sequence))
         return apply_refuse("a call in the place of one that is still read");
     if (record.inline_bytes)
         AH_TRY(ah_control_grow(replica->control, rank, record.offset + AH_STAGE_BYTES));
@@ -94,19 +94,19 @@ static int apply_call(struct ah_replica *replica, int rank, int c, const unsigne
 }
 
 /* SENT moves when a message header has arrived completely. */
-static const bool replicated[AH_COUNTERS] = {[AH_POSTED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
+static const bool replicated[AH_COUNTERS] = {[AH_ISSUED] = true, [AH_DONE] = true, [AH_RECEIVED] = true};
 
 /* Counters only grow, and no rank posts more calls than others can have left undone. */
 static bool may_follow(struct ah_group_block *block, const struct replica_counters *now)
 {
-    uint32_t posted = ah_group_counter(block, AH_POSTED), base = atomic_load(&block->base);
+    uint32_t issued = ah_group_counter(block, AH_ISSUED), base = atomic_load(&block->base);
     if (!ah_reached(now->base, base))
         return false;
     for (int k = 0; k < AH_COUNTERS; k++)
         if (replicated[k] && !ah_reached(now->value[k], ah_group_counter(block, (enum ah_counter)k)))
             return false;
-    uint32_t from = ah_reached(now->base, posted) ? now->base : posted;
-    return ah_reached(from + AH_GROUP_CALLS, now->value[AH_POSTED]);
+    uint32_t from = ah_reached(now->base, issued) ? now->base : issued;
+    return ah_reached(from + AH_GROUP_CALLS, now->value[AH_ISSUED]);
 }
 
 static int apply_counters(struct ah_replica *replica, int rank, int c, const unsigned char *body)

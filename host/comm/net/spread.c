@@ -177,9 +177,9 @@ static bool spread_settled(const struct ah_group *group, uint32_t sequence)
 /* Wait until the progress thread has completed the post whose place the next one uses. */
 static int claim_record(struct spread_group *s)
 {
-    atomic_uint *place = &s->member_table->wired[(s->shm.base.posted + 1) % AH_GROUP_CALLS];
+    atomic_uint *place = &s->member_table->wired[(s->shm.base.issued + 1) % AH_GROUP_CALLS];
     uint32_t wired = atomic_load(place);
-    if (wired && ah_reached(s->shm.base.posted, wired) && ah_reached(wired, s->shm.base.base + 1))
+    if (wired && ah_reached(s->shm.base.issued, wired) && ah_reached(wired, s->shm.base.base + 1))
         AH_TRY(await_progress(s, wired));
     atomic_store(place, 0);
     return 0;
@@ -189,7 +189,7 @@ static int claim_record(struct spread_group *s)
 static int spread_prepare(struct spread_group *s, const struct ah_collective *call, struct ah_hold *hold,
                           struct ah_call_arguments *out)
 {
-    uint32_t sequence = s->shm.base.posted + 1;
+    uint32_t sequence = s->shm.base.issued + 1;
     AH_TRY(claim_record(s));
     *out = (struct ah_call_arguments){.offset = AH_NO_OFFSET, .wired = ah_team_wires(&s->team, call),
                                       .steps = s->steps};
@@ -246,7 +246,7 @@ static bool is_here(const struct ah_group *group, int rank)
     return spread_of(group)->team.at[rank] == spread_of(group)->team.mine;
 }
 
-/* The own part of a wired call that all ranks have posted; `wanted`: the result. */
+/* The own part of a wired call that all ranks have issued; `wanted`: the result. */
 static void spread_contribute(struct spread_group *s, const struct ah_collective *call, uint32_t sequence, bool wanted)
 {
     int64_t count = ah_collective_input(call, s->team.size, s->shm.base.rank);
@@ -331,7 +331,7 @@ static int spread_fill_arguments(struct ah_group *group, const struct ah_collect
 static int spread_run(struct ah_group *group, const struct ah_collective *call)
 {
     struct spread_group *s = spread_of(group);
-    uint32_t sequence = group->posted;
+    uint32_t sequence = group->issued;
     if (!ah_group_call_record(group, group->rank, sequence)->wired) {
         AH_TRY(check_inputs(s, call, sequence));
         if (call->kind == AH_ALL_REDUCE) {

@@ -72,14 +72,14 @@ static struct ah_group *next_group(struct ah_group *group)
     return group == own_recovery.root ? own_recovery.root->parts : group->parts;
 }
 
-/* Has the rank posted a call that follows the boundary that this rank has published last? */
+/* Has the rank issued a call that follows the boundary that this rank has published last? */
 static bool has_continued(int rank, uint32_t published)
 {
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[(published - 1) & 1];
     for (struct ah_group *group = own_recovery.root; group && published; group = next_group(group))
         for (int r = 0; r < group->size; r++)
             if (group->member[r] == rank &&
-                !ah_reached(at->posted[group->block], ah_group_counter(group->peer[r], AH_POSTED)))
+                !ah_reached(at->issued[group->block], ah_group_counter(group->peer[r], AH_ISSUED)))
                 return true;
     return false;
 }
@@ -118,13 +118,13 @@ static int recover_await(uint32_t published, bool ended_too)
 static int recover_settle(void)
 {
     for (struct ah_group *group = own_recovery.root; group; group = next_group(group)) {
-        uint32_t kept = ah_group_counter(group->peer[group->rank], AH_POSTED);
-        AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
-        if (group->posted != kept)
+        uint32_t kept = ah_group_counter(group->peer[group->rank], AH_ISSUED);
+        AH_TRY(ah_group_poison(group, ah_group_advance(group, group->issued, true)));
+        if (group->issued != kept)
             return ah_fail(AH_EMISMATCH,
                            "rank %d has reached step %u by %u collectives, and the process that it "
                            "replaces had made %u",
-                           own_recovery.rank, published_by(own_recovery.rank), group->posted - group->base,
+                           own_recovery.rank, published_by(own_recovery.rank), group->issued - group->base,
                            kept - group->base);
     }
     return 0;
@@ -138,13 +138,13 @@ static int recover_compare(uint32_t boundary)
             const struct ah_rank_entry *slot = ah_rank_entry(own_recovery.control, group->member[r]);
             if (r == group->rank || !ah_reached(published_by(group->member[r]), boundary + 1))
                 continue;
-            uint32_t theirs = slot->replay_log.boundary[boundary & 1].posted[group->block];
-            if (theirs == group->posted)
+            uint32_t theirs = slot->replay_log.boundary[boundary & 1].issued[group->block];
+            if (theirs == group->issued)
                 continue;
             return ah_fail(AH_EMISMATCH,
                            "rank %d has reached step %u by %u collectives, rank %d by %u: live recovery "
                            "needs the same number on all ranks",
-                           own_recovery.rank, boundary, group->posted - group->base, group->member[r],
+                           own_recovery.rank, boundary, group->issued - group->base, group->member[r],
                            theirs - group->base);
         }
     return 0;
@@ -159,9 +159,9 @@ static void recover_publish(uint32_t boundary, const void *note, size_t bytes)
         memcpy(written, note, bytes);
     *place = (struct ah_boundary){.note_bytes = bytes, .slice_bytes = own_recovery.slice_bytes};
     for (int c = 0; c < AH_MAX_GROUPS; c++)
-        place->posted[c] = ah_group_counter(&slot->block[c], AH_POSTED);
+        place->issued[c] = ah_group_counter(&slot->block[c], AH_ISSUED);
     if (boundary == 0)
-        memcpy(slot->replay_log.set_up, place->posted, sizeof place->posted);
+        memcpy(slot->replay_log.set_up, place->issued, sizeof place->issued);
     ah_replay_turn(own_recovery.control, own_recovery.rank, boundary);
     own_recovery.slice_bytes = 0;
     ah_group_counter_advance(&slot->block[0], AH_ROUND, boundary + 1);
@@ -283,14 +283,14 @@ int ah_recovery_take(void)
         return ah_fail(AH_ESTATE, "no state of another process is available");
     const struct ah_boundary *at = &own_slot()->replay_log.boundary[boundary & 1];
     for (struct ah_group *group = own_recovery.root; group; group = next_group(group)) {
-        uint32_t posted = at->posted[group->block];
-        AH_TRY(ah_group_poison(group, ah_group_advance(group, group->posted, true)));
-        if (!ah_reached(posted, group->posted))
+        uint32_t issued = at->issued[group->block];
+        AH_TRY(ah_group_poison(group, ah_group_advance(group, group->issued, true)));
+        if (!ah_reached(issued, group->issued))
             return ah_fail(AH_EMISMATCH,
                            "rank %d has made %u collectives before it loads its state of step %lld, "
                            "which it had reached by %u",
-                           own_recovery.rank, group->posted - group->base, (long long)boundary, posted - group->base);
-        group->posted = group->done = group->ring_safe = posted;
+                           own_recovery.rank, group->issued - group->base, (long long)boundary, issued - group->base);
+        group->issued = group->done = group->ring_safe = issued;
     }
     own_recovery.taken = true;
     atomic_store(&own_slot()->due, 0);

@@ -1,7 +1,7 @@
 /* The backend of jobs whose killed ranks are replaced (recover.h): every rank's inputs are kept in its segment, and
  * each rank makes its results of them by itself.
  *
- * So a call has completed for a rank as soon as all have posted it, whatever they do then, and the replacement of one
+ * So a call has completed for a rank as soon as all have issued it, whatever they do then, and the replacement of one
  * that died replays its calls from the log, without its peers. Subgroups are of this backend too; their
  * counters on a group block only grow, so that a group block and a number name a call for good. */
 #include <string.h>
@@ -60,15 +60,15 @@ static int replay_arguments(struct ah_group *group, const struct ah_collective *
     struct ah_call_record record;
     int rank = group->member[group->rank];
     size_t bytes = (size_t)ah_collective_input(call, group->size, group->rank) * ah_dtype_size(call->dtype);
-    ah_call_record_fill(&record, call, group->posted + 1, group->size);
-    out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_POSTED), record.sequence);
+    ah_call_record_fill(&record, call, group->issued + 1, group->size);
+    out->before = ah_reached(ah_group_counter(group->peer[group->rank], AH_ISSUED), record.sequence);
     if (out->before)
         return compare_with_log(group, &record);
     ah_control_return(group->control, rank);
     return ah_replay_add(group->control, rank, group->block, &record, call->in, bytes);
 }
 
-/* This rank's result of a call that all have posted. */
+/* This rank's result of a call that all have issued. */
 static int make_result(struct ah_group *group, const struct ah_collective *call, uint32_t sequence, uint32_t *note)
 {
     const void *from[AH_MAX_RANKS];
@@ -96,7 +96,7 @@ static int make_result(struct ah_group *group, const struct ah_collective *call,
 
 static int replay_run(struct ah_group *group, const struct ah_collective *call)
 {
-    return make_result(group, call, group->posted, &(uint32_t){0});
+    return make_result(group, call, group->issued, &(uint32_t){0});
 }
 
 static int replay_start(struct ah_work *work)
@@ -130,7 +130,7 @@ const struct ah_backend ah_replay_backend = {
     .run = replay_run,
     .start = replay_start,
     .carry = replay_carry,
-    .posted_is_all = true,
+    .issued_is_all = true,
     .alloc = replay_alloc,
     .free = replay_free,
 };

@@ -86,7 +86,7 @@ void shm_reduce_small(struct shm_group *shm, const struct ah_collective *call)
     for (int r = 0; r < shm->base.size; r++)
         from[r] = shm_stage(shm, r, shm->round - 1);
     ah_combine(call->dtype, call->reduce, (void *const *)&call->out, 1, from, shm->base.size, call->count,
-               shm_divisor(shm, shm->base.posted));
+               shm_divisor(shm, shm->base.issued));
 }
 
 /* Slice r of a chunk of n elements: rank r's. */
@@ -105,7 +105,7 @@ static int reduce_staged(struct shm_group *shm, const struct ah_collective *call
 {
     int size = shm->base.size, rank = shm->base.rank;
     int64_t width = (int64_t)ah_dtype_size(call->dtype), chunk = AH_STAGE_BYTES / width;
-    double divisor = shm_divisor(shm, shm->base.posted);
+    double divisor = shm_divisor(shm, shm->base.issued);
     for (int64_t at = 0; at < call->count; at += chunk) {
         int64_t n = call->count - at < chunk ? call->count - at : chunk;
         uint32_t round = shm->round;
@@ -133,7 +133,7 @@ static int reduce_staged(struct shm_group *shm, const struct ah_collective *call
 
 static int all_reduce(struct shm_group *shm, const struct ah_collective *call)
 {
-    uint32_t sequence = shm->base.posted;
+    uint32_t sequence = shm->base.issued;
     if (bytes_of(call) <= SHM_SMALL) {
         shm_reduce_small(shm, call);
         return 0;
@@ -305,14 +305,14 @@ int shm_alloc(struct ah_group *group, size_t bytes, void **out)
 void shm_free(struct ah_group *group, void *memory, size_t bytes)
 {
     struct shm_group *shm = shm_of(group);
-    if (is_quiet(shm, group->posted)) {
+    if (is_quiet(shm, group->issued)) {
         ah_segment_free(shm->segment, memory, bytes);
         return;
     }
     struct pending *piece = malloc(sizeof *piece);
     if (!piece)
         return; /* the memory stays unused */
-    *piece = (struct pending){shm->pending, memory, bytes, group->posted};
+    *piece = (struct pending){shm->pending, memory, bytes, group->issued};
     shm->pending = piece;
 }
 

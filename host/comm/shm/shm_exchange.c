@@ -51,7 +51,7 @@ static void exchange_take(const struct exchange *x, int64_t at, uint32_t round)
     int64_t n = exchange_least(x->taken[0].count - at, x->piece);
     if (ah_collective_reduces(call) && n > 0)
         ah_combine(call->dtype, call->reduce, (void *[]){out + at * width}, 1, from, size, n,
-                   shm_divisor(x->shm, x->shm->base.posted));
+                   shm_divisor(x->shm, x->shm->base.issued));
 }
 
 /* The longest part that goes from any rank to any: all go through as many rounds. */

@@ -117,7 +117,7 @@ static int graph_after_replay(struct ah_cuda_device *cuda, const struct ah_cuda_
         struct ah_nccl_comm *comm = (struct ah_nccl_comm *)comms->comm[i];
         AH_TRY(ah_nccl_order(cuda, cuda->compute, comm->stream));
         pthread_mutex_lock(&comm->lock);
-        int status = comm->handle ? ah_nccl_note(comm, comm->base.group->posted) : 0;
+        int status = comm->handle ? ah_nccl_note(comm, comm->base.group->issued) : 0;
         pthread_mutex_unlock(&comm->lock);
         AH_TRY(status);
     }
@@ -212,7 +212,7 @@ static int comm_run(struct ah_group *group, const struct ah_collective *call)
     double divisor = 1;
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_nccl_order(cuda, cuda->compute, comm->stream));
-    AH_TRY(nccl_give(comm, call, group->posted, weights_of(group, group->posted), &divisor));
+    AH_TRY(nccl_give(comm, call, group->issued, weights_of(group, group->issued), &divisor));
     AH_TRY(ah_nccl_order(cuda, comm->stream, cuda->compute));
     return nccl_divide(cuda, call, group->rank, divisor);
 }

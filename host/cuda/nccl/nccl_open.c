@@ -146,7 +146,7 @@ static int task_await(struct ah_nccl_comm *comm, struct task *task, const char *
         int runs = TASK_RUNS, status = 0;
         if (now - checked > 50000000) {
             checked = now;
-            status = ah_watch_device(group, group->posted, call, now - begin, timeout_ns);
+            status = ah_watch_device(group, group->issued, call, now - begin, timeout_ns);
         }
         if (status < 0 && atomic_compare_exchange_strong(&task->state, &runs, TASK_ABANDONED))
             return status;

@@ -156,7 +156,7 @@ function DistributedDataParallel:logging_data()
   local first, last
   for i, bucket in ipairs(stats.buckets) do
     sizes[i], total = bucket.bytes, total + bucket.bytes
-    if bucket.posted_ns > 0 then first = math.min(first or bucket.posted_ns, bucket.posted_ns) end
+    if bucket.issued_ns > 0 then first = math.min(first or bucket.issued_ns, bucket.issued_ns) end
     if bucket.reduced_ns > 0 then last = math.max(last or 0, bucket.reduced_ns) end
   end
   local options = self._options

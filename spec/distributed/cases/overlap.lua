@@ -21,7 +21,7 @@ for _ = 1, tonumber((...)) or 30 do
   reducer:finish()
   local stats, early = reducer:stats(), 0
   for _, bucket in ipairs(stats.buckets) do
-    if bucket.posted_ns < stats.backward_end_ns then early = early + 1 end
+    if bucket.issued_ns < stats.backward_end_ns then early = early + 1 end
   end
   least = math.min(least, early)
   local first = stats.buckets[1]

@@ -43,8 +43,8 @@ assert(math.abs(first.grad[0][0]:item() - 2 * mean) < 1e-6, "two micro-steps of 
 
 local stats = reducer:stats()
 if size > 1 then
-  assert(stats.buckets[1].posted_ns >= stats.buckets[1].ready_ns, "posted when ready")
-  assert(stats.buckets[1].reduced_ns >= stats.buckets[1].posted_ns, "reduced after it was posted")
+  assert(stats.buckets[1].issued_ns >= stats.buckets[1].ready_ns, "posted when ready")
+  assert(stats.buckets[1].reduced_ns >= stats.buckets[1].issued_ns, "reduced after it was posted")
 end
 reducer:close()
 assert(first.grad[0][0]:item() ~= 0, "gradients survive the reducer")

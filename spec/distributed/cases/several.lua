@@ -16,7 +16,7 @@ local input = accelhost.ones(4, 128)
 local function posted_early(handle)
   local stats, early = handle.reducer:stats(), 0
   for _, bucket in ipairs(stats.buckets) do
-    if bucket.posted_ns > 0 and bucket.posted_ns < stats.backward_end_ns then early = early + 1 end
+    if bucket.issued_ns > 0 and bucket.issued_ns < stats.backward_end_ns then early = early + 1 end
   end
   return early
 end

@@ -109,6 +109,40 @@ describe("an entry of a rank", function()
       end
     end
   end)
+
+  it("is that of a sort in lines of every dtype, with nans, equals and zeros of both signs", function()
+    for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8"} do
+      for _, n in ipairs {1, 2, 15, 17, 100, 513, 1023, 1025, 3001} do
+        for _, kinds in ipairs {2, 200} do
+          local line = draw(2 * n, kinds)
+          local floats = dtype:find "float"
+          for i = 1, floats and 2 * n or 0 do line[i] = i % 7 == 0 and nan or i % 5 == 0 and -0.0 or line[i] end
+          for i = 1, dtype == "uint8" and 2 * n or 0 do line[i] = line[i] % 256 end
+          local x = tensor(line, dtype):reshape(2, n)
+          local order = x:argsort(1, {stable = true})
+          for _, k in ipairs {1, math.ceil(n / 3), n} do
+            local _, index = x:kthvalue(k, 1)
+            assert.same(order:select(1, k - 1):tolist(), index:tolist())
+            _, index = x:t():contiguous():kthvalue(k, 0)
+            assert.same(order:select(1, k - 1):tolist(), index:tolist())
+          end
+        end
+      end
+    end
+  end)
+
+  it("in the middle of all is nan where there is one, unless nans do not count", function()
+    for _, n in ipairs {1, 2, 16, 1025, 3000} do
+      local x = tensor(draw(n, 50))
+      local sorted = x:sort():tolist()
+      assert.equal(sorted[math.floor((n - 1) / 2) + 1], x:median():item())
+      assert.equal(x:median():item(), x:nanmedian():item())
+      local mixed = accelhost.cat {x, tensor {nan, nan}}
+      assert.equal("nan", tostring(mixed:median():item()):match "nan")
+      assert.equal(x:median():item(), mixed:nanmedian():item())
+    end
+    assert.equal("nan", tostring(tensor({nan, nan}):nanmedian():item()):match "nan")
+  end)
 end)
 
 describe("counting", function()

@@ -25,16 +25,23 @@ static void select_line(const struct selection *s, int64_t line, struct ah_sort_
     size_t item = ah_dtype_size(s->x->dtype);
     int64_t from = ah_sort_line_start(s->x, s->dim, line), first = ah_sort_line_start(s->rank, s->dim, line),
             to = ah_sort_line_start(s->out, s->dim, line);
-    bool sorted = s->ranks > MOST_RANKS;
-    ah_sort_keys(entry, s->n, (const char *)ah_tensor_data(s->x) + from * (int64_t)item, s->x->stride[s->dim],
-                 s->x->dtype, false);
+    bool sorted = s->ranks > MOST_RANKS, short_keys = !sorted && ah_sort_has_short_keys(s->x->dtype);
+    const void *data = (const char *)ah_tensor_data(s->x) + from * (int64_t)item;
+    uint32_t *key = (uint32_t *)(void *)entry;
+    if (short_keys)
+        ah_sort_short_keys(key, s->n, data, s->x->stride[s->dim], s->x->dtype);
+    else
+        ah_sort_keys(entry, s->n, data, s->x->stride[s->dim], s->x->dtype, false);
     if (sorted)
         ah_sort_entries(entry, entry + s->n, s->n);
     for (int64_t k = 0; k < s->ranks; k++) {
         int64_t rank = ((const int64_t *)ah_tensor_data(s->rank))[first + k * s->rank->stride[s->dim]];
         rank = rank < 0 ? 0 : rank < s->n ? rank : s->n - 1;
-        ((int64_t *)ah_tensor_data(s->out))[to + k * s->out->stride[s->dim]] =
-            sorted ? entry[rank].at : ah_sort_select(entry, entry + s->n, s->n, rank).at;
+        int64_t *at = (int64_t *)ah_tensor_data(s->out) + to + k * s->out->stride[s->dim];
+        if (short_keys)
+            *at = ah_sort_select_short(key, key + s->n, s->n, rank);
+        else
+            *at = sorted ? entry[rank].at : ah_sort_select(entry, entry + s->n, s->n, rank).at;
     }
 }
 

@@ -28,6 +28,12 @@ void ah_sort_entries(struct ah_sort_entry *entry, struct ah_sort_entry *scratch,
 struct ah_sort_entry ah_sort_select(const struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n,
                                     int64_t rank);
 
+/* Keys of 32 bits, of the same order, and the place of the value at `rank` of a stable sort by them: `key` stays,
+ * `scratch` has room for n. For dtypes that have such keys. */
+bool ah_sort_has_short_keys(enum ah_dtype dtype);
+void ah_sort_short_keys(uint32_t *key, int64_t n, const void *data, int64_t stride, enum ah_dtype dtype);
+int64_t ah_sort_select_short(const uint32_t *key, uint32_t *scratch, int64_t n, int64_t rank);
+
 /* The first `keep` (at least 1) of a stable sort into entry[0..keep); `scratch` has room for n. */
 void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n, int64_t keep);
 

@@ -73,10 +73,20 @@ local function median_of_all(input, skip)
     return C.full({}, 0 / 0, {dtype = input.dtype, device = input.device})
   end
   local flat = input:reshape(-1)
-  local value = (median_along("median", flat:detach(), 0, false, skip))
-  local nans = nan_mask(flat:detach())
-  if nan_mask(value):item() then return flat:masked_select(nans):mean() end
-  return flat:masked_select(flat:detach():eq(value)):amax()
+  local values = flat:detach()
+  local greatest = input:is_floating_point() and C.amax(values) or nil -- nan where one is among the values
+  local number = greatest and greatest:item()
+  local has_nan, value = number ~= number
+  if has_nan and not skip then
+    value = greatest
+  elseif has_nan then
+    value = (median_along("median", values, 0, false, skip))
+  else
+    value = (pick(values, math.floor((values:numel() - 1) / 2), 0, false))
+  end
+  if not (input.requires_grad and C.autograd.is_grad_enabled()) then return value end
+  if nan_mask(value):item() then return flat:masked_select(nan_mask(values)):mean() end
+  return flat:masked_select(values:eq(value)):amax()
 end
 
 -- Make a median, which leaves out nans with `skip`.

@@ -200,6 +200,16 @@ describe("a random op", function()
     check.raises("normal_: expected std of 0 or more", function() accelhost.empty(2):normal_(0, -1) end)
     check.raises("bernoulli_: expected p in 0..1", function() accelhost.empty(2):bernoulli_(1.5) end)
     check.raises("expected probabilities in 0..1", function() accelhost.tensor({2}):bernoulli() end)
+    for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+      for _, wrong in ipairs {-0.5, 1.5, 0 / 0} do
+        accelhost.manual_seed(1)
+        local chances_of = accelhost.tensor({0.5, wrong, 7}, {dtype = dtype})
+        check.raises("bernoulli: expected probabilities in 0..1, got ", function() chances_of:bernoulli() end)
+        local next_draw = accelhost.rand(1):item()
+        accelhost.manual_seed(1)
+        assert.equal(accelhost.rand(1):item(), next_draw)
+      end
+    end
     check.raises("rand: expected a floating dtype", function() accelhost.rand({2}, {dtype = "int64"}) end)
     check.raises("multinomial: cannot draw 3 samples without replacement",
       function() accelhost.tensor({1, 1}):multinomial(3) end)

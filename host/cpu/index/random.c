@@ -217,23 +217,42 @@ int ah_cpu_bernoulli_(struct ah_call *c)
     return random_fill(c->out[0], AH_BOOL, random_keep, &ah_args(c, bernoulli_)->p.number);
 }
 
+/* Hits of one chance per element; and the first that is none, or n. */
+#define HITS(suffix, real)                                                                                    \
+    static void random_hits_##suffix(struct ah_generator *g, void *data, int64_t n, const void *context)      \
+    {                                                                                                         \
+        const real *chance = context;                                                                         \
+        real *x = data;                                                                                       \
+        ah_generator_fill_uniform_##suffix(g, x, n, 0, 1);                                                    \
+        for (int64_t i = 0; i < n; i++)                                                                       \
+            x[i] = x[i] < chance[i];                                                                          \
+    }                                                                                                         \
+    static int64_t no_chance_##suffix(const real *chance, int64_t n)                                          \
+    {                                                                                                         \
+        int64_t wrong = 0, first = 0;                                                                         \
+        for (int64_t i = 0; i < n; i++)                                                                       \
+            wrong += !((chance[i] >= 0) & (chance[i] <= 1));                                                  \
+        while (wrong && chance[first] >= 0 && chance[first] <= 1)                                             \
+            first++;                                                                                          \
+        return wrong ? first : n;                                                                             \
+    }
+HITS(f32, float)
+HITS(f64, double)
+
 /* One probability per element: the draw has the precision of the probabilities. */
 int ah_cpu_bernoulli(struct ah_call *c)
 {
-    struct ah_generator *g = ah_default_generator();
     struct ah_tensor *p, *out = c->out[0];
     bool wide = out->dtype == AH_F64;
     AH_TRY(ah_contiguous_as(&p, ah_args(c, bernoulli)->input.tensor, wide ? AH_F64 : AH_F32));
-    int status = 0;
-    for (int64_t i = 0; i < out->numel; i++) {
-        double chance = wide ? ((const double *)ah_tensor_data(p))[i] : (double)((const float *)ah_tensor_data(p))[i];
-        if (!(chance >= 0 && chance <= 1)) {
-            status = ah_fail(AH_EINVAL, "bernoulli: expected probabilities in 0..1, got %g", chance);
-            break;
-        }
-        bool hit = wide ? ah_generator_double(g) < chance : (double)ah_generator_float(g) < chance;
-        ah_tensor_set(out, i, hit);
-    }
+    const void *chance = ah_tensor_data(p);
+    int64_t n = p->numel, at = wide ? no_chance_f64(chance, n) : no_chance_f32(chance, n);
+    int status;
+    if (at < n)
+        status = ah_fail(AH_EINVAL, "bernoulli: expected probabilities in 0..1, got %g",
+                         wide ? ((const double *)chance)[at] : (double)((const float *)chance)[at]);
+    else
+        status = random_fill(out, wide ? AH_F64 : AH_F32, wide ? random_hits_f64 : random_hits_f32, chance);
     ah_tensor_release(p);
     return status;
 }

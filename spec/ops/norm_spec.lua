@@ -119,6 +119,120 @@ describe("batch_norm", function()
   end)
 end)
 
+describe("batch norm followed by relu", function()
+  local norm_relu = require("accelhost.nn.fused").norm_relu
+
+  -- Run fn(layer, convolved x, other or nil): the result, all gradients and the statistics afterwards.
+  local function trial(fn, case)
+    accelhost.manual_seed(6)
+    local n, channels, height, width = unpack(case.shape)
+    local layer = accelhost.nn.BatchNorm2d(channels, {affine = case.affine ~= false})
+    if case.affine ~= false then
+      accelhost.nn.init.normal_(layer.weight)
+      accelhost.nn.init.normal_(layer.bias)
+    end
+    layer:train(not case.eval):to(case.dtype or "float32")
+    local x = accelhost.randn(n, 4, height, width):to(case.dtype or "float32"):requires_grad_()
+    local kernel = accelhost.randn(channels, 4, 1, 1):to(x.dtype):requires_grad_()
+    local other = case.other and accelhost.randn(n, channels, height, width):to(x.dtype):requires_grad_()
+    local y = fn(layer, case.plain and F.conv2d(x, kernel):flatten(2):view(n, channels, height, width)
+      or F.conv2d(x, kernel), other and F.relu(other) or nil)
+    local g = accelhost.randn(y:shape()):to(x.dtype)
+    if case.last then g = g:contiguous {memory_format = "channels_last"} end
+    y:backward(g)
+    local results = {y:detach(), x.grad, kernel.grad, layer.running_mean, layer.running_var}
+    for _, leaf_of in ipairs {other or nil, layer.weight, layer.bias} do results[#results + 1] = leaf_of.grad end
+    return results
+  end
+
+  local function by_ops(layer, x, other)
+    local y = layer(x)
+    return F.relu(other and y + other or y)
+  end
+
+  local cases = {}
+  for _, shape in ipairs {{3, 33, 7, 5}, {2, 64, 9, 9}, {5, 8, 16, 17}} do
+    for _, other in ipairs {false, true} do
+      for _, case in ipairs {{}, {last = true}, {eval = true}, {affine = false}, {plain = true}, {dtype = "float64"},
+        {dtype = "bfloat16"}} do
+        case.shape, case.other = shape, other
+        cases[#cases + 1] = case
+      end
+    end
+  end
+
+  it("has the bits of the ops, statistics and gradients included, on any number of threads", function()
+    local threads = accelhost.get_num_threads()
+    for _, case in ipairs(cases) do
+      accelhost.set_num_threads(1)
+      local wanted = trial(by_ops, case)
+      for count = 1, 3 do
+        accelhost.set_num_threads(count)
+        for i, tensor in ipairs(trial(norm_relu, case)) do
+          local exact = wanted[i]:double()
+          local off = ((exact - tensor:double()):abs():max() / (exact:abs():max() + 1e-30)):item()
+          assert.is_true(off <= (i == 3 and 1e-5 or 0), ("result %d is off by %g"):format(i, off))
+        end
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+
+  it("has second derivatives", function()
+    for _, other in ipairs {false, true} do
+      local function penalty(fn)
+        accelhost.manual_seed(7)
+        local layer = accelhost.nn.BatchNorm2d(6)
+        local x, kernel = accelhost.randn(2, 3, 5, 4):requires_grad_(), accelhost.randn(6, 3, 2, 2):requires_grad_()
+        local y = fn(layer, F.conv2d(x, kernel), other and accelhost.randn(2, 6, 4, 3):requires_grad_() or nil)
+        accelhost.autograd.grad({y:pow(3):sum()}, {x}, {create_graph = true})[1]:pow(2):sum():backward()
+        return {x.grad, kernel.grad, layer.weight.grad, layer.bias.grad}
+      end
+      local wanted = penalty(by_ops)
+      for i, tensor in ipairs(penalty(norm_relu)) do
+        check.near(0, ((wanted[i] - tensor):abs():max() / wanted[i]:abs():max()):item(), 1e-5)
+      end
+    end
+  end)
+
+  it("keeps a NaN, broadcasts and refuses as the ops do", function()
+    local layer = accelhost.nn.BatchNorm2d(4):eval()
+    local x = F.conv2d(accelhost.ones(1, 2, 3, 3), accelhost.ones(4, 2, 1, 1))
+    local other = accelhost.zeros(1, 4, 3, 3)
+    other[{0, 1, 2, 2}] = 0 / 0
+    local y = norm_relu(layer, x, other)
+    assert.equal(1, y:isnan():sum():item())
+    local row = accelhost.ones(4, 1, 1)
+    assert.is_true(accelhost.equal(norm_relu(layer, x, row), by_ops(layer, x, row)))
+    check.raises("add: shapes do not broadcast", function() norm_relu(layer, x, accelhost.ones(3, 3, 2)) end)
+    check.raises("batch_norm: expected running_mean float32 (2,)", function()
+      norm_relu(accelhost.nn.BatchNorm2d(4):eval(), accelhost.ones(1, 2, 3, 3))
+    end)
+  end)
+
+  it("is computed in a Sequential as one op, unless a hook watches one of the two", function()
+    local function kinds(net)
+      local seen = {}
+      local prof = accelhost.profiler.profile({}, function() net(accelhost.ones(2, 3, 5, 5)) end)
+      for _, event in ipairs(prof:key_averages()) do seen[event.key] = event.count end
+      return seen
+    end
+    local function make(norm, act)
+      return nn.Sequential(nn.Conv2d(3, 8, 3), norm or nn.BatchNorm2d(8), act or nn.ReLU())
+    end
+    local net = make()
+    assert.equal(1, kinds(net).batch_norm_relu)
+    assert.equal(1, kinds(make(nil, nn.ReLU {inplace = true})).batch_norm_relu)
+    assert.is_nil(kinds(make(nil, nn.ReLU6())).batch_norm_relu)
+    assert.is_nil(kinds(make(nn.InstanceNorm2d(8))).batch_norm_relu)
+    local calls = 0
+    net[2]:register_forward_hook(function() calls = calls + 1 end)
+    local seen = kinds(net)
+    assert.same({1, 1, 1}, {calls, seen.batch_norm, seen.relu})
+    assert.is_nil(seen.batch_norm_relu)
+  end)
+end)
+
 describe("layer_norm", function()
   it("has first and second derivatives", function()
     local function affine(x, w, b) return F.layer_norm(x, {3, 2}, w, b) end

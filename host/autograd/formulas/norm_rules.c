@@ -59,7 +59,7 @@ static bool norm_wants(const struct ah_rule *r, int input)
 }
 
 /* Statistics are per channel, dim 1; the reduced types are computed in float32. */
-static int batch_norm_by_ops(struct ah_rule *r)
+static int batch_norm_by_ops(struct ah_rule *r, struct ah_tensor *grad)
 {
     const struct ah_args_batch_norm *arg = ah_args(r, batch_norm);
     struct affine affine = affine_of(r);
@@ -74,7 +74,7 @@ static int batch_norm_by_ops(struct ah_rule *r)
     }
     struct ah_value shape = AH_INTS_OF(row, meta->ndim);
     struct normal n = {.x = ah_r(r, AH_OP_to, arg->input, AH_D(dtype)),
-                       .g = ah_r(r, AH_OP_to, AH_T(r->grad_out[0]), AH_D(dtype)),
+                       .g = ah_r(r, AH_OP_to, AH_T(grad), AH_D(dtype)),
                        .over = AH_INTS_OF(over, count), .eps = arg->eps.number};
     if (ah_given(&arg->weight))
         n.weight = ah_r(r, AH_OP_reshape, arg->weight, shape);
@@ -116,10 +116,31 @@ int ah_backward_batch_norm(struct ah_rule *r)
 {
     const struct ah_args_batch_norm *arg = ah_args(r, batch_norm);
     if (ah_grad_enabled)
-        return batch_norm_by_ops(r);
+        return batch_norm_by_ops(r, r->grad_out[0]);
     const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
                                     AH_T(r->extra[1]), arg->training};
     return give_three(r, AH_OP_batch_norm_backward, args, 6);
+}
+
+int ah_backward_batch_norm_relu(struct ah_rule *r)
+{
+    const struct ah_args_batch_norm_relu *arg = ah_args(r, batch_norm_relu);
+    int other = r->state->affine.other;
+    if (ah_grad_enabled) {
+        struct ah_tensor *grad = ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]));
+        if (other > 0)
+            ah_r_give(r, other, grad);
+        return batch_norm_by_ops(r, grad);
+    }
+    const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(r->out[0]), arg->input, arg->weight, arg->bias,
+                                    AH_T(r->extra[0]), AH_T(r->extra[1]), arg->training, AH_B(other > 0)};
+    struct ah_tensor *out[4] = {NULL};
+    ah_rule_ops(r, AH_OP_batch_norm_relu_backward, args, 9, out, other > 0 ? 4 : 3);
+    r->grad_in[0] = out[0];
+    give_affine(r, out);
+    if (other > 0)
+        ah_r_give(r, other, out[3]);
+    return r->status;
 }
 
 /* Return the gradient of the normalised input, and store those of weight and bias. */

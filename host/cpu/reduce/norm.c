@@ -85,7 +85,8 @@ static int batch_stats(struct ah_call *c, const struct ah_batch *b, const void *
     return 0;
 }
 
-int ah_cpu_batch_norm(struct ah_call *c)
+/* The arguments are batch_norm's and, where it is followed by relu, `other`. */
+static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
@@ -96,6 +97,7 @@ int ah_cpu_batch_norm(struct ah_call *c)
     struct ah_arrays a = {0};
     const void *x = batch_open(&a, xt, storage), *w = ah_array_in(&a, arg->weight.tensor);
     const void *bias = ah_array_in(&a, arg->bias.tensor);
+    const void *addend = other ? ah_array_nhwc(&a, other, false) : NULL;
     size_t channels = (size_t)b.c * ah_dtype_size(c->extra[0]->dtype);
     void *scale = ah_array_scratch(&a, channels), *shift = ah_array_scratch(&a, channels);
     void *y = batch_out_open(&a, out, storage);
@@ -109,12 +111,24 @@ int ah_cpu_batch_norm(struct ah_call *c)
     }
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
     AH_BY_REAL(xt->dtype, ah_norm_affine_factors, b.c, mean, inverse, w, bias, scale, shift);
-    if (storage.rows)
+    if (relu)
+        ah_norm_relu_apply(&b, x, scale, shift, addend, y);
+    else if (storage.rows)
         batch_row_loops(storage)->apply(&b, x, scale, shift, y);
     else
         AH_BY_REAL(xt->dtype, ah_plane_apply, &b, x, scale, shift, y);
     out->storage->channels_last = storage.last;
     return ah_arrays_close(&a);
+}
+
+int ah_cpu_batch_norm(struct ah_call *c)
+{
+    return batch_norm_run(c, false, NULL);
+}
+
+int ah_cpu_batch_norm_relu(struct ah_call *c)
+{
+    return batch_norm_run(c, true, ah_given(&ah_args(c, batch_norm_relu)->other));
 }
 
 /* Gradient and input in one order: channels-last if both are. */
@@ -153,6 +167,38 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     else
         AH_BY_REAL(xt->dtype, ah_plane_combine, &b, g, x, mean, ca, cb, cc, gx);
     out->storage->channels_last = storage.last;
+    return ah_arrays_close(&a);
+}
+
+int ah_cpu_batch_norm_relu_backward(struct ah_call *c)
+{
+    const struct ah_args_batch_norm_relu_backward *arg = ah_args(c, batch_norm_relu_backward);
+    struct ah_tensor *xt = arg->input.tensor;
+    struct ah_batch b = batch_of(xt);
+    struct ah_arrays a = {0};
+    bool other = arg->with_other.flag;
+    const float *g = ah_array_nhwc(&a, arg->grad.tensor, false), *x = ah_array_nhwc(&a, xt, false);
+    const float *y = other ? ah_array_nhwc(&a, arg->output.tensor, false) : x; /* else unread */
+    const float *w = ah_array_in(&a, arg->weight.tensor), *bias = ah_array_in(&a, arg->bias.tensor);
+    float *scale = ah_array_scratch(&a, 7 * (size_t)b.c * sizeof(float));
+    float *gx = ah_array_out(&a, c->out[0]), *gw = ah_array_out(&a, c->out[1]), *gb = ah_array_out(&a, c->out[2]);
+    float *masked = other ? ah_array_out(&a, c->out[3]) : NULL;
+    const float *mean = ah_tensor_data(arg->mean.tensor), *inverse = ah_tensor_data(arg->inverse.tensor);
+    if (a.status < 0)
+        return ah_arrays_close(&a);
+    float *shift = scale + b.c, *sg = shift + b.c, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
+    ah_norm_affine_factors_f32(b.c, mean, inverse, w, bias, scale, shift);
+    a.status = ah_norm_relu_sums(&b, g, x, y, mean, scale, shift, masked, sg, sx);
+    if (a.status < 0)
+        return ah_arrays_close(&a);
+    ah_norm_backward_factors_f32(&b, inverse, w, sg, sx, arg->training.flag, gw, gb, ca, cb, cc);
+    if (other)
+        ah_row_loops_f32.combine(&b, masked, x, mean, ca, cb, cc, gx);
+    else
+        ah_norm_relu_combine(&b, g, x, mean, scale, shift, ca, cb, cc, gx);
+    c->out[0]->storage->channels_last = true;
+    if (other)
+        c->out[3]->storage->channels_last = true;
     return ah_arrays_close(&a);
 }
 

@@ -132,7 +132,7 @@ union ah_state {
     struct { uint32_t dims; double correction; } reduce;    /* the reduced dims as a bit mask; of var and std */
     struct { int dim; } join;                               /* cat and stack: counted from 0 */
     struct { int covered; } place;                          /* index_put: number of leading dims that the index spans */
-    struct { int weight, bias; } affine;                    /* which inputs they are; 0: absent */
+    struct { int weight, bias, other; } affine;             /* which inputs they are; 0: absent */
     struct { double eps; } root;                            /* rms_norm: given or the dtype's */
     struct {                                                /* as_strided: the view's offset, the input's geometry */
         int64_t offset, input_offset, input_stride[AH_MAX_DIMS];

@@ -126,6 +126,56 @@ int ah_forward_batch_norm_backward(struct ah_call *c)
     return x->numel == 0 ? 0 : ah_call_kernel(c);
 }
 
+/* Can one kernel replace the ops? Convolutions in float32 on a CPU leave such inputs. */
+static bool can_norm_and_relu(const struct ah_call *c)
+{
+    const struct ah_args_batch_norm_relu *arg = ah_args(c, batch_norm_relu);
+    const struct ah_tensor *x = arg->input.tensor, *other = ah_given(&arg->other);
+    return c->device == &ah_cpu && x->dtype == AH_F32 && x->ndim == 4 && x->numel > 0 && x->storage->channels_last &&
+           (!other || (other->dtype == AH_F32 && ah_same_shape(x, other)));
+}
+
+static int batch_norm_relu_by_ops(struct ah_call *c)
+{
+    const struct ah_args_batch_norm_relu *arg = ah_args(c, batch_norm_relu);
+    struct ah_tensor *normal = NULL, *sum = NULL;
+    int status;
+    c->recording = false;
+    AH_TRYGO(ah_op_call1(AH_OP_batch_norm, &normal, c->arg, 8), out);
+    if (arg->other.kind == AH_TENSOR)
+        AH_TRYGO(ah_op1(AH_OP_add, &sum, AH_T(normal), arg->other), out);
+    AH_TRYGO(ah_op1(AH_OP_relu, &c->out[0], AH_T(sum ? sum : normal)), out);
+    c->out_count = 1;
+out:
+    ah_tensor_release(normal);
+    ah_tensor_release(sum);
+    return status;
+}
+
+int ah_forward_batch_norm_relu(struct ah_call *c)
+{
+    if (!can_norm_and_relu(c))
+        return batch_norm_relu_by_ops(c);
+    AH_TRY(ah_forward_batch_norm(c));
+    int inputs = 0;
+    for (int i = 0; i < c->op->param_count; i++)
+        inputs += c->arg[i].kind == AH_TENSOR;
+    c->state.affine.other = ah_args(c, batch_norm_relu)->other.kind == AH_TENSOR ? inputs - 1 : 0;
+    return 0;
+}
+
+int ah_forward_batch_norm_relu_backward(struct ah_call *c)
+{
+    const struct ah_args_batch_norm_relu_backward *arg = ah_args(c, batch_norm_relu_backward);
+    const struct ah_tensor *x = arg->input.tensor;
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_call_output(c, 1, &x->size[1], 1, x->dtype));
+    AH_TRY(ah_call_output(c, 2, &x->size[1], 1, x->dtype));
+    if (arg->with_other.flag)
+        AH_TRY(ah_call_output(c, 3, x->size, x->ndim, x->dtype));
+    return ah_call_kernel(c);
+}
+
 static bool has_shape(const struct ah_tensor *t, const struct ah_value *shape)
 {
     return t->ndim == shape->ints.count &&

@@ -92,6 +92,17 @@ function BatchNorm:forward(input)
   return self:normalise(input)
 end
 
+--- The forward's result, plus `other` where it is given, and then relu.
+---@param input Tensor [N, num_features, ...]
+---@param other? Tensor
+---@return Tensor like input
+function BatchNorm:normalise_relu(input, other)
+  check_dims(self, input)
+  local mean, var = self.running_mean, self.running_var
+  return C.batch_norm_relu(input, mean, var, self.weight, self.bias, self.training or mean == nil,
+    self:next_momentum(), self.eps, other)
+end
+
 function BatchNorm:extra_repr()
   return ("%d, eps=%s, momentum=%s, affine=%s, bias=%s, track_running_stats=%s"):format(self.num_features,
     repr.float(self.eps), self.momentum and repr.float(self.momentum) or "None", repr.value(self.affine),

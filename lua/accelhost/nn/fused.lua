@@ -30,6 +30,20 @@ function fused.gelu_between(x, w1, b1, w2, b2)
   return out
 end
 
+--- relu(norm(x) + other), as one op where the norm is a batch norm.
+---@param norm Module
+---@param x Tensor
+---@param other? Tensor
+---@return Tensor like x
+function fused.norm_relu(norm, x, other)
+  local BatchNorm = require("accelhost.nn.batch_norm").BatchNorm
+  if fused.is_plain(norm, BatchNorm) and norm.normalise == BatchNorm.normalise then
+    return norm:normalise_relu(x, other)
+  end
+  local y = norm(x)
+  return C.relu(other and y + other or y)
+end
+
 --- Apply modules i, i + 1, ... of a list that are computed as one op to x. Return the result and their number, or nil
 --- and 0 if module i cannot be fused.
 ---@param list table
@@ -40,12 +54,20 @@ end
 function fused.run(list, i, x)
   -- Asked of every item at every call, so without __index: it is slow for fields that are missing in a class or beyond
   -- the end of a list.
-  local gelu = rawget(list, i + 1)
-  local fields = type(gelu) == "table" and rawget(gelu, "_fields")
-  if not fields or fields.approximate ~= "tanh" then return nil, 0 end
+  local act = rawget(list, i + 1)
+  local fields = type(act) == "table" and rawget(act, "_fields")
+  if not fields then return nil, 0 end
+  local first = rawget(list, i)
+  local fields_of_first = type(first) == "table" and rawget(first, "_fields")
+  if not fields_of_first then return nil, 0 end
+  if fields_of_first.num_features and fields.inplace ~= nil then
+    if not fused.is_plain(act, require("accelhost.nn.activation").ReLU) then return nil, 0 end
+    return fused.norm_relu(first, x), 2
+  end
+  if fields.approximate ~= "tanh" then return nil, 0 end
   local Linear = require("accelhost.nn.linear").Linear
-  local first, second = list[i], list[i + 2]
-  if not fused.is_plain(gelu, require("accelhost.nn.activation").GELU) or not fused.is_plain(first, Linear) then
+  local second = list[i + 2]
+  if not fused.is_plain(act, require("accelhost.nn.activation").GELU) or not fused.is_plain(first, Linear) then
     return nil, 0
   end
   if not fused.is_plain(second, Linear) then return fused.gelu_between(x, first.weight, first.bias), 2 end

@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local activations = require "accelhost.models.common.activations"
 local arguments = require "accelhost.util.arguments"
 local container = require "accelhost.nn.container"
+local fused = require "accelhost.nn.fused"
 local image_model = require "accelhost.models.vision.image_model"
 local image_names = require "accelhost.models.vision.image_names"
 local init = require "accelhost.nn.initializers"
@@ -37,6 +38,8 @@ function ResNetConfig:complete()
   end
 end
 
+local relu = activations.find("ResNet", "relu")
+
 local function activation(config) return activations.find("ResNetConfig: hidden_act", config.hidden_act) end
 
 -- A convolution, its norm and, with `act`, the activation.
@@ -49,7 +52,9 @@ function ConvLayer:init(from, to, kernel, stride, act)
 end
 
 function ConvLayer:forward(x)
-  x = self.normalization(self.convolution(x))
+  x = self.convolution(x)
+  if self.act == relu then return fused.norm_relu(self.normalization, x) end
+  x = self.normalization(x)
   return self.act and self.act(x) or x
 end
 
@@ -67,7 +72,7 @@ function Embeddings:forward(x) return self.pooler(self.embedder(x)) end
 local Block = Module:extend "ResNetBlock"
 
 function Block:init(config, from, to, stride)
-  local act = C.relu
+  local act = relu
   if from ~= to or stride ~= 1 then self.shortcut = ConvLayer(from, to, 1, stride) end
   if config.layer_type == "basic" then
     self.layer = container.Sequential(ConvLayer(from, to, 3, stride, act), ConvLayer(to, to, 3, 1))
@@ -80,7 +85,14 @@ function Block:init(config, from, to, stride)
 end
 
 function Block:forward(x)
-  local y = self.layer(x)
+  local layer, y = self.layer, x
+  local last = layer[#layer]
+  if self.act == relu and fused.is_plain(layer, container.Sequential) and fused.is_plain(last, ConvLayer) then
+    for i = 1, #layer - 1 do y = layer[i](y) end
+    y = last.convolution(y)
+    return fused.norm_relu(last.normalization, y, self.shortcut and self.shortcut(x) or x)
+  end
+  y = layer(x)
   return self.act(y + (self.shortcut and self.shortcut(x) or x))
 end
 

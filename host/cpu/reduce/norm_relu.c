@@ -4,9 +4,22 @@
 
 #include "base/process/parallel.h"
 #include "cpu/loop/column_sum.h"
+#include "cpu/loop/lanes.h"
 #include "cpu/reduce/norm.h"
 
-enum { CHUNK_ROWS = 64, BLOCK = 32 };
+enum { CHUNK_ROWS = 64, LANES = AH_LANES_BYTES / 4 };
+
+typedef ah_lanes_f32 lanes;
+
+static inline lanes load(const float *p)
+{
+    return *(const ah_lanes_at_f32 *)p;
+}
+
+static inline void store(float *p, lanes v)
+{
+    *(ah_lanes_at_f32 *)p = v;
+}
 
 static inline float above_zero(float x)
 {
@@ -30,33 +43,61 @@ void ah_norm_relu_apply(const struct ah_batch *b, const float *restrict x, const
     }
 }
 
-/* The sums of the gradient that counts, h, and of h (x - mean) over a chunk of rows, for `width` columns. */
-static inline void norm_relu_block(const float *restrict g, const float *restrict x, const float *restrict y,
-                                   int64_t rows, int64_t c, int64_t width, const float *restrict mean,
-                                   const float *restrict scale, const float *restrict shift, float *restrict masked,
-                                   float *restrict sums, float *restrict products)
+/* The gradient where the output is above 0 or NaN, else 0. */
+static inline lanes counted(lanes output, lanes gradient)
 {
-    float sum[BLOCK] = {0}, product[BLOCK] = {0};
-    if (masked) {
-        for (int64_t i = 0; i < rows; i++) {
-            for (int64_t k = 0; k < width; k++) {
-                float h = y[i * c + k] <= 0 ? 0 : g[i * c + k];
-                masked[i * c + k] = h;
-                sum[k] += h;
-                product[k] += h * (x[i * c + k] - mean[k]);
-            }
+    return (lanes)((ah_lane_ints_f32)gradient & ~(output <= (lanes){0}));
+}
+
+struct relu_rows {
+    const float *g, *x, *y, *mean, *scale, *shift;
+    float *masked, *sums, *products;
+    int64_t c;
+};
+
+/* Add the gradient that counts, h, and h (x - mean) of `rows` rows from row `first` on to the sums. */
+static inline __attribute__((always_inline)) void relu_rows_add(const int rows, const bool stored,
+                                                                const struct relu_rows *r, int64_t first)
+{
+    int64_t c = r->c, k = 0;
+    for (; k + LANES <= c; k += LANES) {
+        lanes sum = load(r->sums + k), product = load(r->products + k), mean = load(r->mean + k);
+        lanes scale = load(r->scale + k), shift = load(r->shift + k);
+        for (int i = 0; i < rows; i++) {
+            int64_t at = (first + i) * c + k;
+            lanes x = load(r->x + at), y = stored ? load(r->y + at) : x * scale + shift;
+            lanes h = counted(y, load(r->g + at));
+            if (stored)
+                store(r->masked + at, h);
+            sum += h;
+            product += h * (x - mean);
         }
-    } else {
-        for (int64_t i = 0; i < rows; i++) {
-            for (int64_t k = 0; k < width; k++) {
-                float h = x[i * c + k] * scale[k] + shift[k] <= 0 ? 0 : g[i * c + k];
-                sum[k] += h;
-                product[k] += h * (x[i * c + k] - mean[k]);
-            }
+        store(r->sums + k, sum);
+        store(r->products + k, product);
+    }
+    for (; k < c; k++) {
+        for (int i = 0; i < rows; i++) {
+            int64_t at = (first + i) * c + k;
+            float y = stored ? r->y[at] : r->x[at] * r->scale[k] + r->shift[k], h = y <= 0 ? 0 : r->g[at];
+            if (stored)
+                r->masked[at] = h;
+            r->sums[k] += h;
+            r->products[k] += h * (r->x[at] - r->mean[k]);
         }
     }
-    memcpy(sums, sum, (size_t)width * sizeof *sums);
-    memcpy(products, product, (size_t)width * sizeof *products);
+}
+
+/* The sums of a chunk of rows: some rows at a time, so that memory is read in order. */
+static inline __attribute__((always_inline)) void relu_chunk(const bool stored, const struct relu_rows *r,
+                                                             int64_t rows)
+{
+    memset(r->sums, 0, (size_t)r->c * sizeof(float));
+    memset(r->products, 0, (size_t)r->c * sizeof(float));
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4)
+        relu_rows_add(4, stored, r, i);
+    for (; i < rows; i++)
+        relu_rows_add(1, stored, r, i);
 }
 
 int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, const float *y, const float *mean,
@@ -71,16 +112,12 @@ int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, 
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
-        for (int64_t k = 0; k < c; k += BLOCK) {
-            int64_t at = first * c + k;
-            float *to = masked ? masked + at : NULL;
-            if (c - k >= BLOCK)
-                norm_relu_block(g + at, x + at, y + at, count, c, BLOCK, mean + k, scale + k, shift + k, to,
-                                sums + i * c + k, products + i * c + k);
-            else
-                norm_relu_block(g + at, x + at, y + at, count, c, c - k, mean + k, scale + k, shift + k, to,
-                                sums + i * c + k, products + i * c + k);
-        }
+        const struct relu_rows r = {g + first * c, x + first * c, y + first * c, mean, scale, shift,
+                                    masked ? masked + first * c : NULL, sums + i * c, products + i * c, c};
+        if (masked)
+            relu_chunk(true, &r, count);
+        else
+            relu_chunk(false, &r, count);
     }
     status = ah_column_sum_f32(sums, chunks, c, sum_g);
     if (status == 0)
@@ -97,9 +134,15 @@ void ah_norm_relu_combine(const struct ah_batch *b, const float *restrict g, con
     int64_t c = b->c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->pixels; i++) {
-        for (int64_t k = 0; k < c; k++) {
-            float value = x[i * c + k], h = value * scale[k] + shift[k] <= 0 ? 0 : g[i * c + k];
-            gx[i * c + k] = (h - cb[k] - (value - mean[k]) * cc[k]) * ca[k];
+        const float *from = x + i * c, *incoming = g + i * c;
+        int64_t k = 0;
+        for (; k + LANES <= c; k += LANES) {
+            lanes value = load(from + k), h = counted(value * load(scale + k) + load(shift + k), load(incoming + k));
+            store(gx + i * c + k, (h - load(cb + k) - (value - load(mean + k)) * load(cc + k)) * load(ca + k));
+        }
+        for (; k < c; k++) {
+            float h = from[k] * scale[k] + shift[k] <= 0 ? 0 : incoming[k];
+            gx[i * c + k] = (h - cb[k] - (from[k] - mean[k]) * cc[k]) * ca[k];
         }
     }
 }

@@ -1,54 +1,72 @@
 /* Batch norm over rows of channels, summed by chunks of rows, for one type of items: norm_instances.c sets ITEM,
  * ROWS(name), and READ and WRITE, the conversions between ITEM and float. */
 
-/* Sum x, then (x - the chunk's mean)^2 while the chunk is in the cache; or, of two inputs, g and g (x - mean): over the
- * rows of a chunk, for `width` columns, whose sums stay in registers. */
-static inline void ROWS(moment_block)(const ITEM *restrict x, int64_t rows, int64_t c, int64_t width,
-                                      float *restrict sums, float *restrict squares)
+/* Add up, over the rows of a chunk, x and then (x - the chunk's mean)^2 while the chunk is in the cache; or, of two
+ * inputs, g and g (x - mean). Some rows at a time, so that memory is read in order. */
+static inline __attribute__((always_inline)) void ROWS(sum_rows)(const int rows, const ITEM *restrict x, int64_t c,
+                                                                 float *restrict sums)
 {
-    float sum[BLOCK] = {0}, mean[BLOCK], square[BLOCK] = {0};
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < width; k++)
-            sum[k] += READ(x[i * c + k]);
-    for (int64_t k = 0; k < width; k++)
-        mean[k] = sum[k] / (float)rows;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < width; k++)
-            square[k] += (READ(x[i * c + k]) - mean[k]) * (READ(x[i * c + k]) - mean[k]);
-    memcpy(sums, sum, (size_t)width * sizeof *sums);
-    memcpy(squares, square, (size_t)width * sizeof *squares);
+    for (int64_t k = 0; k < c; k++) {
+        float sum = sums[k];
+        for (int i = 0; i < rows; i++)
+            sum += READ(x[i * c + k]);
+        sums[k] = sum;
+    }
 }
 
-static inline void ROWS(gradient_block)(const ITEM *restrict g, const ITEM *restrict x, int64_t rows, int64_t c,
-                                        int64_t width, const float *restrict mean, float *restrict out_g,
-                                        float *restrict out_gx)
+static inline __attribute__((always_inline)) void ROWS(square_rows)(const int rows, const ITEM *restrict x, int64_t c,
+                                                                    const float *restrict sums, float divisor,
+                                                                    float *restrict squares)
 {
-    float sum_g[BLOCK] = {0}, sum_gx[BLOCK] = {0};
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t k = 0; k < width; k++) {
-            sum_g[k] += READ(g[i * c + k]);
-            sum_gx[k] += READ(g[i * c + k]) * (READ(x[i * c + k]) - mean[k]);
-        }
+    for (int64_t k = 0; k < c; k++) {
+        float mean = sums[k] / divisor, square = squares[k];
+        for (int i = 0; i < rows; i++)
+            square += (READ(x[i * c + k]) - mean) * (READ(x[i * c + k]) - mean);
+        squares[k] = square;
     }
-    memcpy(out_g, sum_g, (size_t)width * sizeof *out_g);
-    memcpy(out_gx, sum_gx, (size_t)width * sizeof *out_gx);
+}
+
+static inline __attribute__((always_inline)) void ROWS(gradient_rows)(const int rows, const ITEM *restrict g,
+                                                                      const ITEM *restrict x, int64_t c,
+                                                                      const float *restrict mean,
+                                                                      float *restrict sum_g, float *restrict sum_gx)
+{
+    for (int64_t k = 0; k < c; k++) {
+        float sum = sum_g[k], product = sum_gx[k];
+        for (int i = 0; i < rows; i++) {
+            sum += READ(g[i * c + k]);
+            product += READ(g[i * c + k]) * (READ(x[i * c + k]) - mean[k]);
+        }
+        sum_g[k] = sum;
+        sum_gx[k] = product;
+    }
 }
 
 static void ROWS(moment_chunk)(const ITEM *x, int64_t rows, int64_t c, float *sums, float *squares)
 {
-    int64_t k = 0;
-    for (; k + BLOCK <= c; k += BLOCK)
-        ROWS(moment_block)(x + k, rows, c, BLOCK, sums + k, squares + k);
-    ROWS(moment_block)(x + k, rows, c, c - k, sums + k, squares + k);
+    memset(sums, 0, (size_t)c * sizeof *sums);
+    memset(squares, 0, (size_t)c * sizeof *squares);
+    int64_t i = 0;
+    for (; i + ROW_GROUP <= rows; i += ROW_GROUP)
+        ROWS(sum_rows)(ROW_GROUP, x + i * c, c, sums);
+    for (; i < rows; i++)
+        ROWS(sum_rows)(1, x + i * c, c, sums);
+    for (i = 0; i + ROW_GROUP <= rows; i += ROW_GROUP)
+        ROWS(square_rows)(ROW_GROUP, x + i * c, c, sums, (float)rows, squares);
+    for (; i < rows; i++)
+        ROWS(square_rows)(1, x + i * c, c, sums, (float)rows, squares);
 }
 
 static void ROWS(gradient_chunk)(const ITEM *g, const ITEM *x, int64_t rows, int64_t c, const float *mean,
                                  float *sum_g, float *sum_gx)
 {
-    int64_t k = 0;
-    for (; k + BLOCK <= c; k += BLOCK)
-        ROWS(gradient_block)(g + k, x + k, rows, c, BLOCK, mean + k, sum_g + k, sum_gx + k);
-    ROWS(gradient_block)(g + k, x + k, rows, c, c - k, mean + k, sum_g + k, sum_gx + k);
+    memset(sum_g, 0, (size_t)c * sizeof *sum_g);
+    memset(sum_gx, 0, (size_t)c * sizeof *sum_gx);
+    int64_t i = 0;
+    for (; i + ROW_GROUP <= rows; i += ROW_GROUP)
+        ROWS(gradient_rows)(ROW_GROUP, g + i * c, x + i * c, c, mean, sum_g, sum_gx);
+    for (; i < rows; i++)
+        ROWS(gradient_rows)(1, g + i * c, x + i * c, c, mean, sum_g, sum_gx);
 }
 
 /* One pass over memory: the squares about the mean of all are those about the chunks' means and, for each chunk, its

@@ -78,13 +78,6 @@ static int check_sizes(const struct product *p)
 SCALE(scale_f32, float)
 SCALE(scale_f64, double)
 
-/* Products much deeper than they are wide: only a primitive made for the shape does well. */
-static bool is_deep(const struct product *p)
-{
-    int64_t least = p->m < p->n ? p->m : p->n;
-    return (p->ta || p->tb) && p->k >= 4 * least && p->k >= p->m && p->k >= p->n && product_work(p) >= 1e6;
-}
-
 /* Products of two vectors, which BLAS would pack first: sums of a block in the type of the vectors, their sum in
  * double. */
 struct dot {
@@ -279,11 +272,6 @@ static int run_by_rows(const struct product *p)
 static int run_product(const struct product *p)
 {
     AH_TRY(check_sizes(p));
-    if (p->dtype == AH_F32 && is_deep(p) && p->alpha == 1 && p->beta == 0 && !ah_region_is_divided()) {
-        int done = run_by_primitive(p);
-        if (done)
-            return done < 0 ? done : 0;
-    }
     struct division d = divide(p, false);
     return run_division(&d);
 }

@@ -85,6 +85,13 @@ describe("conv2d", function()
     end)
   end
 
+  it("agrees between float32 and float64 as one product over the pixels, without a bias", function()
+    for _, shapes in ipairs {{{3, 33, 9, 7}, {65, 33, 1, 1}}, {{2, 1200, 2, 3}, {900, 1200, 1, 1}},
+      {{2, 65, 5, 3}, {33, 65, 1, 1}}, {{64, 7, 5}, {96, 64, 1, 1}}} do
+      precision.agree(F.conv2d, shapes)
+    end
+  end)
+
   it("keeps its layout to itself", function()
     accelhost.manual_seed(1)
     local x, w1, w2 = accelhost.randn {2, 3, 7, 6}, accelhost.randn {8, 3, 3, 3}, accelhost.randn {4, 8, 2, 2}

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Everything that a machine with a card needs to test and measure this build, in one folder of at most 40 MB:
-# BUILD/bundle/gpu-checks, which unpacks files.tar.gz of the same folder: the tree, the program with its plugin and the
-# plugin's objects, the libraries that a bare system lacks, and Busted.
+# Everything that a machine with a card needs to test and measure this build, in one folder, which has at most 40 MB
+# together with the tree, as both may be copied there: BUILD/bundle/gpu-checks, which unpacks files.tar.xz of the same
+# folder: the tree, the program with its plugin and the plugin's objects, the libraries that a bare system lacks, and
+# Busted. xz is in the folder too, for systems without it.
 # usage: bundle.sh BUILD
 set -eu
 cd "$(dirname "$0")/../.."
@@ -41,7 +42,12 @@ rm -rf "$bundle"
 mkdir -p "$bundle"
 echo "$build" >"$tree/build-folder"
 kernels=$(strings "$build/accelhost-cuda.so" | sed -n 's/^for\( sm_.* by CUDA .*\)/\1/p')
-tar -C "$stage" --owner=0 --group=0 -c tree | gzip >"$bundle/files.tar.gz"
+tar -C "$stage" --owner=0 --group=0 -c tree | xz -T0 >"$bundle/files.tar.xz"
+xz=$(command -v xz)
+mkdir "$bundle/unpack"
+cp -L "$xz" "$bundle/unpack/xz"
+ldd "$xz" | sed -n 's/^[[:space:]]*liblzma.* => \(\/[^ ]*\) .*/\1/p' |
+    xargs -r -I LIBRARY cp -L LIBRARY "$bundle/unpack"
 install -m 755 scripts/gpu/start.sh "$bundle/gpu-checks"
 cat >"$bundle/README" <<END
 accelhost for a machine with a CUDA card: ./gpu-checks builds what must be built, runs the specs, compute-sanitizer and
@@ -50,6 +56,12 @@ by CUDA 13 need driver 580 or newer, those by CUDA 12 driver 550, and where they
 needs cuBLASLt and, for convolutions, cuDNN 9 (the toolkit's or those of PyTorch's packages), and glibc
 2.35. Results go to \$OUT, or to results here.
 END
-size=$(du -sk "$bundle" | cut -f 1)
-[ "$size" -le $((limit * 1000)) ] || { echo "gpu-bundle: $bundle has $size KB, more than $limit MB" >&2; exit 1; }
-echo "$bundle: $((size / 1000)) MB, unpacked $(du -sm "$stage" | cut -f 1) MB"
+size=$(du -sk --apparent-size "$bundle" | cut -f 1)
+source=$(git ls-files -z | xargs -0r du -ckL --apparent-size -- 2>/dev/null |
+    awk '$2 == "total" { n += $1 } END { print n + 0 }')
+[ $((size + source)) -le $((limit * 1000)) ] || {
+    echo "gpu-bundle: $bundle has $size KB and the tree $source KB, together more than $limit MB" >&2
+    exit 1
+}
+echo "$bundle: $((size / 1000)) MB, with the tree $(((size + source) / 1000)) MB; unpacked" \
+    "$(du -sm "$stage" | cut -f 1) MB"

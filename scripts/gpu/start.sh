@@ -1,12 +1,16 @@
 #!/bin/sh
-# gpu-checks of a bundle: unpacks files.tar.gz, in its folder or where there is space, and runs scripts/gpu/checks.sh
+# gpu-checks of a bundle: unpacks files.tar.xz, in its folder or where there is space, and runs scripts/gpu/checks.sh
 # there.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$here/tree
-if [ ! -f "$tree/build-folder" ] || [ -n "$(find "$here/files.tar.gz" -newer "$tree/build-folder")" ]; then
+if [ ! -f "$tree/build-folder" ] || [ -n "$(find "$here/files.tar.xz" -newer "$tree/build-folder")" ]; then
     { mkdir -p "$tree" && [ -w "$tree" ]; } 2>/dev/null || tree=$(mktemp -d)/tree
-    tar -xzf "$here/files.tar.gz" -C "$(dirname "$tree")"
+    if command -v xz >/dev/null; then
+        xz -dc "$here/files.tar.xz"
+    else
+        LD_LIBRARY_PATH=$here/unpack "$here/unpack/xz" -dc "$here/files.tar.xz"
+    fi | tar -x -C "$(dirname "$tree")"
     touch "$tree/build-folder"
 fi
 build=$(cat "$tree/build-folder")

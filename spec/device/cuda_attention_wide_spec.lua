@@ -65,4 +65,38 @@ describe("Attention by wide heads on a CUDA device", function()
       end]], {ACCELHOST_SIM_MEMORY = "24MiB"})
     assert.equal("true\ttrue\ntrue\ttrue\n", result.stdout, result.stderr)
   end)
+
+  sim.case("computes gradients where the scores do not fit into memory, causal and with groups", function()
+    local result = sim.host(HEAD .. [[
+      accelhost.manual_seed(4)
+      local shapes = {{1, 2, 1300, 260}, {1, 1, 1000, 260}, {1, 1, 1000, 264}}
+      local here, far = {}, {}
+      for i, shape in ipairs(shapes) do
+        here[i] = accelhost.randn(shape, {dtype = "float64"}):requires_grad_()
+        far[i] = here[i]:detach():float():cuda():requires_grad_()
+      end
+      local mask = accelhost.randn(1300, 1000):gt(0)
+      local attend, by_ops = F.scaled_dot_product_attention, require("accelhost._C").attention_by_ops
+      for _, causal in ipairs {true, false} do
+        -- Output and gradients.
+        local function step(fn, t, mask)
+          local out = fn(t[1], t[2], t[3], mask, 0, causal, nil, true)
+          return {out:detach(), unpack(accelhost.autograd.grad(out:square():sum(), t))}
+        end
+        local wanted = step(attend, here, not causal and mask or nil)
+        local given = not causal and mask:cuda() or nil
+        local got, worst = step(attend, far, given), 0
+        for i = 1, 4 do
+          local off = ((got[i]:cpu():double() - wanted[i]):abs():max() / wanted[i]:abs():max()):item()
+          worst = math.max(worst, off)
+        end
+        got = nil
+        collectgarbage() collectgarbage()
+        -- With all scores, of 10 MiB, in memory at once it does not fit.
+        local fits, text = pcall(step, by_ops, far, given)
+        print(worst < 1e-5, fits, (text:match "out of memory"))
+        collectgarbage() collectgarbage()
+      end]], {ACCELHOST_SIM_MEMORY = "36MiB"})
+    assert.equal(("true\tfalse\tout of memory\n"):rep(2), result.stdout, result.stderr)
+  end)
 end)

@@ -314,23 +314,29 @@ static int attention_factors(struct ah_tensor **made, const struct ah_args_atten
 /* Scores of fewer bytes are not cut, and of those that are a chunk's are at most a quarter of the free memory. */
 enum { LEAST_CUT = 4 << 20, LARGEST_CHUNK = 1 << 30 };
 
+int64_t ah_attention_rows(struct ah_device *device, int64_t each, int64_t queries)
+{
+    size_t available, total, pinned;
+    if (!device->type->memory_info || each * queries <= LEAST_CUT ||
+        device->type->memory_info(device, &available, &total, &pinned) < 0)
+        return queries;
+    int64_t room = (int64_t)(available / 4);
+    room = room < LEAST_CUT ? LEAST_CUT : room > LARGEST_CHUNK ? LARGEST_CHUNK : room;
+    int64_t rows = room / each > 1 ? room / each : 1;
+    return rows < queries ? rows : queries;
+}
+
 /* The queries whose scores a device has in memory at a time; 0: all. Only without gradients, which need all weights,
  * and without a causal mask and dropout, which depend on a query's place. */
 static int64_t attention_chunk(const struct ah_call *c, const struct ah_args_attention_by_ops *arg)
 {
     const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor;
-    struct ah_device *device = q->storage->device;
-    size_t available, total, pinned;
-    if (!device->type->memory_info || arg->is_causal.flag || arg->dropout_p.number > 0 || q->numel == 0 ||
+    if (arg->is_causal.flag || arg->dropout_p.number > 0 || q->numel == 0 ||
         (ah_recorder && ah_recorder->wanted(c)))
         return 0;
     int64_t queries = q->size[q->ndim - 2], heads = q->numel / (queries * q->size[q->ndim - 1]);
     int64_t each = 2 * heads * k->size[k->ndim - 2] * (int64_t)ah_dtype_size(ah_compute_dtype(q->dtype));
-    if (each * queries <= LEAST_CUT || device->type->memory_info(device, &available, &total, &pinned) < 0)
-        return 0;
-    int64_t room = (int64_t)(available / 4);
-    room = room < LEAST_CUT ? LEAST_CUT : room > LARGEST_CHUNK ? LARGEST_CHUNK : room;
-    int64_t rows = room / each > 1 ? room / each : 1;
+    int64_t rows = ah_attention_rows(q->storage->device, each, queries);
     return rows < queries ? rows : 0;
 }
 

@@ -266,7 +266,7 @@ int ah_cuda_attention(struct ah_call *c)
     if (p > 0 && ah_cuda_state(c->device)->generator.of_cpu)
         return ah_cuda_on_host(c);
     if (!tiles)
-        return AH_ENOTIMPL;
+        return ah_attention_wide(c);
     set_numbers(&call.args, &arg->window, arg->scale.number, p);
     AH_TRYGO(open_call(&call, c->device, query, key, value, ah_given(&arg->mask), c->extra[0]), out);
     AH_TRYGO(open_rows(&call, c->device, &call.args.out, c->out[0]), out);
@@ -303,8 +303,8 @@ int ah_cuda_attention_backward(struct ah_call *c)
     struct ah_attention_args *a = &call.args;
     int status;
     struct tiles *tiles = TILES_FOR(c, backward_tiles, query, value);
-    if (!tiles)
-        return AH_ENOTIMPL;
+    if (!tiles || !TILES_FOR(c, forward_tiles, query, value)) /* which stored no logarithms */
+        return ah_attention_wide_backward(c);
     set_numbers(a, &arg->window, arg->scale.number, arg->dropout_p.number);
     AH_TRYGO(open_call(&call, c->device, query, key, value, ah_given(&arg->mask), ah_given(&arg->spans)), out);
     AH_TRYGO(open_rows(&call, c->device, &a->out, arg->output.tensor), out);

@@ -246,7 +246,7 @@ static float quantized_clamp(float x)
     return x >= -1 ? x <= 1 ? x : 1 : -1;
 }
 
-/* What is quantised: rows of a matrix, or blocks. */
+/* The numbers to be quantised: rows of a matrix, or blocks. */
 struct quantizing {
     const float *x, *code;
     int64_t numel, block;

@@ -1,6 +1,6 @@
-/* Products of quantised rows by the processor's sums of products: of pairs of bfloat16 (AVX512-BF16) for 4-bit codes, a
- * permutation of a table of 16 numbers for 32 codes; of four int8 numbers (VNNI) for int8 weights, whose vector is three
- * digits of 8 bits of whole numbers. Processors with the first have the second. */
+/* Products of quantised rows by the processor's sums of products: of pairs of bfloat16 (AVX512-BF16) for 4-bit codes,
+ * with a permutation of a table of 16 numbers for 32 codes; of four int8 numbers (VNNI) for int8 weights, whose vectors
+ * are three digits of 8 bits of whole numbers. Processors with the first have the second. */
 #include "cpu/linear/quantized_loops.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ enum {
 
 /* A vector of int8 products: STEP bytes of this, then the digits, lowest first, each of them filled up with zeros. */
 struct digits_head {
-    double unit;          /* what the whole numbers are multiples of */
+    double unit;          /* the vector in multiples of it is whole numbers */
     int32_t sum[DIGITS];
 };
 

@@ -1,6 +1,6 @@
 /* Loops over quantised weights. A vector of 32-bit words has eight 4-bit codes in each lane: the words are shifted by
- * four bits seven times, and a permutation of the table of 16 numbers reads the lowest bits of each lane. The vectors of
- * a product are stored in that order. */
+ * four bits seven times, and a permutation of the table of 16 numbers reads the lowest bits of each lane. The vectors
+ * of a product are stored in that order. */
 #include "cpu/linear/quantized_loops.h"
 
 #include <string.h>
@@ -15,21 +15,6 @@ enum {
     SEGMENT = 4096,    /* columns whose scales are decoded at a time */
     MOST_DIGITS = 65536, /* columns for which sums of digits stay below 2^31 */
 };
-
-const float *ah_quantized_scales(const struct ah_quantized *q, int64_t first, int64_t count, float *scratch)
-{
-    if (!q->nested)
-        return q->absmax + first;
-    const uint8_t *codes = q->nested + first; /* a gather of 16 is slower on a Zen 4 */
-    for (int64_t i = 0, end; i < count; i = end) {
-        float scale = q->nested_absmax[(first + i) >> 8];
-        end = i + 256 - ((first + i) & 255);
-        end = end < count ? end : count;
-        for (int64_t j = i; j < end; j++)
-            scratch[j] = q->nested_code[codes[j]] * scale + q->offset;
-    }
-    return scratch;
-}
 
 /* The numbers of the 4-bit codes in the lowest bits of each lane. */
 #if defined(__AVX512F__)

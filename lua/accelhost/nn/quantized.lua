@@ -100,8 +100,8 @@ local function check_parts(self, codes, state)
   if not fine then error(reason, 0) end
 end
 
--- Before a load: quantise a floating weight, or read the parts of a quantised one. What the generic load reads are the
--- codes.
+-- Before a load: quantise a floating weight, rounded to the dtype `weight_dtype` if the layer has one, or read the
+-- parts of a quantised one. The generic load then reads the codes.
 function Quantized:_read_weight(state, prefix, _, _, _, errors)
   local name = prefix .. "weight"
   local given = state[name]
@@ -109,10 +109,10 @@ function Quantized:_read_weight(state, prefix, _, _, _, errors)
   if given:is_floating_point() then
     if self.is_transposed and given:dim() == 2 then given = given:t() end
     if given:dim() ~= 2 or given:size(0) ~= self.out_features or given:size(1) ~= self.in_features then
-      errors[#errors + 1] = ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in current "
-        .. "model is (%d, %d)."):format(name, shape_text(given), self.out_features, self.in_features)
+      errors[#errors + 1] = ("size mismatch for %s: copying a param with shape %s from checkpoint, the shape in "
+        .. "current model is (%d, %d)."):format(name, shape_text(given), self.out_features, self.in_features)
     else
-      self:set_weight(given)
+      self:set_weight(self.weight_dtype and given:to(self.weight_dtype) or given)
     end
     state[name] = self.weight.data
     return
@@ -141,8 +141,12 @@ end
 -- input times the weight's transpose, plus bias.
 local function product(self, input)
   if self.weight.device ~= "cpu" then
-    fail("%s: quantised weights are computed with on the CPU alone, this one is on %s: keep the model on \"cpu\", or load "
-      .. "it without quantization_config", self._name, self.weight.device)
+    fail("%s: quantised weights are computed with on the CPU alone, this one is on %s: keep the model on \"cpu\", or "
+      .. "load it without quantization_config", self._name, self.weight.device)
+  end
+  if input:dim() > 0 and input:size(-1) ~= self.in_features then
+    fail("%s: input %s does not fit weight (%d, %d) (out_features, in_features)", self._name, shape_text(input),
+      self.out_features, self.in_features)
   end
   local bias = self.bias
   if bias and bias.dtype ~= input.dtype then bias = bias:to(input.dtype) end
@@ -212,8 +216,8 @@ end
 function Linear8bitLt:forward(input) return product(self, input) end
 
 --- A linear map whose weight is 4-bit codes: NF4 (arXiv 2305.14314) or FP4, in blocks of 64 with a scale each; with
---- compress_statistics the scales are 8-bit codes too. A floating weight is quantised when the layer is made and when it
---- is loaded. State dicts have bitsandbytes' names: weight, weight.absmax, weight.quant_map,
+--- compress_statistics the scales are 8-bit codes too. A floating weight is quantised when the layer is made and when
+--- it is loaded. State dicts have bitsandbytes' names: weight, weight.absmax, weight.quant_map,
 --- weight.quant_state.bitsandbytes__nf4, ...
 --
 --   local layer = nn.Linear4bit(4, 2, {quant_type = "nf4", compute_dtype = "float32"})
@@ -276,8 +280,9 @@ function Linear4bit:add_state(state, prefix)
   local own = self.quant_state
   if not own.absmax then return end
   prefix = prefix .. "weight."
-  for _, name in ipairs {"absmax", "quant_map", "nested_absmax", "nested_quant_map"} do
-    state[prefix .. name] = own[name]
+  state[prefix .. "absmax"], state[prefix .. "nested_absmax"] = own.absmax, own.nested_absmax
+  for _, name in ipairs {"quant_map", "nested_quant_map"} do -- tables that layers share: files have one for each
+    state[prefix .. name] = own[name] and own[name]:clone()
   end
   state[prefix .. "quant_state.bitsandbytes__" .. own.quant_type] = packed(self)
 end

@@ -4,6 +4,6 @@
 
 int ah_cuda_quantized_matmul(struct ah_call *call)
 {
-    return ah_fail(AH_ENOTIMPL, "%s: quantised weights are computed with on the CPU alone: keep the model on \"cpu\", or "
-                   "load it without quantization_config", call->op->name);
+    return ah_fail(AH_ENOTIMPL, "%s: quantised weights are computed with on the CPU alone: keep the model on \"cpu\", "
+                   "or load it without quantization_config", call->op->name);
 }

@@ -15,6 +15,7 @@ local namespace = require "accelhost.util.namespace"
 local lazy = {}
 namespace.add(lazy, "accelhost.models.common.config", {"PretrainedConfig", "GPT2Config", "AutoConfig"})
 namespace.add(lazy, "accelhost.models.common.pretrained", {"PreTrainedModel"})
+namespace.add(lazy, "accelhost.models.common.quantization", {"BitsAndBytesConfig"})
 -- Encoders: file -> the first part of its classes' names.
 for file, name in pairs {bert = "Bert", distilbert = "DistilBert", roberta = "Roberta", xlm_roberta = "XLMRoberta",
   mpnet = "MPNet", electra = "Electra"} do

@@ -197,7 +197,7 @@ function Optimizer:add_param_group(group)
     if not C.is_tensor(param) then
       fail("%s: parameter %d: expected a tensor, got %s", self._name, i, describe(param))
     end
-    if not param:is_floating_point() then
+    if not param:is_floating_point() and param.dtype ~= "int8" and param.dtype ~= "uint8" then -- quantised: constants
       fail("%s: parameter %d is %s; only floating tensors can be optimized", self._name, i, param.dtype)
     end
     if param.grad_fn then

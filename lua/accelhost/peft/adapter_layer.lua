@@ -17,9 +17,36 @@ function AdapterLayer:init(base)
   self.active, self.merged, self.is_disabled = {}, {}, false
 end
 
--- The dtype of an adapter's weights: float32 for a base in halves, as peft has it.
+-- The dtype of an adapter's weights: float32 for a base in halves or quantised, as peft has it.
 local function adapter_dtype(weight)
-  return (weight.dtype == "float16" or weight.dtype == "bfloat16") and "float32" or weight.dtype
+  return weight.dtype == "float64" and "float64" or "float32"
+end
+
+--- Return the base layer's weight, dequantised where it is quantised.
+---@return Tensor
+function AdapterLayer:base_weight()
+  local base = self.base_layer
+  return base.dequantize and base:dequantize() or base.weight
+end
+
+--- Change the base layer's weight to the function's value of it. A quantised one is dequantised before and quantised
+--- after it, which rounds.
+---@param fn fun(weight: Tensor): Tensor
+function AdapterLayer:change_weight(fn)
+  local base = self.base_layer
+  if base.set_weight then return base:set_weight(fn(base:dequantize())) end
+  base.weight:copy_(fn(base.weight))
+end
+
+--- Return the sizes of the base layer's outputs and inputs.
+---@return integer outputs
+---@return integer inputs
+function AdapterLayer:sizes()
+  local base = self.base_layer
+  if base.in_features then return base.out_features, base.in_features end
+  local outputs, inputs = base.weight:size(0), base.weight:size(1)
+  if self.is_transposed then return inputs, outputs end
+  return outputs, inputs
 end
 
 --- Give an adapter's tensors and modules the device and the dtype of the base layer.

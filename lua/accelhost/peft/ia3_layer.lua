@@ -23,9 +23,7 @@ end
 --- Add an adapter: a vector of ones, or of random numbers.
 ---@param config IA3Config
 function IA3Layer:add(name, config)
-  local weight = self.base_layer.weight
-  local out, width = weight:size(0), weight:size(1)
-  if self.is_transposed then out, width = width, out end
+  local out, width = self:sizes()
   local shape = self.is_feedforward and {1, width} or {out, 1}
   local vector = C.randn(shape) -- drawn in any case, as peft does
   self.ia3_l[name] = parameter.new(config.init_ia3_weights and C.ones(shape) or vector)
@@ -60,8 +58,9 @@ end
 
 -- Multiply the weight, and the bias of outputs, by the function's value of the vector.
 local function scale_weight(self, name, fn)
-  local vector, weight, bias = fn(self.ia3_l[name]), self.base_layer.weight, self.base_layer.bias
-  weight:copy_((weight * (self.is_transposed and vector:t() or vector)):to(weight.dtype))
+  local vector, bias = fn(self.ia3_l[name]), self.base_layer.bias
+  local factor = self.is_transposed and vector:t() or vector
+  self:change_weight(function(weight) return (weight * factor):to(weight.dtype) end)
   if bias and not self.is_feedforward then bias:copy_((bias * vector:flatten()):to(bias.dtype)) end
 end
 

@@ -10,7 +10,6 @@ local namespace = require "accelhost.util.namespace"
 local lazy = {}
 namespace.add(lazy, "accelhost.peft.config", {"IA3Config", "LoraConfig", "PeftConfig"})
 namespace.add(lazy, "accelhost.peft.model", {"PeftModel", "get_peft_model"})
+namespace.add(lazy, "accelhost.peft.kbit_training", {"prepare_model_for_kbit_training"})
 
-return namespace.new("accelhost.peft", {}, lazy, {refused = {
-  prepare_model_for_kbit_training = "weights are not quantised here",
-}})
+return namespace.new("accelhost.peft", {}, lazy)

@@ -75,28 +75,29 @@ end
 
 --- Add the product of an adapter to the weight itself.
 function LoraLayer:merge_one(name)
-  local weight, delta = self.base_layer.weight, delta_of(self, name)
+  local delta = delta_of(self, name)
   local magnitude = self.lora_magnitude_vector:get(name)
   if not magnitude then
-    weight:add_(delta:to(weight.dtype))
+    self:change_weight(function(weight) return weight + delta:to(weight.dtype) end)
     return
   end
+  local weight = self:base_weight()
   local plain = self.is_transposed and weight:t() or weight
   local rows = self.is_transposed and delta:t() or delta
   local factor = by_rows(self, magnitude.weight / row_norms(plain, rows))
   self.factors = self.factors or {}
   self.factors[name] = factor
-  weight:copy_((factor * (weight + delta)):to(weight.dtype))
+  self:change_weight(function(before) return (factor * (before + delta)):to(before.dtype) end)
 end
 
 --- Subtract it.
 function LoraLayer:unmerge_one(name)
-  local weight, delta = self.base_layer.weight, delta_of(self, name)
-  if self.lora_magnitude_vector:contains(name) then
-    weight:copy_((weight / self.factors[name] - delta):to(weight.dtype))
+  local delta, factor = delta_of(self, name), self.factors and self.factors[name]
+  if factor then
+    self:change_weight(function(weight) return (weight / factor - delta):to(weight.dtype) end)
     self.factors[name] = nil
   else
-    weight:sub_(delta:to(weight.dtype))
+    self:change_weight(function(weight) return weight - delta:to(weight.dtype) end)
   end
 end
 
@@ -132,9 +133,7 @@ end
 --- Make the factors of an adapter. Both linear maps draw their first weights, also where they are replaced: random
 --- numbers are those of peft.
 function LoraLinear:make_factors(name, config, rank)
-  local weight = self.base_layer.weight
-  local out, width = weight:size(0), weight:size(1)
-  if self.is_transposed then out, width = width, out end
+  local out, width = self:sizes()
   local a, b = Linear(width, rank, {bias = false}), Linear(rank, out, {bias = false})
   self.lora_A[name] = a
   self.lora_B[name] = b
@@ -155,7 +154,7 @@ function LoraLinear:product(name) return self.lora_B[name].weight:matmul(self.lo
 
 --- Return the weight as [out, in].
 function LoraLinear:plain_weight()
-  local weight = self.base_layer.weight
+  local weight = self:base_weight()
   return self.is_transposed and weight:t() or weight
 end
 

@@ -305,7 +305,9 @@ local function unload(self, merges)
       replace(model, names[i], layer.base_layer)
     end
   end
-  model:requires_grad_(true)
+  for _, tensor in ipairs(model:parameters()) do
+    if tensor:is_floating_point() then tensor.requires_grad = true end -- quantised weights are constants
+  end
   return model
 end
 
@@ -323,7 +325,7 @@ function PeftModel:unload() return unload(self, false) end
 function PeftModel:get_nb_trainable_parameters()
   local trainable, all = 0, 0
   for _, tensor in ipairs(self:parameters()) do
-    all = all + tensor:numel()
+    all = all + tensor:numel() * (tensor.dtype == "uint8" and 2 or 1) -- 4-bit codes: two in a byte
     if tensor.requires_grad then trainable = trainable + tensor:numel() end
   end
   return trainable, all

@@ -118,6 +118,11 @@ end
 --- Check the fields together and set those that follow from others.
 function PretrainedConfig:complete() end
 
+-- Is it the entry of a model whose weights bitsandbytes quantised (quantization.lua)?
+local function is_bitsandbytes(name, value)
+  return name == "quantization_config" and type(value) == "table" and value.quant_method == "bitsandbytes"
+end
+
 --- Raise if an entry has a value that changes the numbers and is not implemented. Entries among the defaults are
 --- implemented, unless `fields` is set.
 ---@param neutral table<string, any[]> entry -> the values with which it changes none
@@ -125,7 +130,7 @@ function PretrainedConfig:complete() end
 function PretrainedConfig:refuse_unimplemented(neutral, fields)
   for _, name in ipairs(arguments.sorted_keys(neutral)) do
     local value = rawget(self, name)
-    local fine = value == nil or not fields and self.defaults[name] ~= nil
+    local fine = value == nil or not fields and self.defaults[name] ~= nil or is_bitsandbytes(name, value)
     for _, same in ipairs(neutral[name]) do fine = fine or value == same end
     if not fine then
       fail("%s: %s = %s is not implemented; expected %s", self._name, name, describe(value),
@@ -196,7 +201,8 @@ end
 --- Write config.json into a folder that exists.
 function PretrainedConfig:save_pretrained(folder)
   local text = C.json.encode(self:to_dict(), 2) .. "\n"
-  for _, name in ipairs(self.floats) do text = text:gsub(('\n  "%s": %%d+%%f[,\n]'):format(name), "%0.0") end
+  local floats = {"llm_int8_threshold", unpack(self.floats)}
+  for _, name in ipairs(floats) do text = text:gsub(('\n +"%s": %%d+%%f[,\n]'):format(name), "%0.0") end
   C.io.write_text(folder .. "/config.json", text)
 end
 

@@ -7,6 +7,7 @@ local later = require "accelhost.util.later"
 local generation_config = later "accelhost.models.common.generation_config"
 local init = require "accelhost.nn.initializers"
 local nn_utils = require "accelhost.nn.utils"
+local quantization = later "accelhost.models.common.quantization"
 local recompute = require "accelhost.recompute"
 local shards = require "accelhost.checkpoint.shards"
 local skip = require "accelhost.nn.skip"
@@ -36,6 +37,9 @@ PreTrainedModel.architecture = nil
 
 -- name of a parameter in checkpoints -> its name in the model, where they differ
 PreTrainedModel.renamed = {}
+
+-- ends of names of modules whose weights are never quantised
+PreTrainedModel.keep_in_fp32 = {}
 
 -- patterns of names in checkpoints of which the model is a part, and does not read the rest
 PreTrainedModel.unread = {}
@@ -119,7 +123,13 @@ function PreTrainedModel:init_weights(names)
   for path in self:named_parameters() do
     if not tied[path] and (not wanted or wanted[path]) then
       local module, name = owner_of(self, path)
-      self:init_weight(module, name, module[name], path)
+      if name == "weight" and module.set_weight then
+        local drawn = C.empty {module.out_features, module.in_features}
+        self:init_weight(module, name, drawn, path)
+        module:set_weight(drawn)
+      else
+        self:init_weight(module, name, module[name], path)
+      end
     end
   end
 end
@@ -165,7 +175,31 @@ function PreTrainedModel:gradient_checkpointing_disable()
   self.is_gradient_checkpointing = false
 end
 
-local load_options = {"dtype", "torch_dtype", "output_loading_info", "ignore_mismatched_sizes"}
+--- Return the bytes of the model's parameters and buffers, the scales of quantised weights included.
+--
+--   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
+--   accelhost.models.GPT2LMHeadModel(config):get_memory_footprint()  --> 4096
+---@param return_buffers? boolean default true: buffers are counted
+---@return integer
+function PreTrainedModel:get_memory_footprint(return_buffers)
+  local bytes, seen = 0, {}
+  local function add(tensor)
+    if not seen[tensor] then bytes = bytes + tensor:numel() * tensor:element_size() end
+    seen[tensor] = true
+  end
+  for _, tensor in ipairs(self:parameters()) do add(tensor) end
+  for _, tensor in ipairs(return_buffers == false and {} or self:buffers()) do add(tensor) end
+  for _, module in ipairs(self:modules()) do
+    for _, value in pairs(module.quant_state or {}) do
+      if C.is_tensor(value) then add(value) end
+    end
+  end
+  return bytes
+end
+
+local load_options = {
+  "dtype", "torch_dtype", "output_loading_info", "ignore_mismatched_sizes", "quantization_config",
+}
 
 -- Options of the load and, apart, changes of the configuration.
 local function split(what, options)
@@ -184,12 +218,29 @@ local function split(what, options)
   return mine, next(changes) and changes or nil
 end
 
+-- Is it the name of a quantised weight's scales?
+local function is_scale(name)
+  return name:find "%.weight%.[%w_]+$" ~= nil or name:find "%.SCB$" ~= nil
+end
+
 -- Return the dtype of the stored weights, the default.
 local function dtype_of(state)
   for _, name in ipairs(arguments.sorted_keys(state)) do
-    if C.is_tensor(state[name]) and state[name]:is_floating_point() then return state[name].dtype end
+    if C.is_tensor(state[name]) and state[name]:is_floating_point() and not is_scale(name) then
+      return state[name].dtype
+    end
   end
   return "float32"
+end
+
+-- Return the configuration by which a model is quantised: that of its folder, else the given one.
+local function quantization_of(what, path, config, given)
+  if given ~= nil and not class.is(given, quantization.BitsAndBytesConfig) then
+    fail("%s: quantization_config: expected a BitsAndBytesConfig, got %s", what, describe(given))
+  end
+  if config.quantization_config == nil then return given end
+  if given then warn(("%s: '%s' is quantised, by its own quantization_config"):format(what, path)) end
+  return quantization.read(what, config.quantization_config)
 end
 
 -- Return the missing names, without those tied to a name that was loaded, and the counts of batches, which the first
@@ -214,6 +265,11 @@ local function load(cls, path, options)
   local state = weights.read(what, path)
   local dtype = (mine.dtype or "auto") == "auto" and dtype_of(state) or mine.dtype
   local model = skip.make(cls, config)
+  local quantizes = quantization_of(what, path, config, mine.quantization_config)
+  if quantizes then
+    skip.make(quantization.replace, what, model, quantizes, dtype)
+    model.config.quantization_config = quantizes:to_dict()
+  end
   local result = weights.assign(model, state, mine.ignore_mismatched_sizes or false)
   model:tie_weights()
   result.missing_keys = really_missing(model, result.missing_keys)
@@ -239,7 +295,8 @@ end
 --   | local tagger = models.BertForTokenClassification.from_pretrained("minilm", {num_labels = 9})
 ---@param options? table dtype or, its older name, torch_dtype ("auto", as stored, or a dtype), output_loading_info
 --- (true: a table with missing_keys, unexpected_keys and mismatched_keys is the second result), ignore_mismatched_sizes
---- (true: other shapes are no error), and fields of the configuration
+--- (true: other shapes are no error), quantization_config (a BitsAndBytesConfig: weights are quantised one by one as
+--- they are read), and fields of the configuration
 ---@return PreTrainedModel
 ---@return table?
 function PreTrainedModel.from_pretrained(path, options)
@@ -277,8 +334,11 @@ function PreTrainedModel:save_pretrained(...)
   for i, tensor in ipairs(tensors) do tensors[i] = stored.plain(tensor) end
   weights.restore_names(names, self.renamed)
   shards.write(folder, names, tensors, {}, most)
-  local _, first = next(self:parameters())
-  local changes = {architectures = {self.architecture or self._name}, dtype = first and first.dtype}
+  local dtype
+  for _, tensor in ipairs(self:parameters()) do
+    dtype = dtype or tensor:is_floating_point() and tensor.dtype or nil
+  end
+  local changes = {architectures = {self.architecture or self._name}, dtype = dtype}
   self.config:with(changes):save_pretrained(folder)
   local generates = self.generation_config
   if generates then C.io.write_text(folder .. "/generation_config.json", C.json.encode(generates, 2) .. "\n") end

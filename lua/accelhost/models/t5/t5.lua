@@ -84,6 +84,9 @@ function T5PreTrainedModel:tied_weights()
   return tied
 end
 
+-- transformers does not quantise them.
+T5PreTrainedModel.keep_in_fp32 = {"wo"}
+
 local encoder_inputs = {
   input_ids = "tensor", attention_mask = "tensor", inputs_embeds = "tensor", output_hidden_states = "flag",
   output_attentions = "flag",
@@ -218,8 +221,8 @@ function Conditional:build(config)
   self.lm_head = Linear(config.d_model, config.vocab_size, {bias = false})
 end
 
---- A folder without the weights of the scores of words has those of the embedding, also where they are not scaled, as in
---- transformers.
+--- A folder without the weights of the scores of words has those of the embedding, also where they are not scaled, as
+--- in transformers.
 function Conditional:own_names(state)
   self._ties_head = state["lm_head.weight"] == nil
   return state

@@ -31,11 +31,12 @@ end
 ---@param value table
 ---@return boolean
 function structure.is_array(value)
-  local count = #value
+  local count, found = #value, 0 -- `#` may count holes
   for key in next, value do
     if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > count then return false end
+    found = found + 1
   end
-  return count > 0
+  return count > 0 and found == count
 end
 
 --- The keys of a table, those of one type in a row, each type in its order.

@@ -2,6 +2,7 @@
 local accelhost = require "accelhost"
 local C = require "accelhost._C"
 local check = require "spec.support.check"
+local run = require "spec.support.run"
 local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local models, nn, optim, peft = accelhost.models, accelhost.nn, accelhost.optim, accelhost.peft
@@ -262,6 +263,25 @@ for _, kind in ipairs(names) do
     end)
   end)
 end
+
+describe("a prepared model with quantised weights", function()
+  it("trains in several processes as in one, and resumes", function()
+    temporary.with(function(folder)
+      local function output(words, sharding)
+        local result = run.host(words, {env = {SHARDING = sharding, FOLDER = folder .. "/" .. sharding .. #words}})
+        run.succeeds(result)
+        return result.stdout
+      end
+      local case = "spec/models/cases/quantized.lua"
+      local alone = output({case}, "none")
+      local first, second = alone:match "^(%d+%.%d+)\n(%d+%.%d+)\n$"
+      assert.equal(first, second)
+      for _, sharding in ipairs {"none", "gradients"} do
+        assert.equal(alone, output({"launch", "--num_processes", "2", case}, sharding))
+      end
+    end)
+  end)
+end)
 
 describe("BitsAndBytesConfig", function()
   it("names wrong values", function()

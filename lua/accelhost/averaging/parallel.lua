@@ -7,6 +7,7 @@ local Buffers = require "accelhost.averaging.buffers"
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local floating = require("accelhost.nn.parameter").floating
 local module = require "accelhost.nn.module"
 local warn = require "accelhost.util.warn"
 
@@ -42,7 +43,7 @@ function Parallel:init(model, accelerator, options)
   self.group = options.group or false
   self.buffers, self.sends_buffers = Buffers(model), options.broadcast_buffers ~= false
   local buffers = self.buffers.tensors
-  self.reducer = C.comm.new_reducer(model:parameters(), self.sends_buffers and buffers or {}, {
+  self.reducer = C.comm.new_reducer(floating(model:parameters()), self.sends_buffers and buffers or {}, {
     bucket_cap_mb = options.bucket_cap_mb, group = options.group, apart = options.apart,
     sharding = options.sharding, units = options.units,
   })
@@ -154,7 +155,7 @@ end
 local function changed_parameter(self)
   local model = self.held.model
   if not model or same_tree(self) then return nil end
-  local now, before = model:parameters(), self.reducer:parameters()
+  local now, before = floating(model:parameters()), self.reducer:parameters()
   for i = 1, math.max(#now, #before) do
     if now[i] ~= before[i] then return i, #now end
   end

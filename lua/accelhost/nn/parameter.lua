@@ -27,4 +27,15 @@ function parameter.is_parameter(value)
   return known[value] == true
 end
 
+--- Return the parameters that can have gradients: all but quantised weights, which are constants.
+---@param list Tensor[]
+---@return Tensor[]
+function parameter.floating(list)
+  local found = {}
+  for _, tensor in ipairs(list) do
+    if tensor.dtype ~= "int8" and tensor.dtype ~= "uint8" then found[#found + 1] = tensor end
+  end
+  return found
+end
+
 return parameter

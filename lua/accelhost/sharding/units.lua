@@ -3,6 +3,7 @@
 -- A unit is the parameters of one module that are in no unit within it; the others are the root's, unit 0. A tied
 -- parameter is of the first unit that has it.
 local arguments = require "accelhost.util.arguments"
+local floating = require("accelhost.nn.parameter").floating
 
 local fail, describe = arguments.fail, arguments.describe
 
@@ -115,7 +116,7 @@ function units.of(model, how, what)
   for number, module in ipairs(choose(model, how, what)) do
     for _, parameter in ipairs(module:parameters()) do unit_of[parameter] = unit_of[parameter] or number end
   end
-  for i, parameter in ipairs(model:parameters()) do numbers[i] = unit_of[parameter] or 0 end
+  for i, parameter in ipairs(floating(model:parameters())) do numbers[i] = unit_of[parameter] or 0 end
   return numbers
 end
 

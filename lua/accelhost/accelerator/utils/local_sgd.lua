@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local floating = require("accelhost.nn.parameter").floating
 local protect = require "accelhost.util.protect"
 local comm = C.comm
 
@@ -62,7 +63,7 @@ end
 function LocalSGD:synchronize()
   if comm.size() == 1 then return end
   C.autograd.no_grad(function()
-    for _, parameter in ipairs(self.model:parameters()) do comm.all_reduce(parameter, "mean") end
+    for _, parameter in ipairs(floating(self.model:parameters())) do comm.all_reduce(parameter, "mean") end
   end)
 end
 

@@ -1,5 +1,4 @@
 --- Values for the reader: shown by a front end that can (a notebook), else printed. And text from the reader.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 
@@ -9,6 +8,10 @@ local module = {}
 --- input(prompt, password), figures(): may a training draw its curves? Nil elsewhere.
 ---@type table?
 module.front_end = nil
+
+--- Objects that have changed since they were shown; a front end calls their show() when its cell ends.
+---@type table<table, boolean>
+module.pending = setmetatable({}, {__mode = "k"})
 
 ---@class Display
 local Display = class.new "Display"
@@ -29,7 +32,7 @@ local function options_of(what, options)
 end
 
 local function print_value(value)
-  local own = type(value) == "table" and module.bundle_of(value)
+  local own = module.bundle_of(value)
   local text = own and own["text/plain"] or require "accelhost.repl.show"(value)
   io.write(text, "\n")
 end
@@ -45,9 +48,11 @@ end
 --- as bytes); nil without one.
 ---@return table?
 function module.bundle_of(value)
-  local meta = type(value) == "table" and debug.getmetatable(value)
-  local method = meta and value._repr_mimebundle
-  if type(method) ~= "function" then return nil end
+  local has_fields = type(value) == "table" and getmetatable(value) ~= nil or class.of(value)
+  if not has_fields then return nil end
+  -- Namespaces raise an error for a name that they do not have.
+  local fine, method = pcall(function() return value._repr_mimebundle end)
+  if not fine or type(method) ~= "function" then return nil end
   local bundle = method(value)
   if type(bundle) ~= "table" then
     arguments.fail("_repr_mimebundle: expected a table of MIME types, got %s", arguments.describe(bundle))
@@ -84,9 +89,5 @@ function module.input(prompt, password)
   io.stdout:flush()
   return (io.read "*l")
 end
-
---- Is the process the kernel of a notebook, or one of its cells' processes?
----@return boolean
-function module.is_notebook() return module.front_end ~= nil or C.jupyter ~= nil end
 
 return module

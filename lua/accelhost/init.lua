@@ -133,6 +133,7 @@ local lazy = {
   enumerate = {"accelhost.util.enumerate"},
   display = {"accelhost.display", "display"},
   input = {"accelhost.display", "input"},
+  plot = {"accelhost.plot.figure"},
   parse_args = {"accelhost.util.options", "parse"},
   args = {"accelhost.util.args"},
   report = {"accelhost.track.trial", "report"},

@@ -1,6 +1,8 @@
 --- The front end as the library sees it: displays, input, the end of the process.
 local C = require "accelhost._C"
 local display = require "accelhost.display"
+local class = require "accelhost.util.class"
+local screen = require "accelhost.util.screen"
 local json = require "accelhost.util.json"
 local mime = require "accelhost.jupyter.mime"
 local text = require "accelhost.jupyter.text"
@@ -13,6 +15,12 @@ local function identifier()
   identifiers = identifiers + 1
   return ("accelhost-%d"):format(identifiers)
 end
+
+-- The line of a progress bar, as text without quotes.
+local Bar = class.new "Bar"
+function Bar:init(drawn) self.drawn = drawn end
+function Bar:_repr_mimebundle() return {["text/plain"] = self.drawn} end
+local function bar_of(drawn) return Bar(drawn) end
 
 local function publish(kernel, kind, shown, value, options)
   local data, metadata = mime.bundle(value, options)
@@ -59,6 +67,26 @@ local function reader(kernel)
   end
 end
 
+-- Progress bars: one display each, updated in place; a bar that shall not remain ends as an empty line.
+local function surface(front_end)
+  local shown = setmetatable({}, {__mode = "k"})
+  return {
+    draw = function(line, drawn)
+      if shown[line] then
+        front_end.update(shown[line], bar_of(drawn), {})
+      else
+        shown[line] = {}
+        front_end.show(shown[line], bar_of(drawn), {})
+      end
+    end,
+    close = function(line, leave)
+      if shown[line] and not leave then front_end.update(shown[line], bar_of "", {}) end
+      shown[line] = nil
+    end,
+    has = function(line) return shown[line] ~= nil end,
+  }
+end
+
 --- Have the library's displays and questions reach the clients of a kernel.
 ---@param kernel Kernel
 function front.install(kernel)
@@ -70,6 +98,7 @@ function front.install(kernel)
     update = function(shown, value, options) publish(kernel, "update_display_data", shown, value, options) end,
     input = function(prompt, password) return ask(kernel, prompt, password) end,
   }
+  screen.surface = surface(display.front_end)
   rawset(io, "read", reader(kernel))
   local exit = os.exit
   rawset(os, "exit", function(...)

@@ -218,7 +218,7 @@ end
 ---@return table?
 function rich.of(value, as)
   if C.is_tensor(value) then return of_tensor(value, as) end
-  if type(value) ~= "table" then return {} end
+  if type(value) ~= "table" and not class.of(value) then return {} end
   if is_module(value) then return of_module(value) end
   if is_set(value) then return of_set(value) end
   if as == "table" and not class.of(value) then return of_list(value) or {} end

@@ -10,6 +10,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local display = require "accelhost.display"
 local progress = require "accelhost.util.progress"
 
 local callbacks = {}
@@ -142,8 +143,29 @@ local function text_of(logs)
   return table.concat(parts, ", ")
 end
 
+local undrawn = {epoch = true, step = true, total_flos = true}
+
+local function is_curve(name, value)
+  return type(value) == "number" and not undrawn[name] and not name:find "runtime" and not name:find "per_second"
+end
+
+-- In a notebook: draw the logged numbers in one figure. Are they drawn?
+local function draw_logs(self, state, logs)
+  if not display.front_end or not state.is_world_process_zero then return false end
+  local numbers = {}
+  for name, value in pairs(logs) do
+    if is_curve(name, value) then numbers[name] = value end
+  end
+  if next(numbers) == nil then return true end
+  local first = not self._figure
+  if first then self._figure = require "accelhost.plot.figure"() end
+  self._figure:log(numbers, state.global_step)
+  if first then self._figure:show() end
+  return true
+end
+
 --- A progress bar over the updates, with the loss that was logged last, and one over each evaluation. Logged values are
---- printed above them on a terminal, else to stdout, after the banner.
+--- printed above them on a terminal, in a notebook drawn in one figure, else printed to stdout, after the banner.
 --
 --   local trainer_callback = accelhost.ProgressCallback()
 local ProgressCallback = TrainerCallback:extend "ProgressCallback"
@@ -163,6 +185,7 @@ function ProgressCallback:on_log(_, state, _, more)
   local bar, logs = self._bar, more.logs
   if not bar or logs.train_loss then return end
   if logs.loss then bar:set_postfix {loss = logs.loss} end
+  if draw_logs(self, state, logs) then return end
   local line = ("step %d: %s"):format(state.global_step, text_of(logs))
   if C.comm.is_terminal(1) and C.comm.is_terminal(2) then return bar:write(line) end
   if state.is_world_process_zero then print(line) end
@@ -172,7 +195,7 @@ end
 function ProgressCallback:on_prediction_step(_, _, _, more)
   local loader = more.eval_dataloader
   if not self._evaluation then
-    if not C.comm.is_terminal(2) then return end
+    if not C.comm.is_terminal(2) and not display.front_end then return end
     local fine, count = pcall(loader.len, loader)
     if not fine then return end
     self._evaluation = progress {total = count, desc = "evaluating", unit = "batch", leave = self._bar == nil}
@@ -194,7 +217,8 @@ function ProgressCallback:on_predict() end_evaluation(self) end
 --- Leave the bar unchanged.
 function ProgressCallback:on_train_end()
   self._bar:close()
-  self._bar = nil
+  if self._figure then self._figure:show() end
+  self._bar, self._figure = nil, nil
 end
 
 --- Prints the logged values, a line each time, on rank 0.

@@ -24,7 +24,7 @@ local fail = arguments.fail
 local Progress = class.new "progress"
 
 local eighths = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"}
-local BAR = 10
+local BAR, SURFACE = 10, 90 -- columns: of the bar in lines, of a line that is no terminal's
 
 local function duration(seconds)
   seconds = math.floor(seconds + 0.5)
@@ -243,7 +243,9 @@ local read = arguments.signature("progress", {
 
 function Progress:init(...)
   local source, desc, total, leave, disable, unit, mininterval, file, terminal, columns, clock = read(...)
-  if terminal == nil and not file then
+  if terminal == nil and not file and screen.surface then
+    terminal, columns = true, columns or SURFACE
+  elseif terminal == nil and not file then
     local width
     terminal, width = look_at_terminal()
     columns = columns or width

@@ -7,6 +7,10 @@ local columns = require "accelhost.util.columns"
 
 local screen = {}
 
+--- Another surface than a terminal, set by a notebook's kernel: draw(line, text) and close(line, leave).
+---@type table?
+screen.surface = nil
+
 local open = {} -- from the outermost on
 local own_print -- the global print while lines are open
 
@@ -79,6 +83,7 @@ end
 ---@param shared boolean does print write to the same terminal?
 ---@param alone boolean is there but one line that can be drawn again?
 function screen.open(line, shared, alone)
+  if screen.surface then return end
   drop_dead()
   while alone and open[1] do screen.close(open[1], true) end
   line.width, line.text = 0, ""
@@ -90,6 +95,7 @@ end
 ---@param line table
 function screen.draw(line, text)
   line.text = text
+  if screen.surface then return screen.surface.draw(line, text) end
   write_line(line, place_of(line) or 1, text)
   line.file:flush()
 end
@@ -97,6 +103,7 @@ end
 --- Write a line of text above all open lines.
 ---@param line table an open one
 function screen.above(line, text)
+  if screen.surface then return print(text) end
   clear_all()
   line.file:write(text, "\n")
   write_all()
@@ -107,6 +114,7 @@ end
 ---@param line table
 ---@param leave boolean
 function screen.close(line, leave)
+  if screen.surface then return screen.surface.close(line, leave) end
   local n = place_of(line)
   if not n then return end
   if #open == 1 then
@@ -125,7 +133,7 @@ end
 --- Is the line open?
 ---@param line table
 function screen.has(line)
-  return place_of(line) ~= nil
+  return screen.surface and screen.surface.has(line) or place_of(line) ~= nil
 end
 
 --- At the end of the process: no open line swallows the shell's prompt.

@@ -441,10 +441,10 @@ int ah_service_send(const struct ah_jupyter_message *message)
     return service_queue(message);
 }
 
-int ah_service_begin(struct ah_jupyter_text header)
+int ah_service_begin(struct ah_jupyter_text header, bool shared)
 {
     int fd[2] = {-1, -1};
-    if (atomic_load(&service.pairs) < AH_CAPTURE_PAIRS - 2)
+    if (!shared && atomic_load(&service.pairs) < AH_CAPTURE_PAIRS - 2)
         AH_TRY(ah_capture_replace(fd));
     struct ah_jupyter_message message = {.header = header, .route = {(const char *)fd, sizeof fd}};
     int status = service_queue(&message);

@@ -8,7 +8,7 @@
 int ah_service_open(const char *path, const char *info);
 int ah_service_wait(struct ah_jupyter_message **out, enum ah_jupyter_channel channel, double seconds);
 int ah_service_send(const struct ah_jupyter_message *message);
-int ah_service_begin(struct ah_jupyter_text header);
+int ah_service_begin(struct ah_jupyter_text header, bool shared);
 void ah_service_close(void);
 
 #endif

@@ -306,3 +306,59 @@ describe("a chunk at the prompt", function()
     end
   end)
 end)
+
+describe("a command that changes the engine", function()
+  before_each(function()
+    shown = {}
+    e = evaluate.new{write = function(text) shown[#shown + 1] = text end}
+  end)
+
+  it("forgets variables, globals and results by %restart", function()
+    assert.equal("nil\tnil\tnil\n", after("local x = 1", "y_of_restart = 2", "3", "%restart", "x, y_of_restart, _"))
+    assert.is_nil(rawget(_G, "y_of_restart"))
+  end)
+
+  it("asks for other processes by %procs, and refuses other numbers", function()
+    local asked
+    e.switch = function(count) asked = count end
+    assert.equal("later lines run in 4 processes, without the variables until now\n", run "%procs 4")
+    assert.equal(4, asked)
+    for _, text in ipairs {"%procs", "%procs 0", "%procs 1.5", "%procs many"} do
+      assert.matches("%%procs: expected a number of processes from 1 to 256", (run(text)))
+    end
+    e.switch = nil
+    assert.matches("lines run in one process of several already", (run "%procs 2"))
+  end)
+
+  it("prints the times of ops by %profile", function()
+    local text, fine = run "%profile randn(3):sum();"
+    assert.is_true(fine)
+    assert.matches("\n *sum +", text)
+    assert.equal("incomplete", e:state_of "%profile for i = 1, 2 do")
+  end)
+end)
+
+describe("a cell of a notebook", function()
+  local cell = require "accelhost.repl.cell"
+
+  before_each(function()
+    shown = {}
+    e = evaluate.new{write = function(text) shown[#shown + 1] = text end}
+  end)
+
+  it("is divided at commands, whose places in the cell the parts keep", function()
+    assert.same({"local x = 1", "%who", "\n\nx"}, cell.parts(e, "local x = 1\n%who\nx"))
+    assert.same({"%time for i = 1, 2 do\nend", "\n\n1"}, cell.parts(e, "%time for i = 1, 2 do\nend\n1"))
+    assert.same({"%time local x = 1\nx"}, cell.parts(e, "%%time\nlocal x = 1\nx"))
+    assert.same({"$ echo", "? nn", "nn ??"}, cell.parts(e, "$ echo\n? nn\nnn ??"))
+    assert.same({"local a = 7\n  % b"}, cell.parts(e, "local a = 7\n  % b"))
+    assert.same({"local t = [[\n%who\n]]"}, cell.parts(e, "local t = [[\n%who\n]]"))
+    assert.same({}, cell.parts(e, "\n  \n"))
+  end)
+
+  it("names its lines in errors, and ends at the first part that fails", function()
+    assert.is_false(cell.run(e, "%who\nlocal x = 1\nerror 'bad'\n%who", 7))
+    assert.equal("[7]:3: bad\n", table.concat(shown))
+    assert.equal(8, e.number)
+  end)
+end)

@@ -8,6 +8,7 @@
 #ifndef AH_BASE_JUPYTER_H
 #define AH_BASE_JUPYTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { AH_JUPYTER_ABI = 1, AH_JUPYTER_TYPE = 64 };
@@ -54,8 +55,8 @@ struct ah_jupyter {
     /* Queue a message, without its header, after all text that was written until now. AH_ENOMEM, AH_EINVAL. */
     int (*send)(const struct ah_jupyter_message *message);
     /* Attribute text that is written from now on, by processes started from now on too, to the request with this
-     * header. AH_ENOMEM, AH_EIO. */
-    int (*begin)(struct ah_jupyter_text header);
+     * header; with `shared` that of processes started during the last request as well. AH_ENOMEM, AH_EIO. */
+    int (*begin)(struct ah_jupyter_text header, bool shared);
     /* Send all that is queued and close the sockets. */
     void (*close)(void);
 };

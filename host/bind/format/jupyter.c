@@ -8,7 +8,8 @@
  *                                     channel: "shell" or "stdin"; raises when Ctrl-C interrupts
  * send(channel, route, parent, type, content, metadata)
  *                                     channel: "shell", "control", "stdin" or "iopub"
- * begin(header)                       later text belongs to the request with this header
+ * begin(header, shared)               later text belongs to the request with this header; shared: that of processes
+ *                                     started before too
  * close() */
 #include "bind/format/jupyter.h"
 
@@ -84,7 +85,7 @@ static int jupyter_send(lua_State *L)
 
 static int jupyter_begin(lua_State *L)
 {
-    ah_check(L, jupyter->begin(text_at(L, 1)));
+    ah_check(L, jupyter->begin(text_at(L, 1), lua_toboolean(L, 2)));
     return 0;
 }
 

@@ -77,17 +77,24 @@ local function serve(self, request)
   self:publish("status", {execution_state = "idle"})
 end
 
-local function new_engine(self)
-  local engine = evaluate.new {
+-- Have an engine run later cells, in this process or in several.
+local function start_engine(self, processes)
+  local former = self.engine
+  if former then (former.here or former):reset() end
+  if former and former.close then former:close() end
+  local made = (processes > 1 and require "accelhost.repl.cluster" or evaluate).new {
     write = function(shown) io.write(shown) end,
     columns = function() return mime.columns end,
     slow = math.huge,
     captured = true,
+    num_processes = processes,
   }
+  self.engine = made
+  local engine = made.here or made
+  engine.switch = function(count) start_engine(self, count) end
   engine.complain = function(_, message) self:complain(message) end
   engine.clear = function() self:publish("clear_output", {wait = false}) end
   engine.show_values = function(_, count, ...) self:show_values(count, ...) end
-  return engine
 end
 
 --- Serve the sockets of a connection file until a client requests the end.
@@ -101,7 +108,7 @@ return function(path)
   end
   self.info = info
   self.history = history.open()
-  self.engine = new_engine(self)
+  start_engine(self, 1)
   front.install(self)
   C.interrupt.watch()
   require "accelhost.repl.programs"()

@@ -1,6 +1,7 @@
 --- Requests of the shell channel: each function receives the kernel and the request's content.
 local C = require "accelhost._C"
 local cell = require "accelhost.repl.cell"
+local display = require "accelhost.display"
 local complete = require "accelhost.repl.complete"
 local history = require "accelhost.jupyter.history"
 local json = require "accelhost.util.json"
@@ -16,17 +17,20 @@ local function text_of(value) return type(value) == "string" and value or "" end
 --- Describe the kernel.
 function requests.kernel_info_request(self) self:reply(self.info) end
 
+-- The engine of this process, also where cells run in several.
+local function here(self) return self.engine.here or self.engine end
+
 -- The values of the expressions that a client asked for with its cell.
 local function expressions_of(self, wanted)
-  local found = {}
+  local found, engine = {}, here(self)
   for name, expression in pairs(type(wanted) == "table" and wanted or {}) do
     local chunk, problem = nil, "expected a text"
     if type(expression) == "string" then
       chunk, problem = loadstring("return " .. expression)
-      if chunk then chunk, problem = locals.load(expression, 1, "=expression", self.engine.living) end
+      if chunk then chunk, problem = locals.load(expression, 1, "=expression", engine.living) end
     end
     local fine, value = false, problem
-    if chunk then fine, value = pcall(setfenv(chunk, self.engine.environment)) end
+    if chunk then fine, value = pcall(setfenv(chunk, engine.environment)) end
     found[name] = fine and {status = "ok", data = mime.bundle(value), metadata = {}}
       or {status = "error", ename = "Error", evalue = text.utf8(tostring(value)), traceback = json.array {}}
   end
@@ -57,11 +61,13 @@ function requests.execute_request(self, content)
   self.silent, self.failure = content.silent == true, nil
   self.stdin = content.allow_stdin ~= false
   local stored = content.store_history ~= false and not self.silent
-  C.jupyter.begin(self.request.header)
+  C.jupyter.begin(self.request.header, self.engine.size ~= nil)
   if stored then self.count = self.count + 1 end
   if not self.silent then self:publish("execute_input", {code = code, execution_count = self.count}) end
   if stored and code:find "%S" then history.add(self.history, self.count, code) end
   local fine = cell.run(self.engine, code, self.count)
+  if not fine and self.engine.size and not self.failure then self:complain "the cell failed in some processes" end
+  for object in pairs(display.pending) do pcall(object.show, object) end
   local expressions = expressions_of(self, content.user_expressions)
   local failure = self.failure
   if fine or not failure then
@@ -81,7 +87,7 @@ local function kind_of(self, before, prefix, choice)
   if lexer.list(choice)[1] and lexer.list(choice)[1].kind == "keyword" then return "keyword" end
   if choice:find "/" then return "path" end
   local path = before:sub(1, #before - #prefix):match "[%w_%.:%[%]\"']*$" or ""
-  local value = complete.value(self.engine, path .. choice)
+  local value = complete.value(here(self), path .. choice)
   if type(value) == "function" then return "function" end
   if type(value) == "table" and rawget(value, "_class") == value then return "class" end
   local meta = type(value) == "table" and debug.getmetatable(value)
@@ -96,7 +102,9 @@ function requests.complete_request(self, content)
   local before = code:sub(1, text.bytes_before(code, position))
   local last = before:match "[^\n]*$"
   local seen = last:find "^%s*[%%%$%?]" and last or before
-  local choices, prefix = complete.choices(self.engine, seen)
+  local choices, prefix
+  if self.engine.size then choices, prefix = self.engine:choices(seen)
+  else choices, prefix = complete.choices(self.engine, seen) end
   local matches, types = json.array {}, json.array {}
   local first = text.length(before) - text.length(prefix)
   for i, choice in ipairs(choices) do
@@ -122,11 +130,12 @@ function requests.inspect_request(self, content)
   local at = text.bytes_before(code, tonumber(content.cursor_pos) or text.length(code))
   local name, parts = name_at(code, at), {}
   local describe = require "accelhost.repl.describe"
+  local own = here(self)
   local engine = setmetatable({
     write = function(shown) parts[#parts + 1] = shown end,
     complain = function() end,
-    columns = self.engine.columns, living = self.engine.living, environment = self.engine.environment,
-  }, {__index = getmetatable(self.engine)})
+    columns = own.columns, living = own.living, environment = own.environment,
+  }, {__index = getmetatable(own)})
   local found = name ~= nil and (content.detail_level == 1 and describe.source(engine, name)
     or describe.name(engine, name))
   local shown = table.concat(parts)
@@ -152,7 +161,7 @@ function requests.is_complete_request(self, content)
   local parts = cell.parts(self.engine, code)
   local state = "complete"
   for i, part in ipairs(parts) do
-    state = self.engine:state_of(part)
+    state = here(self):state_of(part)
     if state == "invalid" or (state == "incomplete" and i < #parts) then
       state = "invalid"
       break

@@ -261,6 +261,7 @@ local commands = {
 function Cluster:run(text)
   local name, rest = text:match "^%s*%%(%a+)%s*(.*)$"
   if commands[name] then return commands[name](self, rest) end
+  if name == "procs" then return self.here:run(text) end
   if text:find "^%s*%$" then return self.here:run(text) end
   if not text:find "^%s*%?" and not text:find "%?%s*$" then return run_text(self, self.ranks, text) end
   return pager(self, function()
@@ -298,6 +299,19 @@ function Cluster:complete(before)
     return ""
   end
   return answers[0].insert, answers[0].list
+end
+
+--- Return all possible completions of the text's last piece, and that piece, as rank 0 completes it.
+---@param before string
+---@return string[] choices
+---@return string prefix
+function Cluster:choices(before)
+  if not self.job then return {}, "" end
+  send(self, 0, {kind = "choices", before = before})
+  local answers = awaited(self, {0}, "choices")
+  if answers then return answers[0].list, answers[0].prefix end
+  lose(self)
+  return {}, ""
 end
 
 --- Show an error's text.

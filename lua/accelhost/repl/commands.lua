@@ -25,6 +25,39 @@ table_of.time = {"%time CHUNK", "runs a chunk and prints its duration", function
   return fine
 end}
 
+table_of.profile = {"%profile CHUNK", "runs a chunk and prints the times of its ops", function(e, rest)
+  local prof = require("accelhost").profiler.profile()
+  prof:start()
+  local fine = e:run(rest)
+  prof:stop()
+  e.write(prof:key_averages():table {row_limit = 20} .. "\n")
+  return fine
+end}
+
+table_of.restart = {"%restart", "forgets all variables and modules of yours", function(e)
+  e:reset()
+  e.write "all variables are forgotten\n"
+  return true
+end}
+
+local MOST_PROCESSES = 256
+
+table_of.procs = {"%procs N", "has later lines run in N new processes; 1: in this one", function(e, rest)
+  local count = tonumber(rest)
+  if not count or count % 1 ~= 0 or count < 1 or count > MOST_PROCESSES then
+    e:complain(("%%procs: expected a number of processes from 1 to %d, got '%s'"):format(MOST_PROCESSES, rest))
+    return false
+  end
+  if not e.switch then
+    e:complain "%procs: lines run in one process of several already"
+    return false
+  end
+  e.switch(count)
+  e.write(("later lines run in %s, without the variables until now\n"):format(count == 1 and "this process"
+    or ("%d processes"):format(count)))
+  return true
+end}
+
 table_of.who = {"%who", "lists the locals and globals that were made here", function(e)
   local rows = {}
   for name in next, e.living do rows[#rows + 1] = {name, e:value(name)} end
@@ -107,7 +140,7 @@ table_of.autoreload = {"%autoreload [on|off]", "loads modules again whose files 
     return true
   end}
 
-local order = {"time", "who", "run", "reload", "autoreload", "globals"}
+local order = {"time", "profile", "who", "run", "reload", "autoreload", "globals", "restart", "procs"}
 
 --- Their names, sorted.
 ---@return string[]

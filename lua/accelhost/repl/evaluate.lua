@@ -25,6 +25,7 @@ local show = require "accelhost.repl.show"
 ---@field watched table<string, string>? contents of modules that are loaded again when they change (%autoreload)
 ---@field seconds number? duration of the last chunk
 ---@field slow number seconds from which the duration of a chunk is printed
+---@field switch (fun(processes: integer))? have later texts run in that many processes (%procs)
 ---@field clear (fun(e: Evaluate))? remove the output that is shown, where that is not a terminal's
 ---@field known table<string, boolean> globals that were there at the begin
 local Evaluate = class.new "Evaluate"
@@ -66,6 +67,8 @@ function Evaluate:init(options)
   self.number, self.living, self._results, self.terminal, self.known = 1, {}, {}, options.terminal, {}
   self.slow, self.rows, self.captured = options.slow or SLOW, options.rows, options.captured
   for name in next, _G do self.known[name] = true end
+  self._loaded = {}
+  for name in next, package.loaded do self._loaded[name] = true end
   debug.getregistry()["accelhost.names"] = function() return known_names(self) end
   self.environment = environment_of(self)
 end
@@ -134,8 +137,8 @@ end
 --- Return the state of a text: "complete", "incomplete" while a block, a bracket or a text is not closed, or "invalid".
 ---@return "complete"|"incomplete"|"invalid"
 function Evaluate:state_of(text)
-  local timed = text:match "^%s*%%time%s(.*)$"
-  if timed then return self:state_of(timed) end
+  local command, chunk = text:match "^%s*%%(%a+)%s(.*)$"
+  if command == "time" or command == "profile" then return self:state_of(chunk) end
   if is_command(text) then return "complete" end
   -- Comments belong to the code below them; an empty line ends them.
   if not first_word(text) then
@@ -334,6 +337,18 @@ function Evaluate:run_file(path, ...)
     return false
   end
   return run(self, text, "block", nil, "@" .. path, _G, true, ...)
+end
+
+--- Forget all variables and results, and the modules that were loaded here, so that `require` reads them again.
+function Evaluate:reset()
+  self.living, self._results = {}, {}
+  for name in next, _G do
+    if not self.known[name] then rawset(_G, name, nil) end
+  end
+  for name in next, package.loaded do
+    if not self._loaded[name] and not name:find "^accelhost" then package.loaded[name] = nil end
+  end
+  collectgarbage()
 end
 
 --- The value of a name at the prompt: a live local, a global or a predefined name.

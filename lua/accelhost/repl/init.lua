@@ -43,8 +43,9 @@ local function leaves(e, text)
 end
 
 -- Lines from a terminal, until Ctrl-D or exit.
-local function converse(e)
+local function converse(session)
   while true do
+    local e = session.engine
     local prompt = ("[%d]> "):format(e.number)
     local text, why = read_chunk(e, painted(e, prompt), painted(e, (" "):rep(#prompt - 4) .. ".. "))
     if not text then io.write(why == "interrupt" and e.edits and "^C\n" or "\n") end
@@ -59,9 +60,10 @@ local function converse(e)
 end
 
 -- Lines from a file or pipe: all of them, an error ends nothing but shows in the exit code.
-local function follow(e)
+local function follow(session)
   local code = 0
   while true do
+    local e = session.engine
     local text, why = read_chunk(e, "", "")
     if why or leaves(e, text) then return code end
     if text:find "%S" and not e:run(text) then code = 1 end
@@ -69,24 +71,43 @@ local function follow(e)
   end
 end
 
-local function completer(e)
+local function completer(session)
   return function(before)
+    local e = session.engine
     if e.complete then return e:complete(before) end
     return require("accelhost.repl.complete").at(e, before)
   end
 end
 
 -- Greet an interactive user, and enable line editing where possible.
-local function welcome(e, dumb)
+local function welcome(session, dumb)
+  local e = session.engine
   io.write(("accelhost %s. ? prints the help, ? NAME the help of a name; Ctrl-D exits.\n"):format(C.system.version))
   if e.size then
     io.write(("Lines run in %d processes; %%rank R LINE runs one in rank R, %%ranks chooses for later lines.\n"):format(
       e.size))
   end
   if dumb then return end
-  local edits, why = C.edit.open(history_path(), completer(e))
+  local edits, why = C.edit.open(history_path(), completer(session))
   if not edits then io.write("Lines cannot be edited: ", why, "\n") end
-  e.edits = edits
+  session.edits, e.edits = edits, edits
+end
+
+-- Have an engine for a number of processes (0: this one) run the lines of the session, in place of its former one.
+local function start_engine(session, processes, options)
+  local former = session.engine
+  if former then (former.here or former):reset() end
+  if former and former.close then former:close() end
+  options.num_processes = processes
+  local e = (processes > 0 and require "accelhost.repl.cluster" or evaluate).new(options)
+  local function switch(count)
+    C.interrupt.watch()
+    start_engine(session, count > 1 and count or 0, options)
+  end
+  if e.here then e.here.switch = switch else e.switch = switch end
+  if former then e.number = former.number end
+  session.engine, e.edits = e, session.edits
+  return e
 end
 
 --- Read and run until the input ends.
@@ -96,27 +117,27 @@ end
 ---@return integer # the exit code
 function repl.start(processes, script, ...)
   local terminal, dumb = C.edit.is_terminal(), os.getenv "TERM" == "dumb"
-  local made = processes > 0 and require "accelhost.repl.cluster" or evaluate
-  local e = made.new{
-    num_processes = processes,
+  local options = {
     write = function(text) io.write(text) end,
     columns = function() return (C.terminal.size()) end,
     rows = terminal and not dumb and function() return (select(2, C.terminal.size())) end or nil,
     terminal = terminal,
     color = terminal and not dumb and (os.getenv "NO_COLOR" or "") == "",
   }
+  local session = {}
+  local e = start_engine(session, processes, options)
   -- Lines of a file end at Ctrl-C, as a script does.
   if terminal or processes > 0 then
     C.interrupt.watch()
     require "accelhost.repl.programs"()
   end
-  if terminal then welcome(e, dumb) end
+  if terminal then welcome(session, dumb) end
   if script and not e:run_file(script, ...) then
     if not terminal then return 1 end
     io.write "The script failed; its variables are as they were then.\n"
   end
-  local code = (terminal and converse or follow)(e)
-  if e.close then e:close() end
+  local code = (terminal and converse or follow)(session)
+  if session.engine.close then session.engine:close() end
   return code
 end
 

@@ -7,6 +7,7 @@
 --   {kind = "skip", line =}     others run a line: nothing
 --   {kind = "renew"}            -> {kind = "renewed"}: groups are recreated after a failure
 --   {kind = "complete", before =}   -> {kind = "completed", insert =, list =}
+--   {kind = "choices", before =}    -> {kind = "choices", list =, prefix =}
 --   {kind = "end"}
 local C = require "accelhost._C"
 local evaluate = require "accelhost.repl.evaluate"
@@ -46,6 +47,12 @@ end
 function handlers.complete(self, order)
   local insert, list = require("accelhost.repl.complete").at(self.evaluate, order.before)
   answer {kind = "completed", insert = insert, list = list}
+end
+
+-- The same as lists.
+function handlers.choices(self, order)
+  local list, prefix = require("accelhost.repl.complete").choices(self.evaluate, order.before)
+  answer {kind = "choices", list = list, prefix = prefix}
 end
 
 --- Recreate failed groups; a collective call of all processes.

@@ -101,6 +101,15 @@ describe("accelhost jupyter", function()
     end
   end)
 
+  it("reports a socket that cannot be bound", function()
+    if needs_plugin() then return end
+    files.write(path .. "/connection.json", json.encode {transport = "ipc", ip = path .. "/no/folder", key = "",
+      shell_port = 1, control_port = 2, stdin_port = 3, iopub_port = 4, hb_port = 5})
+    local result = jupyter {"kernel", "-f", path .. "/connection.json"}
+    assert.equal(1, result.code)
+    assert.matches("^accelhost jupyter: ipc://.*no/folder%-1: No such file", result.stderr)
+  end)
+
   it("passes the suite of jupyter_kernel_test", function()
     if needs_jupyter() then return end
     run.succeeds(jupyter {"install", "--prefix", path})

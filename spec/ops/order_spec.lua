@@ -1,6 +1,7 @@
 -- Sorting, selecting, counting and masks at the sizes where a device changes its way: lines that fit a block's memory,
 -- lines and elements around powers of two, many equal keys. The expected values are computed here, entry by entry.
 local accelhost = require "accelhost"
+local neg0 = 0 / -1 -- the literal is 0 on aarch64, where LuaJIT computes with integers
 
 local nan, inf = 0 / 0, 1 / 0
 
@@ -60,7 +61,7 @@ describe("sorting", function()
   end)
 
   it("sorts nan last, or first in descending order, and treats -0 as 0", function()
-    local values = {0, nan, -inf, -0.0, 3, inf, nan, -2}
+    local values = {0, nan, -inf, neg0, 3, inf, nan, -2}
     for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
       assert.same({2, 7, 0, 3, 4, 5, 1, 6}, tensor(values, dtype):argsort(0, false, true):tolist())
       assert.same({1, 6, 5, 4, 0, 3, 7, 2}, tensor(values, dtype):argsort(0, true, true):tolist())

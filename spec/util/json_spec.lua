@@ -1,6 +1,7 @@
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
 local json = accelhost.json
+local neg0 = 0 / -1 -- the literal is 0 on aarch64, where LuaJIT computes with integers
 
 describe("JSON", function()
   it("is read into tables, strings, numbers, booleans and null", function()
@@ -31,7 +32,7 @@ describe("JSON", function()
 
   it("is written with numbers that read back as they were, and as short as that allows", function()
     assert.equal("[0.1, 1e-08, 123456789012, 0.30000000000000004, 1.7976931348623157e+308, -0]",
-      json.encode {0.1, 1e-8, 123456789012, 0.1 + 0.2, 1.7976931348623157e308, -0.0})
+      json.encode {0.1, 1e-8, 123456789012, 0.1 + 0.2, 1.7976931348623157e308, neg0})
     for _ = 1, 1000 do
       local number = (math.random() - 0.5) * 10 ^ math.random(-300, 300)
       assert.equal(number, json.decode(json.encode(number)))

@@ -541,6 +541,10 @@ gpu-checks: ## all that a card shows, within 8 minutes, with a table of goals at
 cuda-usage: ## registers, shared memory and spills of each CUDA kernel; writes the list of kernels (needs nvcc)
 	@scripts/cuda/usage.sh
 
+.PHONY: test-aarch64
+test-aarch64: ## compile for aarch64 and run the tests there by qemu; T=pattern; prints missing commands
+	@scripts/aarch64.sh test "$(T)"
+
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test

@@ -34,12 +34,13 @@ local function section(readme, title)
 end
 
 describe("README", function()
-  local readme, trainer, checkpoints, leave
+  local readme, trainer, checkpoints, root, leave
   setup(function()
     readme = files.read "README.md"
     trainer = files.read "examples/guides/trainer.md"
     checkpoints = files.read "examples/guides/checkpoints.md"
     if run.path:sub(1, 1) ~= "/" then run.path = lfs.currentdir() .. "/" .. run.path end
+    root = lfs.currentdir()
     leave = folder.enter()
     lfs.mkdir "sets"
     small_mnist("sets/mnist", 256)
@@ -60,10 +61,26 @@ describe("README", function()
     for command in text:gmatch "\n%./accelhost ([^\n#]+)" do
       local words = {}
       for one in command:gmatch "%S+" do words[#words + 1] = one end
-      assert.matches("fc2", passes(words).stdout)
+      local result = passes(words)
+      assert.matches("loss=%d", result.output)
+      assert.matches("accuracy %d", result.stdout)
       count = count + 1
     end
     assert.equal(2, count)
+  end)
+
+  it("is followed by a first training whose script runs in one process and in two", function()
+    local text, blocks = section(files.read(root .. "/examples/guides/first_training.md"),
+      "5. The same on all processors")
+    files.write("first.lua", blocks[1])
+    local commands = 0
+    for command in text:gmatch "\naccelhost ([^\n]+)" do
+      local words = {}
+      for one in command:gmatch "%S+" do words[#words + 1] = one end
+      assert.matches("done", passes(words).stdout)
+      commands = commands + 1
+    end
+    assert.equal(2, commands)
   end)
 
   it("is followed by a script with the Trainer that is whole", function()

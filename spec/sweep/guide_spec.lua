@@ -45,7 +45,7 @@ describe("The guide about sweeps", function()
   teardown(function() leave() end)
 
   it("has files and commands that run in their order", function()
-    assert.same({"train.lua", "sweep.lua", "sweep.yaml", "branin.lua", "resumable.lua"}, write_files())
+    assert.same({"train.lua", "sweep.lua", "sweep.yaml", "branin.lua", "tradeoff.lua", "resumable.lua"}, write_files())
     local has_sqlite3 = os.execute "command -v sqlite3 > /dev/null" == 0
     for _, command in ipairs(commands()) do
       if has_sqlite3 or not command:find "^sqlite3" then
@@ -66,6 +66,13 @@ describe("The guide about sweeps", function()
     assert.equal(0, result.code, result.output)
     local value = tonumber(shell("accelhost sweep status branin.study").stdout:match "best: loss (%S+) in trial")
     assert.is_true(value < 3, tostring(value)) -- the minimum is 0.398
+  end)
+
+  it("has a sweep of two metrics", function()
+    local result = shell "accelhost sweep tradeoff.lua"
+    assert.equal(0, result.code, result.output)
+    assert.matches("minimize loss, minimize weights", result.output)
+    assert.matches("Pareto front: %d+ trials, by loss", result.output)
   end)
 
   it("has a script that resumes from its checkpoint", function()

@@ -65,8 +65,28 @@ local function write_file(path, text)
   handle:close()
 end
 
+-- The parameters of the Pareto front, a file for each trial; earlier ones are removed.
+local function write_front(directory, trials, settings)
+  local folder = directory .. "/front"
+  LogFile.folder("accelhost sweep", folder)
+  for _, name in ipairs(C.data.list_folder(folder)) do
+    if name:find "^%d+%.yaml$" then os.remove(folder .. "/" .. name) end
+  end
+  for _, trial in ipairs(trials) do
+    write_file(("%s/%04d.yaml"):format(folder, trial.number), params.yaml(settings(trial.params)))
+  end
+  return folder
+end
+
 -- The best parameters, as files and on stdout.
 local function report_best(study, directory, quiet)
+  if study.metrics then
+    local front = study:front()
+    if #front == 0 then return end
+    local folder = write_front(directory, front, function(values) return study.space:expand(values) end)
+    if not quiet then io.write(("%s/NUMBER.yaml, for accelhost launch --params\n"):format(folder)) end
+    return
+  end
   local best = study:best()
   if not best then return end
   local values = study.space:expand(best.leader.params)
@@ -84,7 +104,7 @@ local function conclude(study, runner, observer, directory, quiet, command_line)
   if study.stopping then note(study.stopping) end
   if runner.interrupted and not study:is_over() then note("to continue: " .. command_line) end
   if runner.interrupted then return 130 end
-  return study:best() and 0 or 1
+  return (study:best() or study.metrics and study:front()[1]) and 0 or 1
 end
 
 -- Return the command line, for the report.
@@ -174,8 +194,21 @@ end
 ---@return integer
 function command.best(directory)
   local study = source.read(directory)
-  local best = summary.of(study).best
+  local found = summary.of(study)
+  local best = found.front and found.front[1] or found.best
   if not best then fail("no trial of '%s' has ended with a value yet", directory) end
+  if found.front then
+    local folder = write_front(study.directory, found.front, function(values)
+      return params.nest(study.settings(values))
+    end)
+    for _, trial in ipairs(found.front) do
+      io.write(("-- trial %d: %s\n%s\n"):format(trial.number, summary.values_text(study, trial),
+        params.lua(params.nest(study.settings(trial.params)))))
+    end
+    io.stderr:write(("Pareto front: %s; as YAML: %s\n"):format(show.count(#found.front, "trial"),
+      printable.text(folder)))
+    return 0
+  end
   local values = params.nest(study.settings(best.params))
   write_file(study.directory .. "/best.yaml", params.yaml(values))
   io.write(params.lua(values), "\n")

@@ -24,6 +24,8 @@ local keys = {
   space = {"table"},
   metric = {"string|table", "loss"},                     -- a name, or {name =, goal =, target =}
   direction = {"'minimize'|'maximize'"},
+  metrics = {"list"},                                    -- several names, instead of metric
+  directions = {"list"},                                 -- of metrics; default: minimize each
   sampler = {"any", "tpe"},
   pruner = {"any"},
   patience = {"count"},                                  -- reports without a better value that a trial may have
@@ -83,6 +85,38 @@ local function read_metric(self)
     self.direction = metric.goal
   end
   if metric.target ~= nil then self.target = arguments.check("metric", "target", "number", metric.target) end
+end
+
+-- Settings of a single metric.
+local single = {"metric", "direction", "target", "pruner", "patience", "threshold"}
+
+-- Several metrics: the first one is the metric of parts that have one.
+local function read_metrics(self, given)
+  if not self.metrics then
+    if self.directions then fail "directions: there are no 'metrics' (one metric has a 'direction')" end
+    return
+  end
+  for _, name in ipairs(single) do
+    if given[name] ~= nil then fail("%s: a study of several metrics has none", name) end
+  end
+  if self.replicates > 1 then fail "replicates: a study of several metrics has none" end
+  if #self.metrics < 2 then fail("metrics: expected at least 2 names, got %d", #self.metrics) end
+  local seen, directions = {}, self.directions or {}
+  for i, name in ipairs(self.metrics) do
+    if type(name) ~= "string" then fail("metrics: expected names, item %d is %s", i, describe(name)) end
+    if seen[name] then fail("metrics: '%s' is there twice", name) end
+    seen[name] = true
+    directions[i] = directions[i] or not self.directions and "minimize"
+    arguments.check("directions", ("item %d"):format(i), "'minimize'|'maximize'", directions[i] or nil)
+  end
+  if #directions ~= #self.metrics then
+    fail("directions: expected %d, one for each of metrics, got %d", #self.metrics, #directions)
+  end
+  local name = type(self.sampler) == "table" and (self.sampler[1] or self.sampler._name) or self.sampler
+  if name == "cmaes" or name == "CmaEsSampler" then
+    fail "sampler: cmaes has one metric; tpe, nsga2 and random have several"
+  end
+  self.directions, self.metric, self.direction = directions, self.metrics[1], directions[1]
 end
 
 -- Names and values that batch scripts of Slurm contain.
@@ -169,6 +203,7 @@ function Definition:init(given, folder)
     if self[name] == nil and row[2] ~= nil then self[name] = row[2] end
   end
   read_metric(self)
+  read_metrics(self, given)
   self.direction = self.direction or "minimize"
   check_work(self)
   self.space = Space(self.space)
@@ -194,6 +229,7 @@ function Definition:facts()
   return {
     metric = self.metric, direction = self.direction, replicates = self.replicates,
     pruner = self.pruner and named(self.pruner) or "none", work = self.script or "objective",
+    metrics = self.metrics, directions = self.directions,
     space = next(space) and space or json.array {},
   }
 end
@@ -232,10 +268,10 @@ end
 ---@return string? difference the first one with which the study cannot continue; nil without one
 ---@return string[] extensions a line for each parameter that has more values now
 function Definition.difference(old, new)
-  for _, key in ipairs {"work", "metric", "direction", "replicates", "pruner"} do
-    if json.encode(old[key]) ~= json.encode(new[key]) then
-      return ("%s is %s now, and was %s"):format(key == "work" and "the script" or key, json.encode(new[key]),
-        json.encode(old[key])), {}
+  for _, key in ipairs {"work", "metrics", "directions", "metric", "direction", "replicates", "pruner"} do
+    local was, is = json.encode(old[key] or "none"), json.encode(new[key] or "none")
+    if was ~= is then
+      return ("%s is %s now, and was %s"):format(key == "work" and "the script" or key, is, was), {}
     end
   end
   local names, extensions = {}, {}

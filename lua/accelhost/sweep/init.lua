@@ -21,6 +21,7 @@ local lazy = {
   BaseSampler = {"accelhost.sweep.samplers.sampler"}, UniformSampler = {"accelhost.sweep.samplers.random"},
   GridSampler = {"accelhost.sweep.samplers.grid"}, QuasiRandomSampler = {"accelhost.sweep.samplers.quasi_random"},
   TPESampler = {"accelhost.sweep.samplers.tpe"}, CmaEsSampler = {"accelhost.sweep.samplers.cmaes"},
+  NSGAIISampler = {"accelhost.sweep.samplers.nsga2"},
   BasePruner = {"accelhost.sweep.pruners.pruner"}, MedianPruner = {"accelhost.sweep.pruners.median"},
   PercentilePruner = {"accelhost.sweep.pruners.percentile"}, AshaPruner = {"accelhost.sweep.pruners.asha"},
   HyperbandPruner = {"accelhost.sweep.pruners.hyperband"}, ThresholdPruner = {"accelhost.sweep.pruners.threshold"},

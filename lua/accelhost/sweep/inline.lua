@@ -40,7 +40,7 @@ function inline.run(runner, trial)
   elseif not fine then
     runner:leave(trial, "failed", result)
   else
-    local value, reason = objective.value_of(result, definition.metric)
+    local value, reason = objective.value_of(result, definition.metric, definition.metrics)
     if value then runner:leave(trial, "complete", value) else runner:leave(trial, "refused", reason) end
   end
   handle_events(runner)

@@ -82,11 +82,29 @@ end
 ---@return boolean
 function Trial:should_prune() return self._answer ~= nil and self._answer ~= "continue" end
 
---- The number that an objective returned: a number, a tensor of one element, or a table with the metric.
+-- The numbers that an objective with several metrics returned: a table by their names, or in their order.
+local function values_of(value, metrics)
+  local found = {}
+  for i, name in ipairs(metrics) do
+    local item = type(value) == "table" and getmetatable(value) == nil and (value[name] or value[i])
+    if C.is_tensor(item) and item:numel() == 1 then item = item:item() end
+    if type(item) ~= "number" then
+      return nil, ("the objective returned %s; expected a table with the numbers %s"):format(
+        arguments.describe(value), table.concat(metrics, ", "))
+    end
+    found[i] = item
+  end
+  return found
+end
+
+--- The number that an objective returned: a number, a tensor of one element, or a table with the metric. With several
+--- metrics, a list of numbers.
 ---@param metric string
----@return number? value
+---@param metrics? string[]
+---@return number|number[]|nil value
 ---@return string? reason why it is none
-function objective.value_of(value, metric)
+function objective.value_of(value, metric, metrics)
+  if metrics then return values_of(value, metrics) end
   if type(value) == "table" and getmetatable(value) == nil then value = value[metric] end
   if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
   if type(value) == "number" then return value end
@@ -94,6 +112,11 @@ function objective.value_of(value, metric)
 end
 
 local function encode_number(value)
+  if type(value) == "table" then
+    local list = {}
+    for i, item in ipairs(value) do list[i] = encode_number(item) end
+    return {list = list}
+  end
   if value - value == 0 then return value end
   return {number = value ~= value and "nan" or value > 0 and "inf" or "-inf"}
 end
@@ -108,7 +131,7 @@ function objective.run(path)
   params.mark_read()
   C.random.manual_seed(facts.seed)
   local count = #arguments.sorted_keys(unread)
-  local value, reason = objective.value_of(definition.objective(trial), facts.metric)
+  local value, reason = objective.value_of(definition.objective(trial), facts.metric, definition.metrics)
   if value and count > 0 and #arguments.sorted_keys(unread) == count then
     reason = "the objective never reads trial.params, which hold the sweep's values"
   end

@@ -114,7 +114,9 @@ messages.leave = function(self, message)
 end
 
 messages.result = function(self, message)
-  self.result, self.unread = decode_number(message.value), message.unread
+  local list = type(message.value) == "table" and message.value.list
+  self.result, self.unread = not list and decode_number(message.value) or {}, message.unread
+  for i, value in ipairs(list or {}) do self.result[i] = decode_number(value) end
 end
 
 --- The metrics of a report as they were.

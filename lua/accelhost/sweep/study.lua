@@ -6,6 +6,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local json = require "accelhost.util.json"
+local pareto = require "accelhost.sweep.pareto"
 local pruners = require "accelhost.sweep.pruners"
 local ranking = require "accelhost.sweep.ranking"
 local reports = require "accelhost.sweep.reports"
@@ -28,6 +29,7 @@ function Study:init(definition, store)
     :setup {direction = definition.direction}
   self.has_pruner = definition.pruner ~= nil
   self.sign = definition.direction == "maximize" and -1 or 1
+  self.metrics = definition.metrics
   self.trials, self.groups, self.tried, self.seen = {}, {}, {}, {}
   self.endings, self.failures = 0, {}
   self:_read()
@@ -35,6 +37,22 @@ end
 
 -- A value as samplers and pruners see it.
 function Study:_loss(value) return value and self.sign * value end
+
+-- The values of several metrics as samplers see them; nil for a trial without them.
+function Study:_losses(trial)
+  if not self.metrics or trial.state ~= "complete" then return nil end
+  return pareto.losses(trial.values, self.definition.directions)
+end
+
+-- Keep the last value of each of several metrics that a trial reports, at whichever step.
+function Study:_keep_values(trial, metrics)
+  for _, name in ipairs(self.metrics or {}) do
+    if metrics[name] ~= nil then
+      trial.last = trial.last or {}
+      trial.last[name] = metrics[name]
+    end
+  end
+end
 
 local function last_value(trial)
   local last = trial.reports[#trial.reports]
@@ -78,7 +96,7 @@ function Study:_observe(group)
   group.observed = true
   local found = ranking.of_group(group, self.sign)
   if found and ranking.is_better(found, self._best) then self._best = found end
-  if not group.valued then self.sampler:observe(leader, self:_loss(value)) end
+  if not group.valued then self.sampler:observe(leader, self:_loss(value), self:_losses(leader)) end
   group.valued = group.valued or value ~= nil
 end
 
@@ -110,7 +128,12 @@ apply.start = function(self, trial)
   trial.begun, trial.state = true, "running"
 end
 
+local function read_metrics(self, trial, event)
+  if self.metrics and event.detail then self:_keep_values(trial, json.decode(event.detail)) end
+end
+
 apply.report = function(self, trial, event)
+  read_metrics(self, trial, event)
   local answer = self:_apply_report(trial, event.step, event.value or NAN)
   if event.answer ~= "continue" then trial.decision = answer end
 end
@@ -133,7 +156,9 @@ apply["end"] = function(self, trial, event)
   self:_apply_end(trial, event.detail, event.value or event.detail ~= "failed" and NAN or nil)
 end
 
-apply.log = function() end
+apply.log = read_metrics
+
+apply.values = function(_, trial, event) trial.values = json.decode(event.detail) end
 
 -- Recover from the end of the process that ran the sweep before.
 function Study:_recover()
@@ -293,6 +318,7 @@ end
 ---@return boolean is_new
 function Study:report(trial, step, metrics, now)
   local value = metrics[self.definition.metric]
+  self:_keep_values(trial, metrics)
   if self.seen[trial][step] and value ~= nil and not trial.reopened then return "continue", false end
   local fine, encoded = pcall(json.encode, metrics)
   local text = fine and encoded or nil
@@ -321,6 +347,7 @@ local function finish(self, trial, state, value, now)
   trial.ended, trial.state = now, state
   spans.close(trial, now, state)
   self.store:transaction(function()
+    if trial.values then self.store:event(trial, "values", now, {detail = json.encode(trial.values)}) end
     self.store:event(trial, "end", now, {value = value, detail = state})
     if state == "complete" and trial.replicate == 0 then add_replicates(self, trial) end
     self:_apply_end(trial, state, value)
@@ -352,12 +379,31 @@ local function fail_trial(self, trial, text, now)
   finish(self, trial, "failed", nil, now)
 end
 
+-- Return the values of several metrics of a trial that has ended well; nil and the reason where one is missing or
+-- not finite.
+local function values_of(self, trial, result)
+  local values = {}
+  for i, name in ipairs(self.metrics) do
+    local value = type(result) == "table" and result[i]
+    if type(result) ~= "table" then value = (trial.last or {})[name] end
+    if type(value) ~= "number" then return nil, ("it never reported '%s'"):format(name) end
+    if value - value ~= 0 then return nil, ("its %s is not finite"):format(name) end
+    values[i] = value
+  end
+  return values
+end
+
 --- A trial runs no more.
 ---@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped by the pruner; interrupted: resumes later
 ---@param now number
----@param detail? number|string complete: its value; failed: the reason
+---@param detail? number|number[]|string complete: its value, or those of several metrics; failed: the reason
 function Study:leave(trial, how, now, detail)
   if how == "failed" then return fail_trial(self, trial, detail, now) end
+  if how == "complete" and self.metrics then
+    local values, reason = values_of(self, trial, detail)
+    if not values then return fail_trial(self, trial, reason, now) end
+    trial.values, detail = values, values[1]
+  end
   if how == "complete" and detail ~= detail then
     trial.error = ("its %s is NaN"):format(self.definition.metric)
     return finish(self, trial, "failed", nil, now)
@@ -391,6 +437,14 @@ function Study:is_over()
     if trial.state == "running" or trial.state == "waiting" then return false end
   end
   return self.exhausted or self.limit ~= nil and #self.groups >= self.limit
+end
+
+--- Return the trials of the Pareto front of several metrics, by the first one: those than which none is better in one
+--- metric and not worse in the others.
+---@return table[] trials
+function Study:front()
+  local ranked, count = pareto.ranked(self.trials, self.definition.directions)
+  return {unpack(ranked, 1, count)}
 end
 
 --- The best configuration: of the lowest bound (accelhost.sweep.ranking).

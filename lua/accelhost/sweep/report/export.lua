@@ -27,6 +27,7 @@ local after = {
 local function columns_of(study)
   local columns = {}
   for _, pair in ipairs(before) do columns[#columns + 1] = {name = pair[1], field = pair[2]} end
+  for i, name in ipairs(study.metrics or {}) do columns[#columns + 1] = {name = "values." .. name, place = i} end
   for _, parameter in ipairs(study.space) do
     columns[#columns + 1] = {name = "params." .. parameter.name, parameter = parameter.name}
   end
@@ -45,6 +46,7 @@ function export.csv(study)
     local values = {}
     for i, column in ipairs(columns) do
       if column.parameter then values[i] = trial.params[column.parameter]
+      elseif column.place then values[i] = trial.values and trial.values[column.place]
       elseif column.field == "seconds" then values[i] = summary.seconds(trial)
       else values[i] = trial[column.field] end
     end
@@ -77,10 +79,12 @@ local function plain(value)
   return made
 end
 
-local study_fields = {"name", "direction", "metric", "sampler", "pruner", "seed", "started", "command"}
+local study_fields = {
+  "name", "direction", "metric", "metrics", "directions", "sampler", "pruner", "seed", "started", "command",
+}
 local trial_fields = {
-  "number", "state", "value", "params", "reports", "started", "ended", "attempt", "replicate", "bracket", "rung",
-  "directory", "error", "metrics",
+  "number", "state", "value", "values", "params", "reports", "started", "ended", "attempt", "replicate", "bracket",
+  "rung", "directory", "error", "metrics",
 }
 
 local function picked(from, fields)

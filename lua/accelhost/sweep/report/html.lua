@@ -12,10 +12,10 @@ local view = require "accelhost.sweep.report.view"
 
 local tag, text = markup.tag, markup.text
 
--- Rows of the table without a script, and at a time with one.
-local ROWS = 100
+-- Rows of the table without a script, and at a time with one; rows of the Pareto front.
+local ROWS, FRONT = 100, 20
 
-local figures = {"history", "parallel", "importance", "slices", "curves", "timeline"}
+local figures = {"front", "history", "parallel", "importance", "slices", "curves", "timeline"}
 
 local function terms(list)
   local parts = {}
@@ -25,7 +25,33 @@ local function terms(list)
   return tag("dl", {class = "facts"}, table.concat(parts))
 end
 
+-- The table of the Pareto front.
+local function front_part(self)
+  local study, front, heads, rows = self.study, self.found.front, {tag("th", {scope = "col"}, "trial")}, {}
+  for _, name in ipairs(study.metrics) do heads[#heads + 1] = tag("th", {scope = "col"}, text(name)) end
+  for _, parameter in ipairs(study.space) do heads[#heads + 1] = tag("th", {scope = "col"}, text(parameter.name)) end
+  for i, trial in ipairs(front) do
+    if i > FRONT then break end
+    local cells = {tag("th", {scope = "row"}, tag("a", {href = "#trials",
+      ["data-trial"] = self.by_trial[trial].index}, tostring(trial.number)))}
+    for _, value in ipairs(trial.values) do
+      cells[#cells + 1] = tag("td", {class = "number"}, text(show.number(value)))
+    end
+    for _, parameter in ipairs(study.space) do
+      cells[#cells + 1] = tag("td", nil, text(show.value(trial.params[parameter.name])))
+    end
+    rows[i] = tag("tr", nil, table.concat(cells))
+  end
+  return tag("p", {class = "best"}, tag("strong", nil, tostring(#front)), " on the Pareto front of ",
+    text(table.concat(study.metrics, ", "))),
+    tag("div", frame.wide("Pareto front"), tag("table", {class = "params"},
+      tag("thead", nil, tag("tr", nil, table.concat(heads))), tag("tbody", nil, table.concat(rows)))),
+    #front > FRONT and tag("p", {class = "note plain"}, ("%d more are first in the table of all trials."):format(
+      #front - FRONT)) or ""
+end
+
 local function best_part(self)
+  if self.found.front and #self.found.front > 0 then return front_part(self) end
   local study, best = self.study, self.found.best
   if not best then return tag("p", {class = "best"}, text("Best: " .. summary.why_none(self.found))) end
   local rows = {}
@@ -50,7 +76,7 @@ local function summary_section(self)
   local study, found = self.study, self.found
   local facts = {
     {"trials", ("%d: %s"):format(found.total, summary.words(found.counts))},
-    {"goal", ("%s %s"):format(study.direction, study.metric)},
+    {"goal", summary.goals(study)},
     {"sampler", study.sampler or "-"}, {"pruner", study.pruner or "none"},
     {"began", show.date(found.first)}, {"duration", show.duration(found.elapsed)},
     {"mean per trial", show.duration(found.mean_seconds)},
@@ -75,6 +101,9 @@ local function table_row(self, row)
   cells[1] = tag("th", {scope = "row"}, address and tag("a", {href = address .. "/"}, name) or name)
   cells[2] = tag("td", {class = "state " .. trial.state}, text(trial.state))
   cells[3] = tag("td", {class = "number"}, text(show.number(row.value)))
+  for i = 2, #(self.study.metrics or {}) do
+    cells[#cells + 1] = tag("td", {class = "number"}, text(show.number((trial.values or {})[i])))
+  end
   for _, axis in ipairs(self.axes) do
     cells[#cells + 1] = tag("td", {class = axis.kind == "number" and "number" or nil},
       text(show.value(trial.params[axis.name])))
@@ -97,6 +126,7 @@ end
 
 local function trials_section(self)
   local names, heads, rows = {"trial", "state", self.study.metric}, {}, {}
+  for i = 2, #(self.study.metrics or {}) do names[#names + 1] = self.study.metrics[i] end
   for _, axis in ipairs(self.axes) do names[#names + 1] = axis.name end
   names[#names + 1], names[#names + 2] = "time", ""
   for i, name in ipairs(names) do heads[i] = tag("th", {scope = "col"}, text(name)) end
@@ -126,7 +156,11 @@ local function data_of(self)
   local rows, state_of = json.array {}, {}
   for i, state in ipairs(summary.states) do state_of[state] = i - 1 end
   for i, row in ipairs(self.rows) do
-    local trial, params, places = row.trial, json.array {}, json.array {}
+    local trial, params, places, further = row.trial, json.array {}, json.array {}, json.array {}
+    for k = 2, #(self.study.metrics or {}) do
+      local value = (trial.values or {})[k]
+      further[k - 1] = json.array {show.number(value), number_or_null(value)}
+    end
     for k, axis in ipairs(self.axes) do
       params[k] = show.value(trial.params[axis.name])
       places[k] = row.places[k] or json.null
@@ -136,7 +170,7 @@ local function data_of(self)
       places, show.duration(row.seconds), number_or_null(row.seconds), show.first_line(trial.error),
       address_of(self, trial) or "",
       row.history_x or json.null,
-      (row.strand and 1 or 0) + (row.sliced and 2 or 0),
+      (row.strand and 1 or 0) + (row.sliced and 2 or 0), further,
     }
   end
   local names, spans = json.array {}, json.array {}
@@ -145,6 +179,7 @@ local function data_of(self)
     spans[i] = json.array {span.row.index, span.slot, tenth(span.left), tenth(span.right)}
   end
   return {
+    further = math.max(0, #(self.study.metrics or {}) - 1),
     metric = printable.text(self.study.metric), names = names, states = summary.states, rows = rows,
     curves = json.array(self.curves or {}),
     spans = spans, slots = self.slots or 1, page = ROWS,

@@ -81,6 +81,7 @@ local function head_line(self, study, found, now)
 end
 
 local function best_line(study, found)
+  if found.front then return ("Pareto front: %s"):format(show.count(#found.front, "trial")) end
   if not found.best then return "best: none yet" end
   return ("best: %s %s in trial %d: %s"):format(printable.text(study.metric), show.number(found.best.value),
     found.best.number, params_text(study, found.best.params))
@@ -161,7 +162,15 @@ function Live:print(lines)
   self.stream:flush()
 end
 
+local function is_on_front(self, trial)
+  for _, other in ipairs(summary.count(self.study).front) do
+    if other == trial then return true end
+  end
+  return false
+end
+
 local function is_best(self, trial)
+  if self.study.metrics then return is_on_front(self, trial) end
   local value, best, sign = trial.value, self._best, summary.sign(self.study)
   if best == nil then
     for _, other in ipairs(self.study.trials) do
@@ -189,8 +198,10 @@ event_text.start = function(study, trial) return "started: " .. params_text(stud
 
 event_text.complete = function(study, trial, better)
   local seconds = summary.seconds(trial)
-  return ("complete: %s %s%s%s"):format(printable.text(study.metric), show.number(trial.value),
-    seconds and " after " .. show.duration(seconds) or "", better and ", the best so far" or ""), false
+  local values = study.metrics and summary.values_text(study, trial)
+    or ("%s %s"):format(printable.text(study.metric), show.number(trial.value))
+  return ("complete: %s%s%s"):format(values, seconds and " after " .. show.duration(seconds) or "",
+    better and (study.metrics and ", on the Pareto front" or ", the best so far") or ""), false
 end
 
 event_text.pruned = function(study, trial) return "pruned" .. last_words(study, trial), false end

@@ -209,11 +209,12 @@
   });
 
   function keyOf(row, column) {
-    var last = 3 + names.length;
+    var first = 3 + data.further, last = first + names.length;
     if (column === 0) return row[0];
     if (column === 1) return row[1];
     if (column === 2) return row[2] || (row[4] === null ? Infinity : 1e9 + row[1]);
-    if (column < last) return row[6][column - 3] === null ? Infinity : row[6][column - 3];
+    if (column < first) return row[13][column - 3][1] === null ? Infinity : row[13][column - 3][1];
+    if (column < last) return row[6][column - first] === null ? Infinity : row[6][column - first];
     return column === last ? (row[8] === null ? Infinity : row[8]) : row[9] || "\uffff";
   }
 
@@ -241,6 +242,7 @@
     if (row[10]) head.append(link(String(row[0]), row[10] + "/"));
     cell(line, "td", data.states[row[1]] || "?", "state " + (data.states[row[1]] || ""));
     cell(line, "td", row[3], "number");
+    row[13].forEach(function (pair) { cell(line, "td", pair[0], "number"); });
     row[5].forEach(function (text) { cell(line, "td", text, "number"); });
     cell(line, "td", row[7], "number");
     var last = cell(line, "td", row[9] ? row[9] + " " : "", "error");

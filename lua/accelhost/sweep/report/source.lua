@@ -20,6 +20,7 @@ local function summary_of(definition, given)
   local space = definition.space
   return {
     name = given.name or definition.name, metric = definition.metric, direction = definition.direction,
+    metrics = definition.metrics, directions = definition.directions,
     sampler = named(definition.sampler), pruner = named(definition.pruner), seed = definition.seed,
     command = given.command, total = given.total or definition.trials, parallel = given.parallel,
     space = json.array(space.parameters), constants = next(space.constants) and space.constants or nil,
@@ -76,6 +77,8 @@ local function read_events(store, trials)
     local trial = by_number[event.trial]
     if trial and event.kind == "report" then
       reports.add(trial, event.step, event.value or 0 / 0)
+    elseif trial and event.kind == "values" then
+      trial.values = json.decode(event.detail)
     elseif trial then
       if event.kind == "retry" and ended[trial] then reports.reopen(trial) end
       ended[trial] = event.kind == "end"
@@ -91,8 +94,8 @@ function source.read(path)
   local store = Store(directory .. "/study.db", "read")
   local fine, found = pcall(function()
     local facts = {}
-    for _, name in ipairs {"name", "metric", "direction", "sampler", "pruner", "seed", "command", "total", "parallel",
-      "space", "constants", "reals"} do
+    for _, name in ipairs {"name", "metric", "direction", "metrics", "directions", "sampler", "pruner", "seed", "command",
+      "total", "parallel", "space", "constants", "reals"} do
       facts[name] = store:get(name)
     end
     if not facts.space or not facts.metric then error(("'%s' has not begun yet"):format(directory), 0) end

@@ -1,5 +1,8 @@
 --- The statistics of a study, the only place where the numbers of all reports are computed.
 local kinds = require "accelhost.util.kinds"
+local printable = require "accelhost.util.printable"
+local show = require "accelhost.sweep.report.show"
+local pareto = require "accelhost.sweep.pareto"
 local ranking = require "accelhost.sweep.ranking"
 
 local summary = {}
@@ -25,6 +28,7 @@ function summary.sign(study) return study.direction == "maximize" and -1 or 1 en
 --- The trials that ended with a finite value, the best first; of equal ones the earlier.
 ---@return table[]
 function summary.ranked(study)
+  if study.metrics then return (pareto.ranked(study.trials, study.directions)) end
   local list, sign = {}, summary.sign(study)
   for _, trial in ipairs(study.trials) do
     if trial.state == "complete" and is_finite(trial.value) then list[#list + 1] = trial end
@@ -68,6 +72,26 @@ local function seconds_of(trial, now)
 end
 summary.seconds = seconds_of
 
+--- Return the metrics of a trial as text: "loss 0.1, seconds 3".
+---@return string
+function summary.values_text(study, trial)
+  local parts = {}
+  for i, name in ipairs(study.metrics) do
+    parts[i] = ("%s %s"):format(printable.text(name), show.number(trial.values[i]))
+  end
+  return table.concat(parts, ", ")
+end
+
+--- Return the goals: "minimize loss, maximize accuracy".
+---@return string
+function summary.goals(study)
+  local parts = {}
+  for i, name in ipairs(study.metrics or {study.metric}) do
+    parts[i] = ("%s %s"):format(study.metrics and study.directions[i] or study.direction, printable.text(name))
+  end
+  return table.concat(parts, ", ")
+end
+
 --- Return the parameters of a trial as its script gets them, by dotted names.
 ---@return table<string, any>
 function summary.settings(study, trial)
@@ -100,7 +124,8 @@ local function replicates(study)
 end
 
 --- Count the trials in one pass, fast enough to be called repeatedly: {counts, total, ended, sign, best (of the single
---- trials), first, last, elapsed, busy, mean_seconds}.
+--- trials), first, last, elapsed, busy, mean_seconds}; of several metrics no best, but `front`, the trials of the
+--- Pareto front.
 ---@param study table see accelhost.sweep.report
 ---@param now? number seconds since 1970, for trials that run
 ---@return table
@@ -119,6 +144,10 @@ function summary.count(study, now)
       and not (found.best and found.sign * trial.value >= found.sign * found.best.value) then
       found.best = trial
     end
+  end
+  if study.metrics then
+    local ranked, count = pareto.ranked(study.trials, study.directions)
+    found.best, found.front = nil, {unpack(ranked, 1, count)}
   end
   local counts = found.counts
   found.ended = counts.complete + counts.pruned + counts.failed

@@ -9,11 +9,11 @@ local styles = require "accelhost.plot.styles"
 local summary = require "accelhost.sweep.report.summary"
 local terminal = require "accelhost.plot.terminal"
 
-local TOP, FAILURES, HEIGHT = 10, 5, 14
+local TOP, FRONT, FAILURES, HEIGHT = 10, 20, 5, 14
 
 local function head(self, put)
   local study, found = self.study, self.found
-  put(("%s: %s %s%s%s"):format(printable.text(study.name), study.direction, printable.text(study.metric),
+  put(("%s: %s%s%s"):format(printable.text(study.name), summary.goals(study),
     study.sampler and ", sampler " .. printable.text(study.sampler) or "",
     study.pruner and ", pruner " .. printable.text(study.pruner) or ""))
   put(show.count(found.total, "trial") .. (found.total > 0 and ": " .. summary.words(found.counts) or ""))
@@ -26,7 +26,31 @@ local function head(self, put)
   end
 end
 
+-- The trials of the Pareto front, as many as fit.
+local function front(self, put)
+  local study, trials = self.study, self.found.front
+  put ""
+  if #trials == 0 then return put("Pareto front: " .. summary.why_none(self.found)) end
+  put(("Pareto front: %s, by %s"):format(show.count(#trials, "trial"), printable.text(study.metrics[1])))
+  local rows, right = {{"  trial"}}, {true}
+  for i, name in ipairs(study.metrics) do rows[1][i + 1], right[i + 1] = printable.text(name), true end
+  for _, parameter in ipairs(study.space) do
+    rows[1][#rows[1] + 1], right[#right + 1] = printable.text(parameter.name), parameter.kind ~= "categorical"
+  end
+  for i = 1, math.min(FRONT, #trials) do
+    local trial, row = trials[i], {tostring(trials[i].number)}
+    for k, value in ipairs(trial.values) do row[k + 1] = show.number(value) end
+    for _, parameter in ipairs(study.space) do row[#row + 1] = show.value(trial.params[parameter.name]) end
+    rows[#rows + 1] = row
+  end
+  local lines, left_out = grid.lines(rows, {width = self.width, right = right})
+  for _, line in ipairs(lines) do put(line) end
+  if #trials > FRONT then put(("  and %d more"):format(#trials - FRONT)) end
+  if left_out > 0 then put(columns.cut(("  (%s more)"):format(show.count(left_out, "column")), self.width)) end
+end
+
 local function best(self, put)
+  if self.found.front then return front(self, put) end
   local study, trial = self.study, self.found.best
   put ""
   if not trial then return put("best: " .. summary.why_none(self.found)) end
@@ -71,7 +95,7 @@ end
 
 local function top(self, put)
   local ranked, study = self.found.ranked, self.study
-  if #ranked == 0 then return end
+  if #ranked == 0 or self.found.front then return end
   local rows, right = {{"  trial", printable.text(study.metric), "time"}}, {true, true, true}
   for i, parameter in ipairs(study.space) do
     rows[1][i + 3], right[i + 3] = printable.text(parameter.name), parameter.kind ~= "categorical"
@@ -107,13 +131,32 @@ local function history_panel(self)
   return {key = self.study.metric, curves = {line, dots}, axis = "trial", log = log}, outside
 end
 
-local function history(self, put)
-  if #self.found.ranked < 2 then return end
-  local panel, outside = history_panel(self)
-  panel.key = printable.text(panel.key) .. ": dots are trials, the line is the best so far"
+-- Dots at two metrics; those of the Pareto front are joined.
+local function front_panel(self)
+  local dots, line, on_front = {run = 1, x = {}, y = {}}, {run = 2, x = {}, y = {}}, {}
+  for _, trial in ipairs(self.found.front) do on_front[trial] = true end
+  for _, trial in ipairs(self.found.ranked) do
+    local x, y = trial.values[1], trial.values[2]
+    if on_front[trial] then line.x[#line.x + 1], line.y[#line.y + 1] = x, y end
+    dots.x[#dots.x + 1], dots.y[#dots.y + 1] = x, y
+    dots.x[#dots.x + 1], dots.y[#dots.y + 1] = x, 0 / 0
+  end
+  return {key = printable.text(self.study.metrics[2]) .. ": dots are trials, the line is the Pareto front",
+    curves = {line, dots}, axis = printable.text(self.study.metrics[1])}
+end
+
+local function draw(self, put, panel)
   put ""
   local scene = layout.scene({{short = ""}}, {panel}, styles.terminal(self.width, HEIGHT, false))
   put((terminal(scene, self.colored):gsub("\n$", "")))
+end
+
+local function history(self, put)
+  if #self.found.ranked < 2 then return end
+  if self.found.front then return draw(self, put, front_panel(self)) end
+  local panel, outside = history_panel(self)
+  panel.key = printable.text(panel.key) .. ": dots are trials, the line is the best so far"
+  draw(self, put, panel)
   if outside > 0 then put(("  %s far off the others %s left out"):format(show.count(outside, "value"),
     outside == 1 and "is" or "are")) end
 end

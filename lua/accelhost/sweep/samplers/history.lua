@@ -5,6 +5,7 @@ local class = require "accelhost.util.class"
 local domain = require "accelhost.sweep.samplers.domain"
 local new_table = require "table.new"
 local outcome = require "accelhost.sweep.outcome"
+local pareto = require "accelhost.sweep.pareto"
 
 local ceil, floor, min = math.ceil, math.floor, math.min
 local nan = 0 / 0
@@ -18,6 +19,7 @@ function History:init(space)
   -- By trial, in the order of arrival: its number, its outcome (false while it runs) and, for each parameter, its
   -- position.
   self.numbers, self.outcomes, self.columns = {}, {}, {}
+  self.losses = {} -- of trials with several
   -- Trials by number; by parameter those that are sorted by place, and the number of trials from which they were made.
   self.by_number, self.sorted = {}, {}
   self.ranking = {upto = 0, most = 0}
@@ -35,10 +37,11 @@ local function place_in(list, count, is_after)
   return low
 end
 
-local function set_trial(self, trial, loss)
+local function set_trial(self, trial, loss, losses)
   self.count = self.count + 1
   local id = self.count
   self.numbers[id], self.outcomes[id] = trial.number, loss and outcome.of(trial, loss) or false
+  self.losses[id] = losses
   if loss then self.ended = self.ended + 1 end
   for _, parameter in ipairs(self.space.parameters) do
     local value = trial.params[parameter.name]
@@ -53,8 +56,9 @@ end
 
 --- Add a trial that has ended with a loss.
 ---@param loss number
-function History:add(trial, loss)
-  set_trial(self, trial, loss)
+---@param losses? number[] of several metrics
+function History:add(trial, loss, losses)
+  set_trial(self, trial, loss, losses)
 end
 
 --- Run fn while trials that have not ended count too. A paused one counts as a pruned one by the `loss` that it
@@ -90,10 +94,21 @@ local function ranked(self, ranking, most)
   return list
 end
 
+-- The same by several losses: the trials of the lowest fronts.
+local function best_by_fronts(self, most)
+  local points, ids, best = {}, {}, {}
+  for id = 1, self.count do
+    if self.losses[id] then points[#points + 1], ids[#ids + 1] = self.losses[id], id end
+  end
+  for _, i in ipairs(pareto.best(points, min(most, ceil(0.1 * self.ended)))) do best[ids[i]] = true end
+  return best
+end
+
 --- The best tenth of the trials that have ended, at most `most` of them.
 ---@param most integer
 ---@return table<integer, boolean> # trial -> true
 function History:best(most)
+  if next(self.losses) then return best_by_fronts(self, most) end
   if self.ranking.most ~= most then self.ranking = {upto = 0, most = most} end
   local best, list = {}, ranked(self, self.ranking, most)
   for i = 1, min(ceil(0.1 * self.ended), #list) do best[list[i]] = true end

@@ -10,6 +10,7 @@ return choose.new("sampler", "accelhost.sweep.samplers.sampler", {
   random = "accelhost.sweep.samplers.random",
   sobol = "accelhost.sweep.samplers.quasi_random",
   cmaes = "accelhost.sweep.samplers.cmaes",
+  nsga2 = "accelhost.sweep.samplers.nsga2",
   grid = "accelhost.sweep.samplers.grid",
   tpe = "accelhost.sweep.samplers.tpe",
 }, {halton = {sequence = "halton"}, sobol = {sequence = "sobol"}})

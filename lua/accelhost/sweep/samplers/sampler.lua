@@ -37,7 +37,8 @@ end
 --- Report a trial's result. Called once for each trial, in the order in which they ended.
 ---@param trial table {number, state, params, reports}
 ---@param loss? number its loss, for a pruned trial the last one that it reported; nil when it failed
-function BaseSampler:observe(trial, loss) end
+---@param losses? number[] of a complete trial of a study with several metrics: the loss of each
+function BaseSampler:observe(trial, loss, losses) end
 
 --- The parameters of a trial.
 ---@param number integer of the trial, from 0

@@ -35,8 +35,8 @@ function TPESampler:setup(space)
   return self
 end
 
-function TPESampler:observe(trial, loss)
-  if loss then self.history:add(trial, loss) end
+function TPESampler:observe(trial, loss, losses)
+  if loss then self.history:add(trial, loss, losses) end
 end
 
 -- The parameters of a group that can be one thing only are set; the others are returned.

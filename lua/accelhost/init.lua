@@ -8,7 +8,6 @@
 
 -- Submodules and ops are looked up on first use, so a script loads only those that it uses.
 local C = require "accelhost._C"
-local arguments = require "accelhost.util.arguments"
 local functions = require "accelhost.functions"
 local namespace = require "accelhost.util.namespace"
 local tensor = require "accelhost.tensor"
@@ -137,7 +136,6 @@ local lazy = {
   parse_args = {"accelhost.util.options", "parse"},
   args = {"accelhost.util.args"},
   report = {"accelhost.track.trial", "report"},
-  plot = {"accelhost.plot.draw"},
   json = {"accelhost.util.json"},
   sweep = {"accelhost.sweep"},
   text = {"accelhost.text"},

@@ -1,4 +1,5 @@
 local accelhost = require "accelhost"
+local check = require "spec.support.check"
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
@@ -202,50 +203,58 @@ describe("ticks", function()
 end)
 
 describe("accelhost.plot", function()
-  local function printed(code)
-    local result = run.host({"-e", "local accelhost = require 'accelhost' local losses = {} "
-      .. "for i = 1, 60 do losses[i] = math.exp(-i / 10) end " .. code}, {timeout = 30, env = {COLUMNS = "60"}})
-    return result.stdout, result.stderr
+  local losses, tensors = {}, {}
+  for i = 1, 60 do
+    losses[i] = math.exp(-i / 10)
+    tensors[i] = accelhost.tensor {losses[i]}
   end
 
   it("draws a list, a tensor and tensors of one element alike, over the steps", function()
-    local text = printed "accelhost.plot(losses)"
+    local text = accelhost.plot(losses):text(60)
     assert.matches("⠉", text)
-    assert.matches("20 +40 +step\n", text)
-    assert.equal(text, (printed "accelhost.plot(accelhost.tensor(losses):double())"))
-    assert.equal(text, (printed("for i, loss in ipairs(losses) do losses[i] = accelhost.tensor{loss} end "
-      .. "accelhost.plot(losses)")))
+    assert.matches("20 +40 +step\n?$", text)
+    assert.equal(text, accelhost.plot(accelhost.tensor(losses, {dtype = "float64"})):text(60))
+    assert.equal(accelhost.plot(accelhost.tensor(losses)):text(60), accelhost.plot(tensors):text(60))
   end)
 
   it("draws several curves with their names, and y over x", function()
     assert.matches("^a ── train +b ── valid\n\nloss\n",
-      (printed "accelhost.plot({valid = {1, 2, 3}, train = losses}, 'loss')"))
-    local text = printed "accelhost.plot({0, 10, 20}, accelhost.tensor{1, 2, 3}, {height = 8})"
-    assert.matches("0 +5 +10 +15 +x\n", text)
-    assert.equal(text, (printed "accelhost.plot({1, 2, 3}, {x = {0, 10, 20}, height = 8})"))
+      accelhost.plot({valid = {1, 2, 3}, train = losses}, "loss"):text(60))
+    local text = accelhost.plot({0, 10, 20}, accelhost.tensor {1, 2, 3}):text(60, 8)
+    assert.matches("0 +5 +10 +15 +x\n?$", text)
+    assert.equal(text, accelhost.plot({1, 2, 3}, {x = {0, 10, 20}}):text(60, 8))
+    assert.equal(text, accelhost.plot({[""] = {x = {0, 10, 20}, y = {1, 2, 3}}}):text(60, 8))
   end)
 
-  it("writes a picture instead with output", function()
+  it("is shown by the prompt and by print, in the terminal's width", function()
+    local code = "print(require('accelhost').plot {1, 2, 3})"
+    local result = run.host({"-e", code}, {timeout = 30, env = {COLUMNS = "40"}})
+    assert.matches("step\n+$", result.stdout)
+    for line in result.stdout:gmatch "[^\n]+" do assert.truthy(select(2, line:gsub("[^\128-\191]", "")) <= 40) end
+  end)
+
+  it("is saved as a picture", function()
     leave = folder.enter()
-    local text = printed "accelhost.plot(losses, {log = true, smooth = 0.5, output = 'loss.svg'})"
-    assert.equal("", text)
+    accelhost.plot(losses, {log = true, smooth = 0.5}):save "loss.svg"
     assert.matches("<svg", content "loss.svg")
     leave()
   end)
 
   it("refuses values that are no numbers, and options out of range", function()
-    for code, message in pairs {
-      ["{1, 'a'}"] = "plot: expected numbers in the list or tensor, got 'a' at 2",
-      ["{}"] = "plot: expected numbers in the list or tensor, got none",
-      ["{'a'}"] = "plot: expected curve '1', got 'a'",
-      ["{train = {}, valid = {1}}"] = "plot: expected numbers in curve 'train', got none",
-      ["accelhost.zeros(2, 2)"] = "plot: expected the list or tensor with 1 dim, got a tensor with 2",
-      ["{1, 2}, {1}"] = "plot: expected as many numbers as x has, 2, got 1",
-      ["losses, {smooth = 1}"] = "plot: smooth: expected a number from 0 to below 1, got 1",
-      ["losses, {output = 'loss.pdf'}"] = "plot: output: expected a file .svg or .png, got 'loss.pdf'",
+    local zeros = accelhost.zeros(2, 2)
+    for message, call in pairs {
+      ["plot: expected numbers in the list or tensor, got 'a' at 2"] = {{1, "a"}},
+      ["plot: expected numbers in the list or tensor, got none"] = {{}},
+      ["plot: expected curve '1', got 'a'"] = {{"a"}},
+      ["plot: expected numbers in curve 'train', got none"] = {{train = {}, valid = {1}}},
+      ["plot: expected the list or tensor with 1 dim, got a tensor with 2"] = {zeros},
+      ["plot: expected as many numbers as x has, 2, got 1"] = {{1, 2}, {1}},
+      ["plot: smooth: expected a number from 0 to below 1, got 1"] = {losses, {smooth = 1}},
     } do
-      local _, problem = printed("accelhost.plot(" .. code .. ")")
-      assert.truthy(problem:find(message, 1, true), problem)
+      check.raises(message, function() accelhost.plot(unpack(call)) end)
     end
+    check.raises("save: path: expected the name of a .svg or .png file, got 'loss.pdf'", function()
+      accelhost.plot(losses):save "loss.pdf"
+    end)
   end)
 end)

@@ -154,7 +154,8 @@ end)
 
 describe("accelhost.plot", function()
   it("accepts lists, tensors and pairs of x and y, and draws SVG and text", function()
-    local figure = accelhost.plot {loss = {3, 2, 1}, rate = accelhost.tensor {1, 2}, other = {x = {0, 10}, y = {1, 2}}}
+    local figure = accelhost.plot({loss = {3, 2, 1}, rate = accelhost.tensor {1, 2}, other = {x = {0, 10}, y = {1, 2}}},
+      {together = false})
     local svg = figure:svg()
     for _, name in ipairs {"loss", "rate", "other"} do assert.matches(">" .. name .. "<", svg, 1, true) end
     assert.matches("^<svg", svg)
@@ -164,15 +165,17 @@ describe("accelhost.plot", function()
     assert.matches("a figure without points", tostring(accelhost.plot()))
   end)
 
-  it("draws all curves together with a legend on request", function()
-    local svg = accelhost.plot({train = {3, 2}, valid = {4, 3}}, {together = true, title = "loss"}):svg()
+  it("draws all curves together with a legend", function()
+    local svg = accelhost.plot({train = {3, 2}, valid = {4, 3}}, {title = "loss"}):svg()
     assert.matches(">loss<", svg, 1, true)
     assert.matches(">train<", svg, 1, true)
   end)
 
   it("refuses other values", function()
-    assert.error_matches(function() accelhost.plot {loss = {1, "2"}} end, "curve 'loss': item 2: expected a number")
-    assert.error_matches(function() accelhost.plot {loss = {x = {1}, y = {1, 2}}} end, "x has 1 numbers, y has 2")
+    assert.error_matches(function() accelhost.plot {loss = {1, "2"}} end,
+      "expected numbers in curve 'loss', got '2' at 2")
+    assert.error_matches(function() accelhost.plot {loss = {x = {1}, y = {1, 2}}} end,
+      "expected as many numbers as x has, 1, got 2 in curve 'loss'")
     assert.error_matches(function() accelhost.plot():log {loss = "1"} end, "log: 'loss': expected a number")
     assert.error_matches(function() accelhost.plot({1}):save "a.gif" end, "a .svg or .png file")
   end)

@@ -79,9 +79,9 @@ end
 local function half_of(n) return math.floor(n / 2) + 1 end
 
 local function real_to_half(re, dim, norm)
-  local half, im = half_of(re:size(dim)), nil
-  re, im = along(re, nil, dim, -1, norm)
-  return re:narrow(dim, 0, half), im:narrow(dim, 0, half)
+  local half = half_of(re:size(dim))
+  local all_re, all_im = along(re, nil, dim, -1, norm)
+  return all_re:narrow(dim, 0, half), all_im:narrow(dim, 0, half)
 end
 
 -- The real tensor of length n whose frequencies 0 to n / 2 these are.

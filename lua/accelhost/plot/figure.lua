@@ -3,10 +3,9 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local display = require "accelhost.display"
-local layout = require "accelhost.plot.layout"
 local printable = require "accelhost.util.printable"
 local series = require "accelhost.plot.series"
-local styles = require "accelhost.plot.styles"
+local show = require "accelhost.plot.show"
 
 local fail = arguments.fail
 
@@ -17,25 +16,33 @@ local INTERVAL = 0.25 -- seconds between two drawings of a figure that is shown
 local Figure = class.new "Figure"
 
 local read = arguments.signature("plot", {
-  {"curves: table|tensor"}, {"title: string"}, {"together: flag", false}, {"log: flag", false}, {"x: string", "step"},
-  {"smooth: nonnegative", 0}, {"width: count", 640}, {"height: count", 260},
+  {"values: table|tensor"}, {"title: string", ""}, {"x: table|tensor"}, {"together: flag", true}, {"log: flag", false},
+  {"smooth: number", 0}, {"width: count", 640}, {"height: count", 260},
 })
 
--- A list of numbers, of a tensor or a table of numbers.
-local function numbers_of(name, values)
+-- Return the numbers of a list or of a tensor with one dim.
+local function numbers_of(values, name)
   if C.is_tensor(values) then
-    if values:dim() ~= 1 then fail("plot: curve '%s': expected a tensor of one dim, got %d", name, values:dim()) end
-    return values:detach():to "cpu":tolist()
+    if values:dim() ~= 1 then fail("plot: expected %s with 1 dim, got a tensor with %d", name, values:dim()) end
+    return values:detach():to {dtype = "float64", device = "cpu"}:tolist()
   end
-  if type(values) ~= "table" then
-    fail("plot: curve '%s': expected a list of numbers or a tensor, got %s", name, arguments.describe(values))
-  end
+  if type(values) ~= "table" then fail("plot: expected %s, got %s", name, arguments.describe(values)) end
+  local list = {}
   for i, value in ipairs(values) do
+    if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
     if type(value) ~= "number" then
-      fail("plot: curve '%s': item %d: expected a number, got %s", name, i, arguments.describe(value))
+      fail("plot: expected numbers in %s, got %s at %d", name, arguments.describe(value), i)
     end
+    list[i] = value
   end
-  return arguments.copy(values)
+  if not list[1] then fail("plot: expected numbers in %s, got none", name) end
+  return list
+end
+
+-- Is it one curve: no table of curves?
+local function is_curve(values)
+  if type(values) ~= "table" then return C.is_tensor(values) end
+  return type(values[1]) == "number" or C.is_tensor(values[1]) and values[1]:numel() == 1
 end
 
 local function steps_of(count)
@@ -44,26 +51,33 @@ local function steps_of(count)
   return steps
 end
 
-local function set_curve(self, name, values)
-  local has_x = type(values) == "table" and values.x ~= nil and values.y ~= nil
-  local y = numbers_of(name, has_x and values.y or values)
-  local x = has_x and numbers_of(name, values.x) or steps_of(#y)
-  if #x ~= #y then fail("plot: curve '%s': x has %d numbers, y has %d", name, #x, #y) end
+local function set_curve(self, name, values, x)
+  local title = name == "" and "the list or tensor" or ("curve '%s'"):format(name)
+  if type(values) == "table" and values.x ~= nil and values.y ~= nil then
+    values, x = values.y, numbers_of(values.x, "x of " .. title)
+  end
+  local y = numbers_of(values, title)
+  if x and #x ~= #y then
+    fail("plot: expected as many numbers as x has, %d, got %d%s", #x, #y, name == "" and "" or " in " .. title)
+  end
   if not self.curves[name] then self._names[#self._names + 1] = name end
-  self.curves[name] = {x = x, y = y}
+  self.curves[name] = {x = x or steps_of(#y), y = y}
+  self._axis = x and "x" or self._axis
 end
 
 function Figure:init(...)
-  local curves, title, together, log, x, smooth, width, height = read(...)
+  local values, title, x, together, log, smooth, width, height = read(...)
+  if smooth < 0 or smooth >= 1 then fail("plot: smooth: expected a number from 0 to below 1, got %g", smooth) end
   self.curves, self._names, self._drawn = {}, {}, -math.huge
-  self.title, self._together, self._log, self._axis = title, together, log, x
-  self._smooth, self._width, self._height = math.min(smooth, 0.9999), width, height
-  if curves == nil then return end
-  if C.is_tensor(curves) or curves[1] ~= nil then curves = {[title or "value"] = curves} end
-  for _, name in ipairs(arguments.sorted_keys(curves)) do set_curve(self, name, curves[name]) end
+  self.title, self._together, self._log, self._axis = title, together, log, "step"
+  self._smooth, self._width, self._height = smooth, width, height
+  x = x and numbers_of(x, "x")
+  if values == nil then return end
+  if is_curve(values) or next(values) == nil then return set_curve(self, "", values, x) end
+  for _, name in ipairs(arguments.sorted_keys(values)) do set_curve(self, tostring(name), values[name], x) end
 end
 
--- The runs and panels of the layout: a plot for each curve, or one with them all.
+-- The runs and panels of the layout: a plot with all curves, or one for each.
 local function panels_of(self)
   local options = {axis = "step", smooth = self._smooth, log = self._log}
   local runs, panels = {}, {}
@@ -73,7 +87,7 @@ local function panels_of(self)
     local curves = series.of({run}, name, options)
     if self._together then
       runs[i] = run
-      panels[1] = panels[1] or {key = self.title or "", curves = {}, axis = self._axis, log = self._log}
+      panels[1] = panels[1] or {key = self.title, curves = {}, axis = self._axis, log = self._log}
       for _, curve in ipairs(curves) do
         curve.run = i
         table.insert(panels[1].curves, curve)
@@ -90,40 +104,31 @@ end
 ---@return string
 function Figure:svg()
   local runs, panels = panels_of(self)
-  local style = styles.picture(self._width, self._height)
-  style.least = 260
-  return require "accelhost.plot.svg"(layout.scene(runs, panels, style))
+  return show.picture("svg", runs, panels, self._width, self._height, 260)
 end
 
 --- Return the figure as text, in Braille.
----@param columns? integer default 80
+---@param columns? integer default: those of the terminal
+---@param lines? integer of a plot; default 12
+---@param color? boolean default false
 ---@return string
-function Figure:text(columns)
+function Figure:text(columns, lines, color)
   local runs, panels = panels_of(self)
   if #panels == 0 then return "a figure without points" end
-  local style = styles.terminal(columns or 80, 12, self._together and #runs > 1)
-  return require "accelhost.plot.terminal"(layout.scene(runs, panels, style), false)
+  return show.text(runs, panels, columns or show.terminal_width(), lines or 12, color or false)
 end
 
 --- Write the figure into a file.
 ---@param path string ends with .svg, or .png where cairo is
 function Figure:save(path)
   arguments.check("save", "path", "string", path)
-  local kind = path:match "%.(%a+)$"
-  if kind ~= "svg" and kind ~= "png" then
-    fail("save: path: expected the name of a .svg or .png file, got '%s'", path)
-  end
-  local bytes
-  if kind == "svg" then
-    bytes = self:svg()
-  else
-    local runs, panels = panels_of(self)
-    bytes = require "accelhost.plot.png"(layout.scene(runs, panels, styles.picture(self._width, self._height)))
-  end
-  C.io.write_text(path, bytes)
+  local kind = show.kind_of(path)
+  if not kind then fail("save: path: expected the name of a .svg or .png file, got '%s'", path) end
+  local runs, panels = panels_of(self)
+  C.io.write_text(path, show.picture(kind, runs, panels, self._width, self._height))
 end
 
-function Figure:__tostring() return self:text() end
+function Figure:__tostring() return self:text(nil, nil, show.is_colored()) end
 
 function Figure:_repr_mimebundle()
   local text = self:text()
@@ -165,22 +170,31 @@ function Figure:log(values, step)
   if C.system.now() - self._drawn >= INTERVAL then self:show() else display.pending[self] = true end
 end
 
---- Curves of numbers: a figure that a notebook shows as a picture, a prompt as text, and that can be saved. Options:
---- title, together (one plot with all curves; default: a plot for each), log (logarithms of the values), x (the axis's
---- name), smooth (from 0 to below 1, as `accelhost plot --smooth`), width and height in pixels, of the whole and of a
---- plot.
+--- Curves of numbers: a figure, which the prompt shows as text and a notebook as a picture, and which is printed or
+--- saved. The prompt has the function as `plot`: `plot(losses)`. plot(x, y) draws y over x, as plot(y, {x = x}).
 --
---   local figure = accelhost.plot({loss = {0.9, 0.5, 0.3}, accuracy = {0.6, 0.8, 0.85}})
---   #figure.curves.loss.x  --> 3
---   | figure:show()
---   | figure:save "curves.svg"
----@param curves? table|userdata a list of numbers or a tensor; or by name such lists, or {x = ..., y = ...}
+--   local figure = accelhost.plot({train = {0.9, 0.5, 0.3}, valid = {1, 0.7, 0.6}}, {title = "loss"})
+--   #figure.curves.train.x  --> 3
+--   | print(figure)
+--   | figure:save "loss.svg"
+---@names plot
+---@param values? table|userdata a list of numbers or a tensor with one dim; several by name, each a list, a tensor or
+--- {x = ..., y = ...}; none: values come by figure:log
 ---@param title? string
----@param together? boolean
----@param log? boolean
----@param x? string
----@param smooth? number
----@param width? integer
----@param height? integer
+---@param x? table|userdata positions on the horizontal axis of all curves; default 1, 2, ...
+---@param together? boolean default true: one plot with all curves; false: one for each
+---@param log? boolean logarithms of the values; those that are not above 0 are left out
+---@param smooth? number weight of the earlier values, from 0 to below 1, as in TensorBoard
+---@param width? integer of a picture, in pixels; default 640
+---@param height? integer of a plot in a picture; default 260
 ---@return Figure
-return function(...) return Figure(...) end
+return function(...)
+  local first, second = ...
+  local is_pair = is_curve(first) and is_curve(second) and not (C.is_tensor(first) and first:dim() ~= 1)
+  if not is_pair then return Figure(...) end
+  local options = select(3, ...)
+  if options ~= nil then arguments.check("plot", "options", "table", options) end
+  options = arguments.copy(options) or {}
+  options.x = first
+  return Figure(second, options)
+end

@@ -1,10 +1,12 @@
 --- accelhost plot: the curves of runs, drawn in the terminal or into a file.
+local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local curves = require "accelhost.track.curves"
 local grid = require "accelhost.util.grid"
 local layout = require "accelhost.plot.layout"
 local printable = require "accelhost.util.printable"
 local series = require "accelhost.plot.series"
+local show = require "accelhost.plot.show"
 
 local fail = arguments.raise
 
@@ -62,7 +64,14 @@ local function plot(options, paths)
       axis = options.axis, log = options.log}
   end
   if not panels[1] then fail("there is nothing to draw: no run has a point") end
-  require "accelhost.plot.show"(runs, panels, options)
+  if options.output == "" then
+    local width = options.width > 0 and options.width or show.terminal_width()
+    local height = options.height > 0 and options.height or 17
+    io.write(show.text(runs, panels, width, height, show.is_colored()), "\n")
+  else
+    local width, height = options.width > 0 and options.width or 960, options.height > 0 and options.height or 300
+    C.io.write_text(options.output, show.picture(show.kind_of(options.output), runs, panels, width, height))
+  end
   io.write(summary_text(runs, panels))
 end
 

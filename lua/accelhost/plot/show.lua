@@ -1,35 +1,58 @@
--- Draw panels of curves in the terminal or into a file.
+--- Panels of curves as text for the terminal or as the bytes of a picture.
 local C = require "accelhost._C"
 local layout = require "accelhost.plot.layout"
 local styles = require "accelhost.plot.styles"
+
+local show = {}
 
 local writers = {
   svg = function(scene) return require "accelhost.plot.svg"(scene) end,
   png = function(scene) return require "accelhost.plot.png"(scene) end,
 }
 
-local function terminal_width()
+--- The columns of the terminal.
+function show.terminal_width()
   local terminal, columns = C.comm.is_terminal(1)
-  return terminal and columns > 0 and columns or tonumber(os.getenv "COLUMNS") or 80
+  return math.max(20, terminal and columns > 0 and columns or tonumber(os.getenv "COLUMNS") or 80)
 end
 
-local function is_colored()
+--- May the output have colors?
+function show.is_colored()
   return (C.comm.is_terminal(1)) and (os.getenv "NO_COLOR" or "") == "" and os.getenv "TERM" ~= "dumb"
 end
 
---- Draw. `output` is "" for the terminal, else a file .svg or .png; a width or height of 0 is the default.
+--- Draw in Braille.
 ---@param runs table[] {short: its name}
 ---@param panels table[] as of layout.scene
----@param options {output: string, width: number, height: number}
-return function(runs, panels, options)
-  if options.output == "" then
-    local width = options.width > 0 and options.width or math.max(20, terminal_width())
-    local style = styles.terminal(width, options.height > 0 and options.height or 17, #runs > 1)
-    io.write(require "accelhost.plot.terminal"(layout.scene(runs, panels, style), is_colored()), "\n")
-  else
-    local width, height = options.width > 0 and options.width or 960, options.height > 0 and options.height or 300
-    local style = styles.picture(width, height)
-    local bytes = writers[options.output:match "%.(%l+)$"](layout.scene(runs, panels, style))
-    C.io.write_text(options.output, bytes)
-  end
+---@param width integer columns
+---@param height integer lines of a plot
+---@param color boolean
+---@return string
+function show.text(runs, panels, width, height, color)
+  local style = styles.terminal(width, height, #runs > 1)
+  return require "accelhost.plot.terminal"(layout.scene(runs, panels, style), color)
 end
+
+--- The kind of picture that a file's name asks for; nil for another file.
+---@param path string
+---@return "svg"|"png"|nil
+function show.kind_of(path)
+  local kind = path:match "%.(%l+)$"
+  return writers[kind] and kind
+end
+
+--- Draw a picture.
+---@param kind "svg"|"png" png needs cairo
+---@param runs table[] as of text
+---@param panels table[]
+---@param width integer pixels
+---@param height integer of a plot
+---@param least? integer the least width of a plot; default 420
+---@return string
+function show.picture(kind, runs, panels, width, height, least)
+  local style = styles.picture(width, height)
+  style.least = least or style.least
+  return writers[kind](layout.scene(runs, panels, style))
+end
+
+return show

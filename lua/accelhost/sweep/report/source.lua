@@ -94,8 +94,10 @@ function source.read(path)
   local store = Store(directory .. "/study.db", "read")
   local fine, found = pcall(function()
     local facts = {}
-    for _, name in ipairs {"name", "metric", "direction", "metrics", "directions", "sampler", "pruner", "seed", "command",
-      "total", "parallel", "space", "constants", "reals"} do
+    for _, name in ipairs {
+      "name", "metric", "direction", "metrics", "directions", "sampler", "pruner", "seed", "command", "total", "parallel",
+      "space", "constants", "reals",
+    } do
       facts[name] = store:get(name)
     end
     if not facts.space or not facts.metric then error(("'%s' has not begun yet"):format(directory), 0) end

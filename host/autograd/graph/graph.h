@@ -63,6 +63,7 @@ struct ah_node {
     struct ah_tensor *extra[AH_MAX_EXTRA];
     union ah_state state;
     bool consumed;
+    uint8_t size_class; /* of its memory, for the file that frees it */
     char *site; /* the script line of the op, where anomaly mode was on; owned */
     struct ah_hook *hooks;
     struct ah_run *run; /* the engine's bookkeeping: which execution visits this node, and its place there */

@@ -4,6 +4,7 @@
 #include "autograd/graph/node.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor/capture.h"
 
@@ -32,8 +33,11 @@ void ah_grad_meta_free(struct ah_grad_meta *meta)
 
 struct ah_grad_meta *ah_grad_meta(struct ah_tensor *tensor)
 {
-    if (!tensor->grad)
-        tensor->grad = calloc(1, sizeof *tensor->grad);
+    if (!tensor->grad) {
+        tensor->grad = malloc(sizeof *tensor->grad); /* calloc does not use glibc's cache of freed blocks */
+        if (tensor->grad)
+            memset(tensor->grad, 0, sizeof *tensor->grad);
+    }
     return tensor->grad;
 }
 

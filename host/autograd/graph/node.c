@@ -6,8 +6,48 @@
 #include <string.h>
 
 #include "autograd/graph/anomaly.h"
+#include "base/memory/alloc.h"
 
 static uint64_t next_sequence;
+
+/* Freed nodes by size, in steps of NODE_STEP bytes: a collection frees those of many steps, and as many are made after
+ * it. calloc, which does not use glibc's cache of freed blocks, would search the heap for each. */
+enum { NODE_STEP = 128, NODE_SIZES = 16, MOST_KEPT = 1024 };
+static struct ah_node *kept_nodes[NODE_SIZES];
+static int kept_count;
+
+/* Zeroed; NULL when out of memory. */
+static struct ah_node *node_allocate(size_t size)
+{
+    size_t class = (size + NODE_STEP - 1) / NODE_STEP;
+    struct ah_node *node;
+    if (class >= NODE_SIZES) {
+        class = 0;
+        node = calloc(1, size);
+    } else if (kept_nodes[class]) {
+        node = kept_nodes[class];
+        kept_nodes[class] = node->next_freed;
+        kept_count--;
+        memset(node, 0, size);
+    } else {
+        node = calloc(1, class * NODE_STEP);
+    }
+    if (node)
+        node->size_class = (uint8_t)class;
+    return node;
+}
+
+static void node_release_memory(struct ah_node *node)
+{
+    int class = node->size_class;
+    if (!AH_KEEPS_FREED || class == 0 || kept_count == MOST_KEPT) {
+        free(node);
+        return;
+    }
+    node->next_freed = kept_nodes[class];
+    kept_nodes[class] = node;
+    kept_count++;
+}
 
 uint64_t ah_next_sequence(void)
 {
@@ -20,7 +60,7 @@ struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_o
     size_t size = sizeof(struct ah_node) + (size_t)inputs * (sizeof(struct ah_edge) + sizeof(struct ah_input_meta)) +
                   (size_t)outputs * sizeof(struct ah_input_meta) +
                   (size_t)params * (sizeof(struct ah_value) + sizeof(struct ah_saved));
-    struct ah_node *node = calloc(1, size);
+    struct ah_node *node = node_allocate(size);
     if (!node)
         return NULL;
     char *at = (char *)(node + 1);
@@ -40,7 +80,7 @@ struct ah_node *ah_node_new(const struct ah_node_class *class, const struct ah_o
     node->output_count = outputs;
     node->sequence = next_sequence++;
     if (ah_anomaly_mark(node) < 0) {
-        free(node);
+        node_release_memory(node);
         return NULL;
     }
     return node;
@@ -101,7 +141,7 @@ static void node_free(struct ah_node *node)
     if (node->class->free)
         node->class->free(node);
     free(node->site);
-    free(node);
+    node_release_memory(node);
 }
 
 /* A chain of 100,000 nodes must not recurse: nested releases only queue nodes, which the outermost one frees. */

@@ -9,10 +9,11 @@
 
 static bool recompute_pays(const struct ah_call *call)
 {
-    const struct ah_tensor *out = call->out[0];
+    if (call->out[0]->storage->nbytes <= AH_RECOMPUTE_BYTES || call->inplace || call->float_result ||
+        call->stored_dtype)
+        return false;
     const char *device = call->device->type->name;
-    return !call->inplace && !call->float_result && !call->stored_dtype &&
-           out->storage->nbytes > AH_RECOMPUTE_BYTES && (!strcmp(device, "cpu") || !strcmp(device, "meta"));
+    return !strcmp(device, "cpu") || !strcmp(device, "meta");
 }
 
 /* The name of the formula, which lives as long as the program. */
@@ -59,8 +60,10 @@ static bool recompute_fill(struct ah_recompute *r, const struct ah_call *c)
 
 struct ah_recompute *ah_recompute_new(const struct ah_call *call)
 {
-    struct ah_recompute filled = {.refs = 1};
-    if (!recompute_pays(call) || !recompute_fill(&filled, call))
+    if (!recompute_pays(call))
+        return NULL;
+    struct ah_recompute filled = {.refs = 1}; /* 520 bytes are set: not for every call that is recorded */
+    if (!recompute_fill(&filled, call))
         return NULL;
     struct ah_recompute *made = malloc(sizeof *made);
     if (!made)

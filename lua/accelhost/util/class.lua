@@ -123,13 +123,16 @@ function class.sized(name)
   return made
 end
 
--- Look up keys that neither an instance nor its class has by `missing(class, instance, key)`, in subclasses too.
+-- Look up keys that neither an instance nor its class has by a getter, or by `missing(class, instance, key)`, in
+-- subclasses too.
 local function look_up_by(cls, missing)
   cls._make_index = function(made)
     return function(self, key)
       local value = made[key]
-      if value == nil then return missing(made, self, key) end
-      return value
+      if value ~= nil then return value end
+      local get = made._getters and made._getters[key]
+      if get then return get(self) end
+      return missing(made, self, key)
     end
   end
   cls.__index = cls._make_index(cls)
@@ -221,7 +224,6 @@ function class.strict(cls, may_be_nil)
   local absent = {}
   for _, name in ipairs(may_be_nil or {}) do absent[name] = true end
   return look_up_by(cls, function(made, self, key)
-    if made._getters and made._getters[key] then return made._getters[key](self) end
     if absent[key] or type(key) ~= "string" then return nil end
     local known = {}
     local function add(names)

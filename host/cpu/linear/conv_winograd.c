@@ -113,7 +113,7 @@ static inline __attribute__((always_inline)) void sums_side(const lanes *u, int 
     to[2 * to_step] = PLUS(SQUARE_A, sum_a, PLUS(SQUARE_B, sum_b, u[5 * step]));
 }
 
-/* ---- products ---- */
+/* Products. */
 
 /* d[j, v] (+)= sum over k < depth of a[j a_row + k a_step] b[k b_step + v]: `J` rows of `V` vectors. */
 struct strip {
@@ -184,7 +184,7 @@ static void strip_run(struct strip s, int64_t rows, int64_t width)
     }
 }
 
-/* ---- geometry ---- */
+/* Geometry. */
 
 /* One convolution with an input of `c` channels and `oc` outputs. The weight of output o and input i starts at
  * weight + o * w_out + i * w_in; where it is turned, its items are in reverse order and w_out is 9, else w_in is 9. */
@@ -224,7 +224,7 @@ static void wino_place(const struct wino *s, int64_t tile, int64_t *image, int64
     *x = in_image % s->cols * 4;
 }
 
-/* ---- transforms of tiles ---- */
+/* Transforms of tiles. */
 
 static void wino_input_tile(const struct wino *s, int64_t tile)
 {
@@ -331,7 +331,7 @@ static void wino_inputs_and_gradients(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* ---- transforms of weights ---- */
+/* Transforms of weights. */
 
 /* to[col, row] = from[row, col], multiples of 4 of both. */
 static void weights_turn(float *to, int64_t to_step, const float *from, int64_t from_step, int rows, int cols)
@@ -421,7 +421,7 @@ static void wino_weight_gradients(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* ---- products of the transformed ---- */
+/* Products of the transformed. */
 
 /* The products of one item for the group and `rows` of the block's tiles. */
 static void wino_products(const struct wino *s, int i, int64_t begin, int64_t rows, float *m)
@@ -480,7 +480,7 @@ static void wino_sums_piece(void *context, int i)
     }
 }
 
-/* ---- the convolutions ---- */
+/* The convolutions. */
 
 enum {
     SMALL_WEIGHTS = 2560 << 10, /* bytes of transformed weights that are kept during a call */

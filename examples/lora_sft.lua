@@ -5,10 +5,10 @@
 --
 -- A line of the file is an object with "messages" (role and content, the last one of the assistant) or with "prompt"
 -- and "completion"; only answers are learnt. --model is a folder in Hugging Face's layout whose tokenizer has a chat
--- template. Without it a small random model spells its answers.
+-- template; --load_in_4bit quantises its weights. Without it a small random model spells its answers.
 local accelhost = require "accelhost"
-local data, models, optim, peft, text =
-  accelhost.data, accelhost.models, accelhost.optim, accelhost.peft, accelhost.text
+local data, models, optim = accelhost.data, accelhost.models, accelhost.optim
+local peft, text = accelhost.peft, accelhost.text
 
 local args = accelhost.parse_args {
   description = "Fine-tunes a chat model by LoRA on conversations.",
@@ -20,12 +20,12 @@ local args = accelhost.parse_args {
   {"batch_size", 8, "rows per process and step", integer = true, minimum = 1},
   {"max_length", 512, "tokens of a row at most", integer = true, minimum = 8},
   {"lr", nil, "learning rate (default: 2e-4 with --model, else 1e-2)", type = "number"},
+  {"load_in_4bit", false, "quantise the weights of the model to NF4 (QLoRA)"},
   {"precision", "no", "mixed precision", choices = {"no", "bf16"}},
   {"smoke", false, "the same in a few seconds"},
 }
 
--- Questions whose answers follow from them.
-local function generated(count)
+local function generated(count) -- questions whose answers follow from them
   local rows = {}
   for i, draw in ipairs(accelhost.randint(0, 1000, {count, 2}):tolist()) do
     local number, letter = draw[1] % 9, string.char(97 + draw[2] % 5)
@@ -53,11 +53,14 @@ end
 local accelerator = accelhost.Accelerator {mixed_precision = args.precision}
 accelhost.set_seed(42)
 local tokenizer = args.model and text.AutoTokenizer.from_pretrained(args.model) or make_tokenizer()
-local model = args.model and models.AutoModelForCausalLM.from_pretrained(args.model) or models.LlamaForCausalLM {
-  vocab_size = #tokenizer, hidden_size = 64, intermediate_size = 128, num_hidden_layers = 2, num_attention_heads = 4,
-  num_key_value_heads = 2, eos_token_id = tokenizer.eos_token_id, pad_token_id = tokenizer.pad_token_id,
-}
-model = peft.get_peft_model(model, peft.LoraConfig {
+local nf4 = args.load_in_4bit and models.BitsAndBytesConfig {load_in_4bit = true, bnb_4bit_quant_type = "nf4",
+  bnb_4bit_use_double_quant = true, bnb_4bit_compute_dtype = "bfloat16"} or nil
+local model = args.model and models.AutoModelForCausalLM.from_pretrained(args.model, {quantization_config = nf4})
+  or models.LlamaForCausalLM {
+    vocab_size = #tokenizer, hidden_size = 64, intermediate_size = 128, num_hidden_layers = 2, num_attention_heads = 4,
+    num_key_value_heads = 2, eos_token_id = tokenizer.eos_token_id, pad_token_id = tokenizer.pad_token_id,
+  }
+model = peft.get_peft_model(nf4 and peft.prepare_model_for_kbit_training(model) or model, peft.LoraConfig {
   r = args.r, lora_alpha = 2 * args.r, lora_dropout = 0.05, target_modules = "all-linear",
   modules_to_save = not args.model and {"embed_tokens", "lm_head"} or nil, task_type = "CAUSAL_LM",
 })
@@ -79,8 +82,7 @@ end
 
 local parts = data.random_split(args.data and data.load_dataset("json", {data_files = args.data, split = "train"})
   or generated(args.smoke and 320 or 2000), {0.9, 0.1})
--- The texts of a batch are one row without padding, and see themselves alone.
-local flatten = text.DataCollatorWithFlattening()
+local flatten = text.DataCollatorWithFlattening() -- the texts of a batch are one row, and see themselves alone
 local function collate(list)
   for i, row in ipairs(list) do list[i] = encode(row) end
   return flatten(list)
@@ -89,11 +91,10 @@ local train_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, sh
 local test_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, collate_fn = collate})
 local optimizer = optim.AdamW(model:parameters(), {lr = args.lr or (args.model and 2e-4 or 1e-2), weight_decay = 0})
 model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
-local epochs = args.smoke and 1 or args.epochs
+local epochs, loss = args.smoke and 1 or args.epochs, nil
 local schedule = accelerator:prepare(optim.get_scheduler("cosine", optimizer,
   {num_warmup_steps = 10, num_training_steps = epochs * #train_loader}))
 
-local loss
 for epoch = 1, epochs do
   model:train()
   for batch in accelhost.progress(train_loader, {desc = ("epoch %d/%d"):format(epoch, epochs)}) do
@@ -111,9 +112,8 @@ for epoch = 1, epochs do
   accelerator:print(("epoch %d: loss of the answers %.4f"):format(epoch, loss))
 end
 
-local adapted = accelerator:unwrap_model(model)
+local adapted, question = accelerator:unwrap_model(model), messages_of(parts[2][0])[1]
 if args.save and accelerator.is_main_process then adapted:save_pretrained(args.save) end
-local question = messages_of(parts[2][0])[1]
 local prompt = tokenizer:apply_chat_template({question}, {add_generation_prompt = true}).input_ids
 local answer = adapted:generate(prompt, {max_new_tokens = 24})[0]:tensor_split({prompt:size(1)})[2]
 accelerator:print(question.content .. " -> " .. tokenizer:decode(answer, {skip_special_tokens = true}))

@@ -306,6 +306,14 @@ for _, what in ipairs {"train", "write"} do
   }
 end
 
+-- The same tokens with quantised weights, next to bfloat16.
+for _, dtype in ipairs {"int8", "nf4"} do
+  workloads["decoder_write_" .. dtype] = {
+    ours = ours("decoder.lua", "write 5 " .. dtype, 1, 1), peer = ours("decoder.lua", "write 5 bfloat16", 1, 1),
+    peer_name = "bfloat16",
+  }
+end
+
 -- Training steps of an encoder of distilbert-base's shape, on texts of equal and of different lengths.
 for _, shape in ipairs {"full", "padded"} do
   local arguments = shape .. " 3"
@@ -400,6 +408,9 @@ row("encoder_padded", "encoder_padded", "step_ms", "ms of processor time", true)
 row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
 row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
 row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)
+for _, dtype in ipairs {"int8", "nf4"} do
+  row("decoder_token_" .. dtype, "decoder_write_" .. dtype, "token_ms", "ms of processor time", true)
+end
 for _, case in ipairs(image_models) do row(case[1], case[1], "step_ms", "ms of processor time", true) end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end

@@ -3,10 +3,8 @@
  * are three digits of 8 bits of whole numbers. Processors with the first have the second. */
 #include "cpu/linear/quantized_loops.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "base/numeric/half.h"
 #include "cpu/loop/lanes.h"
 
 #ifdef AH_LANES_PAIRS
@@ -38,30 +36,41 @@ size_t ah_quantized_digits_bytes(int64_t columns)
     return (size_t)(STEP + DIGITS * digits_length(columns));
 }
 
+/* The largest absolute value of a vector, infinity or NaN where a number is one. */
+static float digits_largest(const float *x, int64_t columns)
+{
+    __m512 largest = _mm512_setzero_ps(), bad = largest;
+    for (int64_t i = 0; i < columns; i += 16) {
+        __mmask16 lanes = columns - i < 16 ? (__mmask16)(0xffff >> (16 - (columns - i))) : 0xffff;
+        __m512 size = _mm512_abs_ps(_mm512_maskz_loadu_ps(lanes, x + i));
+        largest = _mm512_max_ps(largest, size);
+        bad = _mm512_add_ps(bad, _mm512_sub_ps(size, size)); /* NaN once a number is infinite or NaN */
+    }
+    return _mm512_reduce_max_ps(largest) + _mm512_reduce_add_ps(bad);
+}
+
 void ah_quantized_digits_vector(const float *x, int64_t columns, void *out)
 {
     struct digits_head head = {0};
     int8_t *digit = (int8_t *)out + STEP;
     int64_t length = digits_length(columns);
-    float largest = 0;
-    bool finite = true;
-    memset(digit, 0, (size_t)(DIGITS * length));
-    for (int64_t i = 0; i < columns; i++) {
-        float size = fabsf(x[i]);
-        largest = size > largest ? size : largest;
-        finite &= size <= 3.4028234e38f;
-    }
-    double units = finite && largest > 0 ? LARGEST / (double)largest : 0;
-    for (int64_t i = 0; finite && i < columns; i++) {
-        int32_t number = (int32_t)lrint((double)x[i] * units);
+    float largest = digits_largest(x, columns);
+    __m512 units = _mm512_set1_ps(largest >= 1e-30f ? LARGEST / largest : 0);
+    __m512i sum[DIGITS] = {{0}};
+    for (int64_t i = 0; i < length; i += 16) {
+        int64_t left = columns - i;
+        __mmask16 lanes = left >= 16 ? 0xffff : left > 0 ? (__mmask16)(0xffff >> (16 - left)) : 0;
+        __m512i number = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + i), units));
         for (int d = 0; d < DIGITS; d++) {
-            int8_t lowest = (int8_t)(uint8_t)(number & 255);
-            digit[d * length + i] = lowest;
-            head.sum[d] += lowest;
-            number = (number - lowest) / 256;
+            __m512i lowest = _mm512_srai_epi32(_mm512_slli_epi32(number, 24), 24);
+            _mm_storeu_si128((__m128i *)(void *)(digit + d * length + i), _mm512_cvtepi32_epi8(lowest));
+            sum[d] = _mm512_add_epi32(sum[d], lowest);
+            number = _mm512_srai_epi32(_mm512_sub_epi32(number, lowest), 8);
         }
     }
-    head.unit = finite ? (double)largest / LARGEST : (double)NAN;
+    for (int d = 0; d < DIGITS; d++)
+        head.sum[d] = _mm512_reduce_add_epi32(sum[d]);
+    head.unit = (double)largest / LARGEST;
     memcpy(out, &head, sizeof head);
 }
 
@@ -98,15 +107,32 @@ static inline __attribute__((always_inline)) void digits_row(const struct ah_qua
     }
 }
 
+/* 32 numbers as bfloat16, zeros beyond `left` of them. */
+static __m512i pairs_half(const float *x, int64_t left)
+{
+    __mmask32 lanes = left >= 32 ? ~(__mmask32)0 : left > 0 ? ~(__mmask32)0 >> (32 - left) : 0;
+    __m512 lower = _mm512_maskz_loadu_ps((__mmask16)lanes, x);
+    __m512 upper = _mm512_maskz_loadu_ps((__mmask16)(lanes >> 16), x + 16);
+    return (__m512i)_mm512_cvtne2ps_pbh(upper, lower);
+}
+
 void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out)
 {
-    uint16_t *to = out;
-    for (int64_t at = 0; at < columns; at += CHUNK)
-        for (int shift = 0; shift < 4; shift++)
-            for (int word = 0; word < 32; word++) {
-                int64_t i = at + 4 * word + (shift ^ 1); /* the first code of a pair is in the upper bits */
-                to[at + shift * 32 + word] = i < columns ? ah_f32_to_bf16(x[i]) : 0;
-            }
+    uint16_t *to = out, place[32];
+    for (int64_t at = 0; at < columns; at += CHUNK) {
+        __m512i part[4];
+        for (int i = 0; i < 4; i++)
+            part[i] = pairs_half(x + at + 32 * i, columns - at - 32 * i);
+        for (int shift = 0; shift < 4; shift++) {
+            for (int word = 0; word < 32; word++)
+                place[word] = (uint16_t)(4 * (word % 16) + (shift ^ 1)); /* a pair's first code is in the upper bits */
+            __m512i places = _mm512_loadu_si512(place);
+            __m512i lower = _mm512_permutex2var_epi16(part[0], places, part[1]);
+            __m512i upper = _mm512_permutex2var_epi16(part[2], places, part[3]);
+            _mm512_storeu_si512(to + at + shift * 32,
+                                _mm512_inserti64x4(lower, _mm512_castsi512_si256(upper), 1));
+        }
+    }
 }
 
 static inline __attribute__((always_inline)) void pairs_chunk(__m512i table, __m512i words, __m512 scale,

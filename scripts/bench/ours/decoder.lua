@@ -1,19 +1,25 @@
 --- A decoder of the shape of SmolLM2-135M with random weights: a training step, the reading of a prompt, and written
---- tokens. usage: decoder.lua train BLOCKS | write BLOCKS [DTYPE]
+--- tokens. usage: decoder.lua train BLOCKS | write BLOCKS [DTYPE [SHAPE]]
 --
--- peers/decoder.py documents the measurement and does the same.
+-- peers/decoder.py documents the measurement and does the same. DTYPE may be int8 or nf4: the layers' weights are
+-- quantised, the rest is bfloat16. SHAPE 0.5b is that of Qwen2-0.5B.
 local accelhost = require "accelhost"
 local models = accelhost.models
 
 local TOKENS, NEW = 128, 32
 local what, blocks, dtype = arg[1], tonumber(arg[2]), arg[3] or "float32"
-accelhost.manual_seed(1)
-local model = models.LlamaForCausalLM {
-  vocab_size = 49152, hidden_size = 576, intermediate_size = 1536, num_hidden_layers = 30, num_attention_heads = 9,
-  num_key_value_heads = 3, tie_word_embeddings = true, max_position_embeddings = 8192, rms_norm_eps = 1e-5,
-  rope_theta = 100000,
+local shapes = {
+  ["135m"] = {vocab_size = 49152, hidden_size = 576, intermediate_size = 1536, num_hidden_layers = 30,
+    num_attention_heads = 9, num_key_value_heads = 3},
+  ["0.5b"] = {vocab_size = 151936, hidden_size = 896, intermediate_size = 4864, num_hidden_layers = 24,
+    num_attention_heads = 14, num_key_value_heads = 2},
 }
-local ids = accelhost.randint(0, 49152, {1, TOKENS})
+local config = shapes[arg[4] or "135m"]
+config.tie_word_embeddings, config.max_position_embeddings = true, 8192
+config.rms_norm_eps, config.rope_theta = 1e-5, 100000
+accelhost.manual_seed(1)
+local model = models.LlamaForCausalLM(config)
+local ids = accelhost.randint(0, config.vocab_size, {1, TOKENS})
 
 local function median(times)
   table.sort(times)
@@ -46,10 +52,24 @@ local function memory_rate()
   return 4 * 2 ^ 27 / best / 1e9
 end
 
+local quantised = {
+  int8 = {load_in_8bit = true},
+  nf4 = {load_in_4bit = true, bnb_4bit_quant_type = "nf4", bnb_4bit_compute_dtype = "bfloat16"},
+}
+
+-- The model with quantised weights, by way of a folder.
+local function quantise()
+  local folder = os.tmpname()
+  os.remove(folder)
+  model:bfloat16():save_pretrained(folder)
+  model = models.LlamaForCausalLM.from_pretrained(folder,
+    {quantization_config = models.BitsAndBytesConfig(quantised[dtype])})
+  os.execute("rm -r " .. folder)
+end
+
 local function write()
-  model:to(dtype):eval()
-  local bytes = 0
-  for _, parameter in ipairs(model:parameters()) do bytes = bytes + parameter:numel() * parameter:element_size() end
+  if quantised[dtype] then quantise() else model:to(dtype):eval() end
+  local bytes = model:get_memory_footprint()
   local reading, writing = {}, {}
   for block = 0, blocks do
     local begin, first = os.clock(), nil

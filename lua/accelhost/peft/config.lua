@@ -10,10 +10,15 @@ local config = {}
 
 -- Each kind of adapter has a table of fields: name -> {default, kind of the value}.
 local common = {
-  target_modules = {null, "string|table"}, exclude_modules = {null, "string|table"}, modules_to_save = {null, "table"},
-  fan_in_fan_out = {false, "flag"}, inference_mode = {false, "flag"}, base_model_name_or_path = {null, "string"},
+  inference_mode = {false, "flag"}, base_model_name_or_path = {null, "string"},
   revision = {null, "string"},
   task_type = {null, "'CAUSAL_LM'|'SEQ_CLS'|'TOKEN_CLS'|'QUESTION_ANS'|'SEQ_2_SEQ_LM'|'FEATURE_EXTRACTION'"},
+}
+
+-- Those of adapters of layers.
+local of_layers = {
+  target_modules = {null, "string|table"}, exclude_modules = {null, "string|table"}, modules_to_save = {null, "table"},
+  fan_in_fan_out = {false, "flag"},
 }
 
 -- Fields that peft writes and that change no numbers, or none at these values; others are refused.
@@ -32,11 +37,11 @@ config.PeftConfig = PeftConfig
 -- peft_type -> the class of its configuration
 local classes = {}
 
-local function define(name, peft_type, fields)
+local function define(name, peft_type, ...)
   local made = PeftConfig:extend(name)
   made.peft_type, made._types = peft_type, {}
   made._fields = {}
-  for _, list in ipairs {common, fields} do
+  for _, list in ipairs {common, ...} do
     for field, entry in pairs(list) do made._fields[field] = entry end
   end
   made._names = arguments.sorted_keys(made._fields)
@@ -130,7 +135,7 @@ function PeftConfig.from_pretrained(folder) return read(PeftConfig, folder) end
 ---@field alpha_pattern table<string, number>
 ---@field task_type string? SEQ_CLS and TOKEN_CLS add the head (classifier, score) to modules_to_save
 ---@field inference_mode boolean adapters are not trained
-local LoraConfig = define("LoraConfig", "LORA", {
+local LoraConfig = define("LoraConfig", "LORA", of_layers, {
   r = {8, "size"}, lora_alpha = {8, "positive"}, lora_dropout = {0, "number"},
   bias = {"none", "'none'|'all'|'lora_only'"}, use_rslora = {false, "flag"}, use_dora = {false, "flag"},
   init_lora_weights = {true}, rank_pattern = {{}, "table"},
@@ -167,7 +172,7 @@ function LoraConfig.from_pretrained(folder) return read(LoraConfig, folder) end
 ---@field init_ia3_weights boolean true: vectors of ones; false: random numbers
 ---@field task_type string? as in LoraConfig
 ---@field inference_mode boolean adapters are not trained
-local IA3Config = define("IA3Config", "IA3", {
+local IA3Config = define("IA3Config", "IA3", of_layers, {
   feedforward_modules = {null, "string|table"}, init_ia3_weights = {true, "flag"},
 })
 
@@ -190,5 +195,37 @@ end
 --   | peft.IA3Config.from_pretrained("adapter").target_modules
 ---@return IA3Config
 function IA3Config.from_pretrained(folder) return read(IA3Config, folder) end
+
+--- The configuration of prompt tuning (arXiv 2104.08691): num_virtual_tokens trained vectors in front of the embeddings
+--- of a text. The sizes are those of the model where they are not given.
+--
+--   accelhost.peft.PromptTuningConfig{num_virtual_tokens = 8}.prompt_tuning_init  --> RANDOM
+---@field num_virtual_tokens integer
+---@field prompt_tuning_init string "RANDOM"; folders may have others, whose vectors are read
+---@field task_type string? CAUSAL_LM
+---@field inference_mode boolean vectors are not trained
+---@class PromptTuningConfig: PeftConfig
+local PromptTuningConfig = define("PromptTuningConfig", "PROMPT_TUNING", {
+  num_virtual_tokens = {null, "size"}, token_dim = {null, "size"}, num_layers = {null, "size"},
+  num_attention_heads = {null, "size"}, num_transformer_submodules = {null, "size"},
+  prompt_tuning_init = {"RANDOM", "'RANDOM'|'TEXT'|'SAMPLE_VOCAB'"}, prompt_tuning_init_text = {null, "string"},
+  tokenizer_name_or_path = {null, "string"}, tokenizer_kwargs = {null, "table"}, modules_to_save = {null, "table"},
+})
+
+--- Refuse a missing or wrong number of vectors.
+function PromptTuningConfig:check()
+  local count = self.num_virtual_tokens
+  if type(count) ~= "number" or count < 1 then
+    fail("%s: num_virtual_tokens: expected a positive integer, got %s", self._name, describe(count))
+  end
+  if self.modules_to_save then fail("%s: modules_to_save: expected none", self._name) end
+end
+
+--- Read adapter_config.json of a folder.
+--
+--   | peft.PromptTuningConfig.from_pretrained("prompt").num_virtual_tokens
+---@param folder string
+---@return PromptTuningConfig
+function PromptTuningConfig.from_pretrained(folder) return read(PromptTuningConfig, folder) end
 
 return config

@@ -8,6 +8,7 @@ local ia3_layer = require "accelhost.peft.ia3_layer"
 local layers = require "accelhost.peft.adapter_layer"
 local lora_layer = require "accelhost.peft.lora_layer"
 local nn_utils = require "accelhost.nn.utils"
+local prompt_model = require "accelhost.util.later" "accelhost.peft.prompt_model"
 local stored = require "accelhost.checkpoint.stored"
 local targets = require "accelhost.peft.targets"
 local Module = require("accelhost.nn.module").Module
@@ -416,6 +417,7 @@ function PeftModel.from_pretrained(model, path, options)
   options = read_options(what, options)
   local config = options.config or configs.PeftConfig.from_pretrained(path)
   config.inference_mode = not options.is_trainable
+  if class.is(config, configs.PromptTuningConfig) then return prompt_model.read(what, model, config, path) end
   local name = options.adapter_name or "default"
   local made = PeftModel(model, config, name)
   load_tensors(made, what, path, name)
@@ -450,6 +452,7 @@ local function get_peft_model(model, peft_config, adapter_name)
     fail("%s: peft_config: expected a LoraConfig or IA3Config, got %s", what, describe(peft_config))
   end
   if class.is(model, PeftModel) then fail("%s: the model has adapters; use its add_adapter", what) end
+  if class.is(peft_config, configs.PromptTuningConfig) then return prompt_model.make(model, peft_config) end
   return PeftModel(model, peft_config, adapter_name)
 end
 

@@ -158,7 +158,7 @@ local function draw_logs(self, state, logs)
   end
   if next(numbers) == nil then return true end
   local first = not self._figure
-  if first then self._figure = require "accelhost.plot.figure" {together = false} end
+  if first then self._figure = require "accelhost.plot.figure"(nil, {together = false}) end
   self._figure:log(numbers, state.global_step)
   if first then self._figure:show() end
   return true

@@ -18,6 +18,7 @@ for _, name in ipairs(names) do sweep[name] = distributions[name] end
 
 -- Classes of samplers and pruners, whose objects a study accepts in place of a name, and their base classes.
 local lazy = {
+  run = {"accelhost.sweep.session", "run"},
   BaseSampler = {"accelhost.sweep.samplers.sampler"}, UniformSampler = {"accelhost.sweep.samplers.random"},
   GridSampler = {"accelhost.sweep.samplers.grid"}, QuasiRandomSampler = {"accelhost.sweep.samplers.quasi_random"},
   TPESampler = {"accelhost.sweep.samplers.tpe"}, CmaEsSampler = {"accelhost.sweep.samplers.cmaes"},

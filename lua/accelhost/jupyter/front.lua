@@ -67,11 +67,13 @@ local function reader(kernel)
   end
 end
 
--- Progress bars: one display each, updated in place; a bar that shall not remain ends as an empty line.
-local function surface(front_end)
-  local shown = setmetatable({}, {__mode = "k"})
+-- Progress bars: one display each, updated in place. A bar that shall not remain ends as an empty line, in which the
+-- next bar of the same cell is drawn.
+local function surface(kernel, front_end)
+  local shown, empty, request = setmetatable({}, {__mode = "k"}), nil, nil
   return {
     draw = function(line, drawn)
+      if not shown[line] and empty and request == kernel.request then shown[line], empty = empty, nil end
       if shown[line] then
         front_end.update(shown[line], bar_of(drawn), {})
       else
@@ -80,7 +82,10 @@ local function surface(front_end)
       end
     end,
     close = function(line, leave)
-      if shown[line] and not leave then front_end.update(shown[line], bar_of "", {}) end
+      if shown[line] and not leave then
+        front_end.update(shown[line], bar_of "", {})
+        empty, request = shown[line], kernel.request
+      end
       shown[line] = nil
     end,
     has = function(line) return shown[line] ~= nil end,
@@ -98,7 +103,7 @@ function front.install(kernel)
     update = function(shown, value, options) publish(kernel, "update_display_data", shown, value, options) end,
     input = function(prompt, password) return ask(kernel, prompt, password) end,
   }
-  screen.surface = surface(display.front_end)
+  screen.surface = surface(kernel, display.front_end)
   rawset(io, "read", reader(kernel))
   local exit = os.exit
   rawset(os, "exit", function(...)

@@ -143,7 +143,7 @@ local function text_of(logs)
   return table.concat(parts, ", ")
 end
 
-local undrawn = {epoch = true, step = true, total_flos = true}
+local undrawn = {epoch = true, step = true, total_flos = true, grad_norm = true, learning_rate = true}
 
 local function is_curve(name, value)
   return type(value) == "number" and not undrawn[name] and not name:find "runtime" and not name:find "per_second"

@@ -120,4 +120,29 @@ describe("accelhost jupyter", function()
     run.succeeds(result)
     assert.matches("\nOK", result.stderr)
   end)
+
+  -- Notebook, and texts of its outputs, which notebooks.py prints by cell and kind.
+  local notebooks = {
+    mnist = {"1 execute_result image/png text/plain", "3 display_data image/svg+xml text/plain",
+      "3 display_data text/plain 'training: 100%", "60/60"},
+    sweep = {"2 display_data image/svg+xml text/plain", "2 execute_result text/plain '{hidden = "},
+    two_processes = {"[r1] rank 1 of 2", "3 stream  '[r0] 0\\n[r1] 1", "tensor([3.])"},
+    text_classification = {"1 execute_result text/html text/plain 'Table(", "3 display_data image/svg+xml",
+      "4 execute_result text/plain '1'"},
+  }
+
+  for name, texts in pairs(notebooks) do
+    it(("runs examples/notebooks/%s.ipynb from its first cell to its last"):format(name), function()
+      if needs_jupyter() then return end
+      run.succeeds(jupyter {"install", "--prefix", path})
+      local copy = ("%s/%s.ipynb"):format(path, name)
+      files.write(copy, files.read(("examples/notebooks/%s.ipynb"):format(name)))
+      local result = run.program({python, "spec/jupyter/notebooks.py", "accelhost", copy}, {timeout = 240, env = {
+        JUPYTER_DATA_DIR = path .. "/share/jupyter", JUPYTER_RUNTIME_DIR = path .. "/runtime",
+        XDG_STATE_HOME = path .. "/state", PYTHONDONTWRITEBYTECODE = "1", NOTEBOOK_STEPS = "60",
+      }})
+      run.succeeds(result)
+      for _, text in ipairs(texts) do assert.matches(text, result.stdout, 1, true) end
+    end)
+  end
 end)

@@ -15,7 +15,7 @@ class KernelTests(jupyter_kernel_test.KernelTests):
     code_hello_world = "print 'hello, world'"
     code_stderr = "io.stderr:write 'test'"
     completion_samples = [
-        {"text": "nn.Lin", "matches": {"Linear"}},
+        {"text": "nn.Softp", "matches": {"Softplus"}},
         {"text": "pri", "matches": {"print"}},
         {"text": "%glo", "matches": {"globals"}},
     ]

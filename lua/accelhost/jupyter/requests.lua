@@ -37,22 +37,26 @@ local function expressions_of(self, wanted)
   return found
 end
 
--- After a failed cell those that were sent with it do not run.
-local function abort_others(self)
+-- Cells that were sent before a failed one has been replied to: they do not run.
+local function later_cells(self)
+  local cells = {}
   local request = C.jupyter.wait("shell", 0)
   while request do
-    if request.type == "execute_request" then
-      local current = self.request
-      self.request = request
-      self:publish("status", {execution_state = "busy"})
-      self:reply {status = "aborted"}
-      self:publish("status", {execution_state = "idle"})
-      self.request = current
-    else
-      table.insert(self.pending, request)
-    end
+    table.insert(request.type == "execute_request" and cells or self.pending, request)
     request = C.jupyter.wait("shell", 0)
   end
+  return cells
+end
+
+local function abort(self, cells)
+  local current = self.request
+  for _, request in ipairs(cells) do
+    self.request = request
+    self:publish("status", {execution_state = "busy"})
+    self:reply {status = "aborted"}
+    self:publish("status", {execution_state = "idle"})
+  end
+  self.request = current
 end
 
 --- Run a cell.
@@ -70,6 +74,7 @@ function requests.execute_request(self, content)
   for object in pairs(display.pending) do pcall(object.show, object) end
   local expressions = expressions_of(self, content.user_expressions)
   local failure = self.failure
+  local aborted = failure and content.stop_on_error ~= false and later_cells(self) or {}
   if fine or not failure then
     self:reply {status = "ok", execution_count = self.count, user_expressions = expressions,
       payload = json.array {}}
@@ -77,7 +82,7 @@ function requests.execute_request(self, content)
     self:reply {status = "error", execution_count = self.count, ename = failure.ename, evalue = failure.evalue,
       traceback = failure.traceback}
   end
-  if failure and content.stop_on_error ~= false then abort_others(self) end
+  abort(self, aborted)
 end
 
 -- The kinds of choices, as front ends show them.

@@ -23,14 +23,14 @@ struct jupyter_options {
 
 #define FIELD(name) offsetof(struct jupyter_options, name)
 static const struct ah_flag place_flags[] = {
-    {"--user", AH_FLAG_SWITCH, FIELD(user), .help = "in the user's folder of Jupyter (default)"},
-    {"--sys-prefix", AH_FLAG_SWITCH, FIELD(sys_prefix), .help = "in the active Python environment"},
-    {"--prefix", AH_FLAG_TEXT, FIELD(prefix), .value = "P", .help = "in P/share/jupyter"},
+    {"--user", AH_FLAG_SWITCH, FIELD(user), .help = "install in the user's folder of Jupyter (default)"},
+    {"--sys-prefix", AH_FLAG_SWITCH, FIELD(sys_prefix), .help = "install in the active Python environment"},
+    {"--prefix", AH_FLAG_TEXT, FIELD(prefix), .value = "P", .help = "install in P/share/jupyter"},
     {"--name", AH_FLAG_TEXT, FIELD(name), .value = "NAME", .help = "name of the kernel (default accelhost)"},
 };
 static const struct ah_flag kernel_flags[] = {
-    {"-f", AH_FLAG_TEXT, FIELD(file), .value = "FILE", .help = "the connection file, which Jupyter writes"},
-    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
+    {"-f", AH_FLAG_TEXT, FIELD(file), .value = "FILE", .help = "of kernel: the connection file, which Jupyter writes"},
+    {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "of kernel: LuaJIT's compiler (default on)"},
 };
 enum {
     PLACE_FLAGS = sizeof place_flags / sizeof *place_flags,
@@ -43,11 +43,11 @@ static void print_help(void)
          "       accelhost jupyter uninstall [options]\n"
          "       accelhost jupyter kernel -f FILE\n\n"
          "Notebooks in Lua, in JupyterLab, Jupyter Notebook, VS Code and every other front end of Jupyter. install\n"
-         "writes the kernel specification, by which they find this program; they start kernel.\n\n"
-         "options of install and uninstall:");
+         "writes the kernel specification, by which a front end finds this program and starts it as a kernel.\n\n"
+         "options:");
+    for (int i = 0; i < KERNEL_FLAGS; i++)
+        ah_flags_print_line(kernel_flags[i].name, kernel_flags[i].value, kernel_flags[i].help);
     ah_flags_print(place_flags, PLACE_FLAGS);
-    puts("\noptions of kernel:");
-    ah_flags_print(kernel_flags, KERNEL_FLAGS);
     puts("\nexit codes: 0 ok, 1 an error, 2 usage");
 }
 

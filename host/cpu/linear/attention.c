@@ -84,6 +84,8 @@ struct array {
 static int64_t whole_vectors(int64_t width, enum ah_dtype dtype)
 {
     int64_t lanes = AH_LANES_BYTES / (int64_t)ah_dtype_size(ah_compute_dtype(dtype));
+    if (dtype == AH_BF16 && lanes < 8) /* four pairs are transposed at once */
+        lanes = 8;
     return (width + lanes - 1) / lanes * lanes;
 }
 

@@ -15,7 +15,7 @@
 #include "cpu/loop/for_reals.h"
 #ifdef AH_LANES_PAIRS
 #pragma GCC push_options
-#pragma GCC target("avx512bf16")
+AH_LANES_PAIRS
 #include "cpu/linear/attention_pairs.h"
 #pragma GCC pop_options
 #endif

@@ -12,8 +12,8 @@
 /* Native? */
 bool ah_bf16_native(void);
 
-/* Has the processor sums of products of pairs (AVX512-BF16)? Kernels that read bfloat16 items where they are use these
- * whatever the choice above; $ACCELHOST_BF16 = `float32` disables them. */
+/* Has the processor sums of products of pairs (AVX512-BF16, FEAT_BF16)? Kernels that read bfloat16 items where they are
+ * use these whatever the choice above; $ACCELHOST_BF16 = `float32` disables them. */
 bool ah_bf16_pairs(void);
 
 /* "amx_bf16", "through float32 (avx512_bf16 is slower)", for reports. */

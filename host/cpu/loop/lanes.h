@@ -9,6 +9,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)
@@ -17,15 +19,20 @@
 #elif defined(__FMA__)
 #define AH_LANES_BYTES 32
 #define AH_LANES_REGISTERS 16
+#elif defined(__aarch64__)
+#define AH_LANES_BYTES 16
+#define AH_LANES_REGISTERS 32
 #else
 #define AH_LANES_BYTES 16
 #define AH_LANES_REGISTERS 16
 #endif
 
-/* Can a function be compiled for sums of products of pairs of bfloat16 (AVX512-BF16)? Run it where ah_bf16_pairs()
- * (cpu/loop/bf16.h). */
+/* Can a function be compiled for sums of products of pairs of bfloat16 (AVX512-BF16, FEAT_BF16), by which pragma? Run
+ * it where ah_bf16_pairs() (cpu/loop/bf16.h). */
 #if defined(__AVX512BW__) && defined(__GNUC__) && !defined(__clang__)
-#define AH_LANES_PAIRS
+#define AH_LANES_PAIRS _Pragma("GCC target(\"avx512bf16\")")
+#elif defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
+#define AH_LANES_PAIRS _Pragma("GCC target(\"arch=armv8.2-a+bf16\")")
 #endif
 
 typedef float ah_lanes_f32 __attribute__((vector_size(AH_LANES_BYTES)));
@@ -55,6 +62,15 @@ typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 #define ah_larger_f64(a, b) ((ah_lanes_f64)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 #define ah_smaller_f32(a, b) ((ah_lanes_f32)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define ah_smaller_f64(a, b) ((ah_lanes_f64)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#elif defined(__aarch64__)
+#define ah_spread_f32(x) ((ah_lanes_f32)vdupq_n_f32(x))
+#define ah_spread_f64(x) ((ah_lanes_f64)vdupq_n_f64(x))
+#define ah_fma_f32(a, b, c) ((ah_lanes_f32)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#define ah_fma_f64(a, b, c) ((ah_lanes_f64)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
+#define ah_larger_f32(a, b) ((ah_lanes_f32)ah_choose_f32((a) > (b), (a), (b)))
+#define ah_larger_f64(a, b) ((ah_lanes_f64)ah_choose_f64((a) > (b), (a), (b)))
+#define ah_smaller_f32(a, b) ((ah_lanes_f32)ah_choose_f32((a) < (b), (a), (b)))
+#define ah_smaller_f64(a, b) ((ah_lanes_f64)ah_choose_f64((a) < (b), (a), (b)))
 #else
 #define ah_spread_f32(x) ((x) - (ah_lanes_f32){0})
 #define ah_spread_f64(x) ((x) - (ah_lanes_f64){0})

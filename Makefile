@@ -220,7 +220,7 @@ $(BUILD)/accelhost-edit.so: $(wildcard host/edit/*.[ch]) host/base/process/edito
 		$(shell $(PKG_CONFIG) --cflags libedit) -fPIC -shared -o $@ $(filter %.c,$^) $(EDIT_LIBS)
 
 $(BUILD)/jupyter_lua.c: $(JUPYTER_LUA) $(BUILD)/embed
-	$(call say,embed jupyter)$(BUILD)/embed $@ $(BUILD)/jupyter_lua.bin $(JUPYTER_LUA)
+	$(call say,embed jupyter)$(EMULATOR) $(BUILD)/embed $@ $(BUILD)/jupyter_lua.bin $(JUPYTER_LUA)
 
 # -Bsymbolic: the table of modules has the name of the program's.
 $(BUILD)/accelhost-jupyter.so: $(wildcard host/jupyter/*.[ch]) $(BUILD)/jupyter_lua.c \

@@ -244,8 +244,7 @@ void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, 
         }
 #endif
 #ifdef __aarch64__
-        if (out_stride == 1 && input_stride == 1)
-            done = cast_f16_lanes(n, out, out_dtype, input, input_dtype);
+        done = out_stride == 1 && input_stride == 1 ? cast_f16_lanes(n, out, out_dtype, input, input_dtype) : 0;
 #endif
         casts[input_dtype][out_dtype](n - done, (char *)out + (size_t)done * ah_dtype_size(out_dtype), out_stride,
                                       (const char *)input + (size_t)done * ah_dtype_size(input_dtype), input_stride);

@@ -65,6 +65,10 @@ test)
     # shellcheck disable=SC2086
     compile $targets
     export QEMU_LD_PREFIX="$sysroot"
+    # qemu-user 7 keeps a record of each page that is mapped: 8 GB for the segments of a job.
+    qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static)
+    version=$("$qemu" --version | sed -n 's/.* version \([0-9]*\).*/\1/p')
+    [ "$version" -ge 8 ] || echo "aarch64: qemu $version needs 8 GB for a job; qemu 8 or newer needs 0.3" >&2
     # The program starts itself, so the kernel must start qemu.
     "$build/accelhost" --version >/dev/null 2>&1 ||
         fail "the kernel does not start qemu; install: apt-get install binfmt-support qemu-user-static"

@@ -105,6 +105,28 @@ describe("accelhost launch", function()
   end)
 end)
 
+-- Containers have 64 KiB there (Docker: 64 MiB); shared memory is in memfds.
+describe("with a /dev/shm of 64 KiB that is read-only", function()
+  local mount = "mount -t tmpfs -o ro,size=64k none /dev/shm"
+  local available
+  setup(function() available = run.program({"unshare", "-r", "-m", "sh", "-c", mount}).code == 0 end)
+
+  it("ranks share memory, and their loaders have workers", function()
+    if not available then return pending "needs user namespaces" end
+    local result = run.program {"unshare", "-r", "-m", "sh", "-c", mount .. ' && exec "$0" "$@"', run.path, "launch",
+      "--num_processes", "2", "-e", [[
+      local accelhost = require "accelhost"
+      local set = accelhost.data.TensorDataset(accelhost.ones(200000))
+      local sum = 0
+      for x in accelhost.data.DataLoader(set, {batch_size = 1e5, num_workers = 1}) do sum = sum + x:sum():item() end
+      local accelerator = accelhost.Accelerator()
+      local all = accelerator:reduce(accelhost.full({100000}, sum), "sum")
+      accelerator:print(all:mean():item())]]}
+    run.prints("400000\n", result)
+    run.succeeds(result)
+  end)
+end)
+
 describe("without /proc", function()
   local bare = "unshare -r -m sh -c 'mount -t tmpfs none /proc && exec \"$0\" \"$@\"' "
   local function without_proc(...)

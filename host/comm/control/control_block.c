@@ -97,7 +97,7 @@ int ah_control_create(struct ah_control_block **out, int size)
     header->seed = ah_entropy_seed();
     atomic_store(&header->first_failed, -1);
     atomic_store(&header->blocks, 1);
-    header->magic = control_magic;
+    atomic_store_explicit(&header->magic, control_magic, memory_order_release);
     *out = control;
     return 0;
 failed:
@@ -160,8 +160,9 @@ int ah_control_hand_over(struct ah_control_block *control)
 static bool is_control(const struct ah_control_block *control)
 {
     const struct ah_control_header *header = control->header;
-    return header->magic == control_magic && header->version == CONTROL_VERSION && header->size >= 1 &&
-           header->size <= AH_MAX_RANKS && control->bytes == control_bytes(header->size);
+    return atomic_load_explicit(&header->magic, memory_order_acquire) == control_magic &&
+           header->version == CONTROL_VERSION && header->size >= 1 && header->size <= AH_MAX_RANKS &&
+           control->bytes == control_bytes(header->size);
 }
 
 int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *segments)

@@ -85,7 +85,7 @@ struct ah_rank_entry {
 };
 
 struct ah_control_header {
-    uint64_t magic;
+    _Atomic uint64_t magic; /* set last: an observer that acquires it reads a complete control block */
     uint32_t version;
     int32_t size;
     int32_t columns;     /* of the launcher's terminal, 0 if unknown */

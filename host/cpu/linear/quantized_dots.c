@@ -7,7 +7,7 @@
 
 #include "cpu/loop/lanes.h"
 
-#ifdef AH_LANES_PAIRS
+#ifdef AH_LANES_BYTE_DOTS
 #pragma GCC push_options
 #pragma GCC target("avx512bf16,avx512vnni")
 

@@ -144,7 +144,7 @@ void ah_quantized_run(const struct ah_quantized *q, int64_t row, int64_t column,
 
 void ah_quantized_choose(struct ah_quantized *q, bool half, bool pairs)
 {
-#ifndef AH_LANES_PAIRS
+#ifndef AH_LANES_BYTE_DOTS
     pairs = false;
 #endif
     if (!q->four_bit)

@@ -31,6 +31,7 @@
  * it where ah_bf16_pairs() (cpu/loop/bf16.h). */
 #if defined(__AVX512BW__) && defined(__GNUC__) && !defined(__clang__)
 #define AH_LANES_PAIRS _Pragma("GCC target(\"avx512bf16\")")
+#define AH_LANES_BYTE_DOTS /* and for those of four int8 numbers (AVX512-VNNI)? */
 #elif defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
 #define AH_LANES_PAIRS _Pragma("GCC target(\"arch=armv8.2-a+bf16\")")
 #endif

@@ -10,7 +10,7 @@
 
 struct sweep_options {
     const char *study, *output, *launcher;
-    double trials, parallel, processes, seed, timeout, retries, format;
+    double trials, parallel, processes, seed, timeout, retries, format, serve;
     bool quiet, reports;
 };
 
@@ -41,6 +41,8 @@ static const struct ah_flag sweep_flags[] = {
     {"--output", AH_FLAG_TEXT, FIELD(output), .help = NULL},
     {"--format", AH_FLAG_VALUE, FIELD(format), {.kind = AH_VALUE_CHOICE, .words = formats}, "FORMAT",
      "of export: csv, json, or the best parameters as yaml or lua (default by FILE's name, else csv)"},
+    {"--serve", AH_FLAG_VALUE, FIELD(serve), {.kind = AH_VALUE_WHOLE, 0, 65535}, "PORT",
+     "of report: no file, but a page on this host that follows a running study (0: any port)"},
     {"--reports", AH_FLAG_SWITCH, FIELD(reports), .help = "of export to csv: a row for each report"},
 };
 enum { FLAGS = sizeof sweep_flags / sizeof *sweep_flags };
@@ -51,7 +53,7 @@ static void print_help(void)
          "       accelhost sweep status STUDY\n"
          "       accelhost sweep retry STUDY\n"
          "       accelhost sweep best STUDY\n"
-         "       accelhost sweep report STUDY [-o FILE.html]\n"
+         "       accelhost sweep report STUDY [-o FILE.html | --serve PORT]\n"
          "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
          "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
          "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
@@ -69,9 +71,9 @@ static void print_help(void)
 static int sweep_run(const struct sweep_options *options, const char *what, const char *path)
 {
     static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
-    enum { NUMBERS = 7, TEXT = 32, WORDS = 7 };
+    enum { NUMBERS = 8, TEXT = 32, WORDS = 7 };
     const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
-                                     options->timeout, options->retries, options->format};
+                                     options->timeout, options->retries, options->format, options->serve};
     char text[NUMBERS][TEXT];
     char *words[WORDS + NUMBERS] = {(char *)what, (char *)path, (char *)(options->study ? options->study : ""),
                                     (char *)(options->quiet ? "quiet" : ""),
@@ -92,7 +94,7 @@ int ah_cli_sweep(int argc, char **argv)
 {
     static const char *const others[] = {"status", "retry", "best", "report", "export", NULL};
     struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
-                                    .retries = -1, .format = -1};
+                                    .retries = -1, .format = -1, .serve = -1};
     int count = 0;
     for (int at = 0; at < argc;) {
         int read = ah_flags_read("sweep", sweep_flags, FLAGS, print_help, argc - at, argv + at, &options);
@@ -109,6 +111,8 @@ int ah_cli_sweep(int argc, char **argv)
     bool report = !strcmp(what, "report"), export = !strcmp(what, "export");
     if (options.output && !report && !export)
         return ah_usage("sweep", "-o is an option of report and export");
+    if (options.serve >= 0 && (!report || options.output))
+        return ah_usage("sweep", "--serve is an option of report, without -o");
     if ((options.reports || options.format >= 0) && !export)
         return ah_usage("sweep", "--format and --reports are options of export");
     int first = strcmp(what, "run") != 0;

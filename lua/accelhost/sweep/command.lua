@@ -217,10 +217,13 @@ function command.best(directory)
   return 0
 end
 
---- The report: text on stdout, and a page.
----@param options {output?: string}
+--- The report: text on stdout, and a page; or a page that follows the study.
+---@param options {output?: string, serve?: integer}
 ---@return integer
 function command.report(directory, options)
+  if options.serve then
+    require "accelhost.sweep.report.serve"((directory:gsub("(.)/+$", "%1")), options.serve)
+  end
   return require "accelhost.sweep.report".main(source.read(directory), options)
 end
 
@@ -240,10 +243,10 @@ local formats = {[0] = "csv", "json", "yaml", "lua"}
 ---@param path string
 ---@return integer # the exit code
 function command.main(what, path, study, quiet, output, reports, launcher, trials, parallel, processes, seed, timeout,
-  retries, format)
+  retries, format, serve)
   local fine, result = pcall(command[what], path, {
     study = given(study), quiet = quiet ~= "", output = given(output), reports = reports ~= "",
-    format = formats[tonumber(format)],
+    format = formats[tonumber(format)], serve = tonumber(serve),
     overrides = {
       trials = tonumber(trials), parallel = tonumber(parallel), num_processes = tonumber(processes),
       seed = tonumber(seed), timeout = tonumber(timeout), retries = tonumber(retries), launcher = given(launcher),

@@ -147,6 +147,10 @@ end
 ---@return table[] events {id, trial, kind, time, step, value, answer, detail}
 function Store:events() return self._db:execute "SELECT * FROM event ORDER BY id" end
 
+--- Return the number of the last event.
+---@return integer
+function Store:count() return self._db:execute("SELECT coalesce(max(id), 0) AS n FROM event")[1].n end
+
 --- All trials by number, without their reports.
 ---@return table[] trials
 function Store:trials()

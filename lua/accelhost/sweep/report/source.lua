@@ -111,4 +111,14 @@ function source.read(path)
   return found
 end
 
+--- Return a text that is another one after each event of a study.
+---@return string
+function source.version(directory)
+  local store = Store(directory .. "/study.db", "read")
+  local fine, count = pcall(store.count, store)
+  store:close()
+  if not fine then error(count, 0) end
+  return ("%d"):format(count)
+end
+
 return source

@@ -90,6 +90,8 @@ describe("completion at the prompt", function()
     assert.same({"weight_decay = "}, choices "optim.AdamW(model:parameters(), {we")
     assert.same({"weight_decay = "}, choices "optim.AdamW(model:parameters(), {lr = f(1), we")
     assert.same({"stride = "}, choices "nn.Conv2d(1, 2, 3, {str")
+    assert.falsy(has(choices "optim.SGD(p, {lr = f {momentum = 1}, ", "lr = ")) -- has a value
+    assert.truthy(has(choices "optim.SGD(p, {lr = f {momentum = 1}, ", "momentum = "))
     assert.same({}, choices "f(x, {")
   end)
 

@@ -221,6 +221,23 @@ local function called(words)
   end
 end
 
+-- Names that have a value in the table in which the text ends.
+local function named_before(words)
+  local depth, found = 0, {}
+  for i = #words, 1, -1 do
+    local word = words[i].kind == "sign" and words[i].word
+    if word == ")" or word == "}" or word == "]" then
+      depth = depth + 1
+    elseif word == "(" or word == "{" or word == "[" then
+      if depth == 0 then return found end
+      depth = depth - 1
+    elseif word == "=" and depth == 0 and words[i - 1] and words[i - 1].kind == "name" then
+      found[words[i - 1].word] = true
+    end
+  end
+  return found
+end
+
 -- Names of options, as "lr = ".
 local function option_names(words, prefix)
   local last = words[#words]
@@ -233,9 +250,10 @@ local function option_names(words, prefix)
     i = i - 2
   end
   local entry = require "accelhost.docs.find"(complete.reference(), path)
-  local found = {}
+  local found, given = {}, named_before(words)
   for _, parameter in ipairs(entry and entry.parameters or {}) do
-    if parameter.name and parameter.name:sub(1, #prefix) == prefix then found[#found + 1] = parameter.name .. " = " end
+    local name = parameter.name
+    if name and not given[name] and name:sub(1, #prefix) == prefix then found[#found + 1] = name .. " = " end
   end
   return found
 end

@@ -95,8 +95,8 @@ function source.read(path)
   local fine, found = pcall(function()
     local facts = {}
     for _, name in ipairs {
-      "name", "metric", "direction", "metrics", "directions", "sampler", "pruner", "seed", "command", "total", "parallel",
-      "space", "constants", "reals",
+      "name", "metric", "direction", "metrics", "directions", "sampler", "pruner", "seed", "command", "total",
+      "parallel", "space", "constants", "reals",
     } do
       facts[name] = store:get(name)
     end

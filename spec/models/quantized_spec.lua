@@ -264,6 +264,31 @@ for _, kind in ipairs(names) do
   end)
 end
 
+describe("damaged folders of quantised weights", function()
+  it("are refused, or loaded and computed with, at any changed byte of the header and the states", function()
+    temporary.with(function(folder)
+      os.execute(("cp %s/* %s"):format(root .. "nf4", folder))
+      local path = folder .. "/model.safetensors"
+      local file = io.open(path, "rb")
+      local bytes = file:read "*a"
+      file:close()
+      local length = bytes:byte(1) + 256 * bytes:byte(2) + 65536 * bytes:byte(3)
+      local random = accelhost.randint(0, 2 ^ 30, {80, 2}):tolist()
+      for i, draw in ipairs(random) do
+        local state = bytes:find('{"quant_type', length, true) or bytes:find("quant_type", length, true)
+        local place = i % 2 == 0 and 9 + draw[1] % length or state + draw[1] % 160
+        local damaged = io.open(path, "wb")
+        damaged:write(bytes:sub(1, place - 1), string.char(draw[2] % 256), bytes:sub(place + 1))
+        damaged:close()
+        local fine, reason = pcall(function()
+          models.LlamaForCausalLM.from_pretrained(folder, {ignore_mismatched_sizes = true})(batch)
+        end)
+        assert(fine or type(reason) == "string")
+      end
+    end)
+  end)
+end)
+
 describe("a prepared model with quantised weights", function()
   it("trains in several processes as in one, and resumes", function()
     temporary.with(function(folder)

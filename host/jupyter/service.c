@@ -23,7 +23,7 @@
 #include "jupyter/queue.h"
 
 enum { LINGER_MS = 1000, WAITING = 64, PUBLISHED = 10000, PARENT_MS = 1000 };
-static const int64_t shutdown_ns = 5000000000;
+static const int64_t shutdown_ns = 5000000000, look_ns = 50000000;
 
 static struct {
     struct ah_jupyter_connection connection;
@@ -388,9 +388,11 @@ int ah_service_wait(struct ah_jupyter_message **out, enum ah_jupyter_channel cha
     struct ah_jupyter_queue *queue = channel == AH_JUPYTER_STDIN ? &service.answers : &service.requests;
     int64_t end = ah_now_ns() + (int64_t)(seconds * 1e9);
     for (;;) {
+        /* Code that waits for an answer may be interrupted; no code runs while the kernel waits for a request. */
         int64_t left = end - ah_now_ns();
+        int64_t slice = channel == AH_JUPYTER_STDIN && left > look_ns ? look_ns : left;
         if (left > 0)
-            ah_queue_wait(queue, true, left < 50000000 ? (double)left / 1e9 : 0.05);
+            ah_queue_wait(queue, true, (double)slice / 1e9);
         if (ah_queue_is_ended(queue))
             return ah_fail(AH_ESTATE, "the kernel ends");
         *out = ah_queue_take(queue);

@@ -65,6 +65,23 @@ describe("a kernel", function()
     assert.is_nil(kernel:wait(0))
   end)
 
+  it("keeps its cells in a file for the user alone, and finds them in the next session", function()
+    if is_missing() then return end
+    client:execute "first_cell = 'ä'"
+    client:close()
+    kernel:close()
+    os.remove(path .. "/code")
+    os.remove(path .. "/pid")
+    kernel = jupyter.start(path)
+    client = kernel:client()
+    client:execute "second_cell = 2"
+    client:send("shell", "history_request", {hist_access_type = "tail", n = 2, output = false, raw = true})
+    assert.same({{1, 1, "first_cell = 'ä'"}, {2, 1, "second_cell = 2"}},
+      client:receive("shell", "history_reply").content.history)
+    local mode = io.popen(("stat -c %%a %s/accelhost/notebook_history"):format(path)):read "*l"
+    assert.equal("600", mode)
+  end)
+
   it("refuses content that is no object, and unknown requests, and lives on", function()
     if is_missing() then return end
     client:send("shell", "execute_request", {1, 2})

@@ -139,6 +139,23 @@ describe("accelhost.display", function()
     assert.same({true}, closed)
   end)
 
+  it("draws the numbers that a Trainer logs in one figure, without schedule and times", function()
+    local calls = front_end()
+    screen.surface = {draw = function() end, close = function() end, has = function() return false end}
+    local callback, state = accelhost.ProgressCallback(), {max_steps = 2, global_step = 1, is_world_process_zero = true}
+    callback:on_train_begin(nil, state)
+    callback:on_log(nil, state, nil, {logs = {loss = 0.5, learning_rate = 1, epoch = 0.5, grad_norm = 2}})
+    callback:on_log(nil, state, nil, {logs = {eval_loss = 0.25, eval_runtime = 3, eval_steps_per_second = 4}})
+    callback:on_train_end()
+    local figure = calls[#calls][2]
+    assert.same({0.25}, figure.curves.eval_loss.y)
+    assert.same({0.5}, figure.curves.loss.y)
+    local names = {}
+    for name in pairs(figure.curves) do names[#names + 1] = name end
+    assert.equal(2, #names)
+    assert.equal(2, #calls)
+  end)
+
   it("draws a shown figure again when values are logged, at most four times a second", function()
     local calls = front_end()
     local figure = accelhost.plot()

@@ -31,10 +31,20 @@ local function read(path)
   return entries
 end
 
+local function quoted(path) return "'" .. path:gsub("'", "'\\''") .. "'" end
+
+-- Make the file for this user alone, as the prompt's.
+local function make(path)
+  local file = io.open(path, "rb")
+  if file then return file:close() end
+  os.execute("umask 077; : >> " .. quoted(path))
+end
+
 local function write(path, entries, first)
   local lines = {}
   for i = first, #entries do lines[#lines + 1] = json.encode(json.array(entries[i])) .. "\n" end
   C.io.write_text(path, table.concat(lines))
+  os.execute("chmod 600 " .. quoted(path))
 end
 
 --- Open the history of a new session.
@@ -45,6 +55,7 @@ function history.open()
     local fine = pcall(C.io.make_folder, (self.path:match "^(.*)/"))
     if not fine then self.path = nil end
   end
+  if self.path then make(self.path) end
   if self.path then
     self.entries = read(self.path)
     for _, entry in ipairs(self.entries) do self.session = math.max(self.session, entry[1] + 1) end

@@ -10,6 +10,8 @@
 --   make         function(options): makes that layer where arguments and options do not suffice
 --   train_inputs its inputs, if they are others
 --   drawn        false: scripts/compare makes none. It draws others by these rows, or by its own
+--   devices      false: it computes on the CPU alone
+--   ignored      options that are accepted for the sake of scripts and change nothing
 --   cases        {arguments as text, inputs as in scripts/fixtures/modules, eval, first_only}: PyTorch's outputs, state
 --                and gradients are in the fixture
 local accelhost = require "accelhost"
@@ -234,6 +236,14 @@ layers.recurrent = {
   {"RNNCell", {8, 3}, {logits}},
   {"LSTMCell", {8, 3}, {logits}},
   {"GRUCell", {8, 3}, {logits}, train_inputs = {logits, inputs.other:narrow(1, 0, 3)}},
+}
+
+local long_rows = (accelhost.arange(3 * 256) * 0.37):sin():view(3, 256)
+
+-- Their numbers are bitsandbytes' (spec/models/quantized_spec.lua).
+layers.quantized = {
+  {"Linear8bitLt", {8, 3}, {rows}, drawn = false, devices = false, ignored = {threshold = true}},
+  {"Linear4bit", {256, 3}, {long_rows}, drawn = false, devices = false, options = {compute_dtype = "bfloat16"}},
 }
 
 -- Their numbers are those of the plain layers (spec/nn/lazy_spec.lua).

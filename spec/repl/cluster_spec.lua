@@ -9,7 +9,7 @@ local function prompt(ranks, lines, options)
 end
 
 -- Are lines edited? The plugin is built where libedit is.
-local plugin = io.open((run.path:gsub("[^/]*$", "accelhost-edit.so")))
+local plugin = io.open((run.path:gsub("[^/]+$", "accelhost-edit.so")))
 local edits = plugin ~= nil
 if plugin then plugin:close() end
 

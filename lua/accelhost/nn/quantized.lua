@@ -61,8 +61,8 @@ local function dynamic_table()
   return tables.dynamic
 end
 
--- The base of both layers. A kind has the methods `quantize(weight)`, `operands()`, `add_state(state, prefix)` and
--- `read_state(state, prefix)`.
+-- The base of both layers. A kind has the methods `_quantize(weight)`, `_operands()`, `_add_state(state, prefix)` and
+-- `_read_state(state, prefix)`.
 local Quantized = Linear:extend "QuantizedLinear"
 
 local function no_grad(fn, ...) return C.autograd.no_grad(fn, ...) end
@@ -70,7 +70,7 @@ local function no_grad(fn, ...) return C.autograd.no_grad(fn, ...) end
 --- Quantise a floating weight [out_features, in_features] and make it the layer's.
 ---@param weight Tensor
 function Quantized:set_weight(weight)
-  no_grad(function() self.weight = new(self:quantize(weight:detach():contiguous()), false) end)
+  no_grad(function() self.weight = new(self:_quantize(weight:detach():contiguous()), false) end)
 end
 
 -- The sizes, the bias, and a weight drawn as that of Linear unless it will be read from a file.
@@ -78,14 +78,14 @@ local function make(self, in_features, out_features, bias, device)
   self.in_features, self.out_features = in_features, out_features
   self.quant_state = {}
   if skip.is_on() then
-    self.weight = new(self:empty_codes(device), false)
+    self.weight = new(self:_empty_codes(device), false)
     if bias then self.bias = new(C.empty({out_features}, {device = device})) end
   else
     local drawn = Linear(in_features, out_features, {bias = bias, device = device})
     self:set_weight(drawn.weight)
     if bias then self.bias = drawn.bias end
   end
-  self:register_state_dict_post_hook(self.add_state)
+  self:register_state_dict_post_hook(self._add_state)
   self:register_load_state_dict_pre_hook(self._read_weight)
 end
 
@@ -94,7 +94,7 @@ local function check_parts(self, codes, state)
   local before = self.quant_state
   self.quant_state = state
   local fine, reason = pcall(no_grad, function()
-    return C.quantized_matmul(C.empty {0, self.in_features}, codes, self:operands())
+    return C.quantized_matmul(C.empty {0, self.in_features}, codes, self:_operands())
   end)
   self.quant_state = before
   if not fine then error(reason, 0) end
@@ -117,7 +117,7 @@ function Quantized:_read_weight(state, prefix, _, _, _, errors)
     state[name] = self.weight.data
     return
   end
-  local fine, result = pcall(self.read_state, self, state, prefix)
+  local fine, result = pcall(self._read_state, self, state, prefix)
   if fine then fine, result = pcall(function() check_parts(self, given, result) return result end) end
   if not fine then
     errors[#errors + 1] = ("%s: %s"):format(name, (tostring(result):gsub("^.-:%d+: ", "")))
@@ -130,7 +130,7 @@ end
 --- Return the weight [out_features, in_features] in floating numbers.
 ---@return Tensor
 function Quantized:dequantize()
-  local absmax, code, nested_absmax, nested_code, _, _, block_size, offset = self:operands()
+  local absmax, code, nested_absmax, nested_code, _, _, block_size, offset = self:_operands()
   return no_grad(function()
     local made = C.dequantize(self.weight, absmax, code, nested_absmax, nested_code, self.out_features,
       self.in_features, block_size, offset)
@@ -150,7 +150,7 @@ local function product(self, input)
   end
   local bias = self.bias
   if bias and bias.dtype ~= input.dtype then bias = bias:to(input.dtype) end
-  return C.quantized_matmul(input, self.weight, self:operands(bias))
+  return C.quantized_matmul(input, self.weight, self:_operands(bias))
 end
 
 --- A linear map whose weight is int8 numbers, 127 of them the largest absolute value of the row (LLM.int8, arXiv
@@ -177,19 +177,19 @@ function Linear8bitLt:init(...)
   make(self, in_features, out_features, bias, device)
 end
 
-function Linear8bitLt:empty_codes(device)
+function Linear8bitLt:_empty_codes(device)
   return C.empty({self.out_features, self.in_features}, {dtype = "int8", device = device})
 end
 
-function Linear8bitLt:quantize(weight)
+function Linear8bitLt:_quantize(weight)
   local codes, scales = C.quantize_int8(weight:to "float16") -- as bitsandbytes does
   self.quant_state = {SCB = scales}
   return codes
 end
 
-function Linear8bitLt:operands(bias) return self.quant_state.SCB, nil, nil, nil, bias, self.out_features end
+function Linear8bitLt:_operands(bias) return self.quant_state.SCB, nil, nil, nil, bias, self.out_features end
 
-function Linear8bitLt:add_state(state, prefix)
+function Linear8bitLt:_add_state(state, prefix)
   if not self.quant_state.SCB then return end
   state[prefix .. "SCB"] = self.quant_state.SCB
   state[prefix .. "weight_format"] = C.tensor(0, {dtype = "uint8"})
@@ -202,7 +202,7 @@ local function removed(state, name)
   return value
 end
 
-function Linear8bitLt:read_state(state, prefix)
+function Linear8bitLt:_read_state(state, prefix)
   local format, scales = removed(state, prefix .. "weight_format"), removed(state, prefix .. "SCB")
   if not C.is_tensor(scales) then fail("expected its scales, %sSCB, got %s", prefix, describe(scales)) end
   if C.is_tensor(format) and (format:numel() ~= 1 or format:reshape(-1):int()[0]:item() ~= 0) then
@@ -241,12 +241,12 @@ function Linear4bit:init(...)
   make(self, in_features, out_features, bias, device)
 end
 
-function Linear4bit:empty_codes(device)
+function Linear4bit:_empty_codes(device)
   local bytes = math.ceil(self.out_features * self.in_features / 2)
   return C.empty({bytes, 1}, {dtype = "uint8", device = device})
 end
 
-function Linear4bit:quantize(weight)
+function Linear4bit:_quantize(weight)
   local codes, absmax = C.quantize_4bit(weight, self.quant_type, BLOCK)
   local state = {absmax = absmax, quant_map = table_of(self.quant_type), block_size = BLOCK, offset = 0,
     quant_type = self.quant_type, dtype = weight.dtype}
@@ -259,7 +259,7 @@ function Linear4bit:quantize(weight)
   return codes
 end
 
-function Linear4bit:operands(bias)
+function Linear4bit:_operands(bias)
   local state = self.quant_state
   return state.absmax, state.quant_map, state.nested_absmax, state.nested_quant_map, bias, self.out_features,
     state.block_size, state.offset
@@ -276,7 +276,7 @@ local function packed(self)
   return C.tensor({C.json.encode(fields):byte(1, -1)}, {dtype = "uint8"})
 end
 
-function Linear4bit:add_state(state, prefix)
+function Linear4bit:_add_state(state, prefix)
   local own = self.quant_state
   if not own.absmax then return end
   prefix = prefix .. "weight."
@@ -319,7 +319,7 @@ local function check_fields(self, fields, quant_type, nested)
   expect("nested_offset", fields.nested_offset, type(fields.nested_offset) == "number", "a number")
 end
 
-function Linear4bit:read_state(state, prefix)
+function Linear4bit:_read_state(state, prefix)
   prefix = prefix .. "weight."
   local found, made = nil, {offset = 0}
   for _, name in ipairs {"absmax", "quant_map", "nested_absmax", "nested_quant_map"} do

@@ -175,6 +175,9 @@ end
 --
 --   local figure = accelhost.plot({train = {0.9, 0.5, 0.3}, valid = {1, 0.7, 0.6}}, {title = "loss"})
 --   #figure.curves.train.x  --> 3
+--
+-- In a script:
+--
 --   | print(figure)
 --   | figure:save "loss.svg"
 ---@names plot

@@ -1,6 +1,5 @@
 /* The Lua state of a rank: opening the library, loading chunks, tracebacks. For main and the commands. */
-#ifndef AH_BIND_LIBRARY_H
-#define AH_BIND_LIBRARY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ void ah_traceback_end_at(lua_CFunction function);
 /* Append the remedy to the message on top of the stack, if one is known (lua/accelhost/util/hints). The result is
  * printable. */
 void ah_explain(lua_State *L);
-
-#endif

@@ -3,10 +3,7 @@
  * During a capture the step runs as usual, and everything that it asks of the CPU is recorded: kernels, fills, copies,
  * passes of optimizers, states of the generator. So the call that captures has its results without a replay. A replay
  * repeats the records in C. Lua thread only. */
-#ifndef AH_CAPTURE_GRAPH_H
-#define AH_CAPTURE_GRAPH_H
+#pragma once
 
 /* Give the CPU graphs; once, at start-up, after ah_cpu_open. */
 void ah_capture_open(void);
-
-#endif

@@ -4,8 +4,7 @@
  * Its blocks are those of the CPU's allocator. One that is freed during the capture serves later tensors of the
  * capture, as in the plain step; after the capture it stays with the pool. Blocks of tensors that are still alive when
  * the pool closes become ordinary blocks of the allocator. Lua thread only, except ah_pool_release. */
-#ifndef AH_CAPTURE_POOL_H
-#define AH_CAPTURE_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ bool ah_pool_release(void *block);
 
 /* Return the block that contains the address, valid until the next call; NULL if the pool has none. */
 struct ah_pool_block *ah_pool_find(struct ah_pool *pool, const void *address);
-
-#endif

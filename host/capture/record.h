@@ -3,8 +3,7 @@
  * A record of a kernel owns copies of its call, of the headers of its tensors and of their storages, so that a
  * replay calls the kernel with them and nothing else: no dispatch, no shapes, no new tensors. Storages from outside of
  * the capture are retained, and compared before each replay. Lua thread only. */
-#ifndef AH_CAPTURE_RECORD_H
-#define AH_CAPTURE_RECORD_H
+#pragma once
 
 #include "capture/pool.h"
 #include "ops/dispatch/op.h"
@@ -110,5 +109,3 @@ void ah_record_drop(struct ah_records *records, size_t index);
 
 /* Free all records and let the storages go. */
 void ah_records_clear(struct ah_records *records);
-
-#endif

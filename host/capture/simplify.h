@@ -1,6 +1,5 @@
 /* Changes to the records of a captured step that leave its results as they are. Lua thread only. */
-#ifndef AH_CAPTURE_SIMPLIFY_H
-#define AH_CAPTURE_SIMPLIFY_H
+#pragma once
 
 #include "capture/record.h"
 
@@ -16,5 +15,3 @@ struct ah_record_places {
 /* List the places of an input's address; none when the input cannot be read elsewhere: a record writes it, reads it by
  * a bare address, or it is referred to from outside of the graph and of `input` itself. AH_ENOMEM. */
 int ah_records_places(struct ah_records *records, const struct ah_tensor *input, struct ah_record_places *places);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * settings.def is the one table of settings; parsing of flags, variables and files, --help, --show_config and
  * `accelhost config` are driven by it. In a name '-' equals '_'. Errors are AH_EINVAL and begin with the source. */
-#ifndef AH_CONFIG_SETTINGS_H
-#define AH_CONFIG_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ int ah_settings_default_path(char *path, size_t room);
 
 /* Write the value as a user would, "" if it is not set. */
 void ah_settings_write(const struct ah_settings *settings, enum ah_setting setting, char *text, size_t room);
-
-#endif

@@ -3,8 +3,7 @@
  * Read from bytes in memory that may be anything: depth, number of values and length are limited; duplicate keys and
  * features that are not data (aliases, tags, several documents) are errors. Errors are AH_EINVAL and begin with the
  * line where it is known ("line 3: ..."). */
-#ifndef AH_CONFIG_TREE_H
-#define AH_CONFIG_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ void ah_tree_close(struct ah_tree *tree);
 /* For the readers: a new node as the last child of `parent` (-1: the root), with copies of key and text. Returns its
  * place. */
 int ah_tree_add(struct ah_tree *tree, int parent, enum ah_tree_kind kind, const char *key, const char *text, int line);
-
-#endif

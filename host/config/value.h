@@ -1,8 +1,7 @@
 /* Validation of a setting's text, from the command line, a variable or a file.
  *
  * `what` names the place in errors ("--timeout", "train.yaml:3: timeout"); these are AH_EINVAL. */
-#ifndef AH_CONFIG_VALUE_H
-#define AH_CONFIG_VALUE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -38,5 +37,3 @@ int ah_value_place(const char *words, const char *word);
 
 /* The number as one would write it: a text's own spelling does not count when values are compared. */
 void ah_value_write(const struct ah_value_rule *rule, const char *text, double number, char *out, size_t room);
-
-#endif

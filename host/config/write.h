@@ -1,6 +1,5 @@
 /* Settings as the text of a configuration file. */
-#ifndef AH_CONFIG_WRITE_H
-#define AH_CONFIG_WRITE_H
+#pragma once
 
 #include "config/settings.h"
 
@@ -10,5 +9,3 @@ int ah_settings_format(const struct ah_settings *settings, const char *path, cha
 
 /* Is this the name of a JSON file? */
 bool ah_settings_is_json(const char *path);
-
-#endif

@@ -1,8 +1,7 @@
 /* One column of a data set as filling a batch sees it: addresses and sizes, no tensor headers.
  *
  * The tensors must outlive it. Any thread may fill; nothing here allocates. */
-#ifndef AH_DATA_COLUMN_H
-#define AH_DATA_COLUMN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ int ah_column_describe(struct ah_column *column, const struct ah_gather_column *
 
 /* The rows of an order, which has been checked, one after the other into `to`. */
 void ah_column_fill(const struct ah_column *column, char *to, const struct ah_gather_order *order, void *scratch);
-
-#endif

@@ -3,8 +3,7 @@
  * A row ends with a line (\n, \r\n, or the end of the file); empty lines and a byte order mark are passed over. A field
  * that begins with the quote goes to the next lone quote, across lines; two quotes within it are one (RFC 4180). The
  * caller keeps the bytes, which are not changed. A reader belongs to one thread. */
-#ifndef AH_DATA_CSV_H
-#define AH_DATA_CSV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void ah_csv_feed(struct ah_csv *csv, const void *bytes, size_t count, bool more)
  * `more` no complete row (the reader stays at its beginning); AH_EIO: a damaged row, or one of more than AH_CSV_FIELDS
  * fields; the text has the line where it begins, and the reader is at the row's end. */
 int ah_csv_next(struct ah_csv *csv);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * It draws the same numbers from the sample's stream as the transform that is called on an image: the results are equal
  * to the bit. Any thread may apply it; it allocates nothing. https://arxiv.org/abs/1708.04896 */
-#ifndef AH_DATA_ERASE_H
-#define AH_DATA_ERASE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct ah_erase {
 
 /* The image is channels after channels of float32, contiguous. */
 void ah_erase_apply(const struct ah_erase *erase, float *image, struct ah_stream *stream);
-
-#endif

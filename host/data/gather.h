@@ -9,8 +9,7 @@
  * The functions belong to the Lua thread. The loader thread touches bytes only: no tensor headers, no Lua, no
  * OpenMP, no allocator. It runs while a gather that has used it exists. Columns must not change while batches are
  * pending. This file knows no epochs, shuffling or ranks. */
-#ifndef AH_DATA_GATHER_H
-#define AH_DATA_GATHER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -52,5 +51,3 @@ bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count);
 
 /* Has a column steps that draw random numbers? */
 bool ah_gather_is_random(const struct ah_gather *gather);
-
-#endif

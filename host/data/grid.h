@@ -4,8 +4,7 @@
  * column. So the steps of one sample are worked out on one list of rows and one of columns, and the bytes move once.
  * Random steps draw from the sample's stream in the order of the steps, the numbers that the same transforms draw when
  * they are called on an image. Any thread may apply a grid that has been checked; it allocates nothing. */
-#ifndef AH_DATA_GRID_H
-#define AH_DATA_GRID_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ size_t ah_grid_scratch(const struct ah_grid *grid);
 /* One image, channels after channels. The stream may be NULL when no step is random. */
 void ah_grid_apply(const struct ah_grid *grid, const uint8_t *from, uint8_t *to, struct ah_stream *stream,
                    void *scratch);
-
-#endif

@@ -4,8 +4,7 @@
  * the elements. Only unsigned bytes (type 8) are read. Everything is checked against the size of the file before memory
  * is allocated, so a damaged or hostile file ends in an error text and nothing else. Any thread may call; nothing here
  * knows the folders of data sets. */
-#ifndef AH_DATA_IDX_H
-#define AH_DATA_IDX_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ int ah_idx_parse(struct ah_tensor **out, const void *bytes, size_t count, enum a
 
 /* Read the file at `path`; error texts begin with its name (without directories) and a colon. */
 int ah_idx_read(struct ah_tensor **out, const char *path, enum ah_idx_kind kind);
-
-#endif

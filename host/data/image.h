@@ -3,8 +3,7 @@
  * The codecs (libpng, libjpeg) are in the plugin accelhost-image.so, which exports its `struct ah_image_codecs` as
  * `ah_image_plugin` and is opened with the first image. Everything is checked against the number of bytes, so a damaged
  * or hostile file ends in an error text and nothing else. */
-#ifndef AH_DATA_IMAGE_H
-#define AH_DATA_IMAGE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,5 +36,3 @@ int ah_image_encode_png(unsigned char **out, size_t *count, const struct ah_tens
 int ah_image_check(int64_t channels, int64_t rows, int64_t columns, size_t count);
 int ah_image_new(struct ah_tensor **out, int64_t channels, int64_t rows, int64_t columns, size_t count);
 void ah_image_set_line(struct ah_tensor *image, int64_t row, const uint8_t *line);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reading JSON from bytes that may be continued later: the position, blanks and texts. */
-#ifndef AH_DATA_JSON_CURSOR_H
-#define AH_DATA_JSON_CURSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void ah_json_blanks(struct ah_json_cursor *c);
 /* Read a text: c->at is after its first quote, and on return after its last. The bytes are the file's, or *c->plain's
  * where there are escapes, until the next text is read. 0, AH_JSON_NEEDS_MORE or an error. */
 int ah_json_text(struct ah_json_cursor *c, const char **text, size_t *length);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Cells are raw text until they are converted: `guess` returns the narrowest type of a column, `tensor` its numbers. A
  * column is used by one thread at a time. */
-#ifndef AH_DATA_PACKED_H
-#define AH_DATA_PACKED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -68,5 +67,3 @@ int ah_packed_value(const struct ah_packed *packed, int64_t i, enum ah_dtype dty
 /* Make a tensor [count] on the CPU of such a dtype. AH_EINVAL for an empty or wrong cell, whose number goes to
  * *wrong_at unless that is NULL. */
 int ah_packed_tensor(struct ah_tensor **out, const struct ah_packed *packed, enum ah_dtype dtype, int64_t *wrong_at);
-
-#endif

@@ -3,8 +3,7 @@
  * The weights are those of PyTorch's interpolate (align_corners false), for box and hamming those of Pillow. Bytes are
  * summed in whole numbers, with 16-bit weights (box and hamming: 22 bits, as Pillow does), and rounded after the
  * columns and after the rows. Any thread may call. */
-#ifndef AH_DATA_RESAMPLE_H
-#define AH_DATA_RESAMPLE_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -22,5 +21,3 @@ enum ah_resample_mode {
  * `antialias` widens the sum where the image shrinks. AH_EINVAL when there are no pixels to sum. */
 int ah_resample(struct ah_tensor **out, const struct ah_tensor *image, int64_t rows, int64_t columns,
                 enum ah_resample_mode mode, bool antialias);
-
-#endif

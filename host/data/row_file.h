@@ -1,6 +1,5 @@
 /* A file of rows that is read block by block, plain or compressed by gzip; nothing but a block is held. */
-#ifndef AH_DATA_ROW_FILE_H
-#define AH_DATA_ROW_FILE_H
+#pragma once
 
 #include "data/rows.h"
 
@@ -18,5 +17,3 @@ int ah_row_file_read(struct ah_row_file *file, struct ah_table *table, int64_t m
  * a compressed file reads it again from its beginning. */
 struct ah_rows_place ah_row_file_place(const struct ah_row_file *file);
 int ah_row_file_seek(struct ah_row_file *file, struct ah_rows_place place);
-
-#endif

@@ -1,8 +1,7 @@
 /* Rows of a file that is read piece by piece: CSV and TSV, JSON, text.
  *
  * Errors name the line. A byte 0 is an error: no text has one. A reader belongs to one thread. */
-#ifndef AH_DATA_ROWS_H
-#define AH_DATA_ROWS_H
+#pragma once
 
 #include "data/csv.h"
 #include "data/table.h"
@@ -47,5 +46,3 @@ int ah_rows_read(struct ah_rows *rows, struct ah_table *table, const char *bytes
 /* The same of JSON, for ah_rows_read. */
 int ah_rows_read_json(struct ah_rows *rows, struct ah_table *table, const char *bytes, size_t count, bool last,
                       int64_t most, size_t *used);
-
-#endif

@@ -1,8 +1,7 @@
 /* Pictures of lines, texts and boxes as PNG files. The painter (cairo) is the plugin accelhost-plot.so, which exports
  * its `struct ah_painter` as `ah_plot_plugin` and is opened with the first picture. The layout is computed in
  * lua/accelhost/plot. */
-#ifndef AH_DATA_SCENE_H
-#define AH_DATA_SCENE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ struct ah_painter {
 /* The PNG file of a scene, to be freed by the caller. AH_EINVAL: there is no plugin, a text is no UTF-8, or the picture
  * is too large; AH_ENOMEM. */
 int ah_scene_png(unsigned char **out, size_t *count, const struct ah_scene *scene);
-
-#endif

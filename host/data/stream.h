@@ -4,8 +4,7 @@
  * before: a run repeats them whatever the number of ranks, threads and workers, and in whatever order samples are made.
  * Word k is word k % 4 of Philox4x32-10 with the seed as its key and the counter (k / 4, turn, index low, index high).
  * https://doi.org/10.1145/2063384.2063405 */
-#ifndef AH_DATA_STREAM_H
-#define AH_DATA_STREAM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ float ah_stream_float(struct ah_stream *stream);
 
 /* The next number from low to high, with float32's steps: as tensor:uniform_(low, high) makes one of its floats. */
 float ah_stream_uniform(struct ah_stream *stream, double low, double high);
-
-#endif

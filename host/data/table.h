@@ -2,8 +2,7 @@
  *
  * A table is filled from one file after the other; a later file has the columns of the first (JSON lines may add more).
  * It records the file and line of each row. After an error it can only be freed. */
-#ifndef AH_DATA_TABLE_H
-#define AH_DATA_TABLE_H
+#pragma once
 
 #include "data/packed.h"
 
@@ -49,5 +48,3 @@ int64_t ah_table_line(const struct ah_table *table, int64_t row, int *file);
 /* Remove all rows; the columns stay. */
 void ah_table_clear(struct ah_table *table);
 void ah_table_free(struct ah_table *table);
-
-#endif

@@ -2,8 +2,7 @@
  * computes.
  *
  * The places and the interpolation are those of torchvision's affine transforms. Any thread may call. */
-#ifndef AH_DATA_WARP_H
-#define AH_DATA_WARP_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -16,5 +15,3 @@ struct ah_warp {
 
 /* A contiguous float32 tensor [n, channels, rows, columns] on the CPU. */
 int ah_warp(struct ah_tensor **out, const struct ah_tensor *image, const struct ah_warp *warp);
-
-#endif

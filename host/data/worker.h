@@ -6,8 +6,7 @@
  * its parent does, also when that is killed, and ignores Ctrl-C, which the terminal sends to both.
  *
  * The functions belong to the Lua thread. */
-#ifndef AH_DATA_WORKER_H
-#define AH_DATA_WORKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ void ah_worker_free(struct ah_worker *worker);
 
 /* The process; 0 in the worker itself. */
 int ah_worker_pid(const struct ah_worker *worker);
-
-#endif

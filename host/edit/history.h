@@ -1,7 +1,6 @@
 /* The file of lines that were typed: an entry a line, private, bounded, shared by all prompts of a user. A prompt adds
  * to it and never rewrites lines of others. */
-#ifndef AH_EDIT_HISTORY_H
-#define AH_EDIT_HISTORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@ enum { AH_HISTORY_MOST = 5000 }; /* entries that are kept; the file is cut when 
 void ah_history_read(const char *path, void (*each)(void *context, const char *text), void *context);
 /* Add an entry. */
 void ah_history_add(const char *path, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* The keys as libedit gets them, and the signals that arrive while it waits for one. */
-#ifndef AH_EDIT_KEYS_H
-#define AH_EDIT_KEYS_H
+#pragma once
 
 #include <histedit.h>
 #include <stdbool.h>
@@ -11,5 +10,3 @@ void ah_keys_open(EditLine *edit);
 void ah_keys_begin(void);
 /* End the reading of a line. True when Ctrl-C has ended it; a signal that ends programs is raised. */
 bool ah_keys_end(void);
-
-#endif

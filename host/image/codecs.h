@@ -1,6 +1,5 @@
 /* The codecs of the plugin, each a wrapper around its library. Neither jumps out, prints or keeps anything. */
-#ifndef AH_IMAGE_CODECS_H
-#define AH_IMAGE_CODECS_H
+#pragma once
 
 #include "data/image.h"
 
@@ -10,5 +9,3 @@ int ah_jpeg_decode(struct ah_tensor **out, const void *bytes, size_t count, enum
 
 /* As ah_image_encode_png, of an image that it has checked. */
 int ah_png_encode(unsigned char **out, size_t *count, const struct ah_tensor *image);
-
-#endif

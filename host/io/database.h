@@ -9,8 +9,7 @@
  * A database runs one statement at a time; texts of rows live until the next step. Errors are AH_EINVAL (the statement)
  * or AH_EIO (the file) and quote the statement. Other processes may read and write the file at the same time; a
  * statement waits up to ten seconds for their locks. A database belongs to one thread. */
-#ifndef AH_IO_DATABASE_H
-#define AH_IO_DATABASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ struct ah_database_driver {
 int ah_database_open(struct ah_database **out, const char *path, enum ah_database_mode mode);
 /* Also with NULL. */
 void ah_database_close(struct ah_database *database);
-
-#endif

@@ -1,8 +1,7 @@
 /* TensorBoard's event files: records framed by lengths and checksums, each an event in protocol buffers. The reader
  * returns scalars, of the old and of the new form; the writer frames contents made by the caller
  * (lua/accelhost/track/messages.lua). */
-#ifndef AH_IO_EVENTS_H
-#define AH_IO_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct ah_event {
 /* The next event: 1, 0 at the end (a record that is cut short is one that is being written), AH_EIO when the file is
  * damaged or none of events; then nothing more is to be had. */
 int ah_events_next(struct ah_events *events, struct ah_event *out);
-
-#endif

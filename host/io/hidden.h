@@ -1,7 +1,6 @@
 /* Hidden names of folders that are being made or removed next to a goal: ".GOAL.saving-HOST-PID-N". The process that
  * uses one holds a lock (flock) on the folder, so that others detect those of dead processes. */
-#ifndef AH_IO_HIDDEN_H
-#define AH_IO_HIDDEN_H
+#pragma once
 
 #include <limits.h>
 
@@ -26,5 +25,3 @@ void ah_hidden_sweep(const char *goal);
 /* Remove a folder that this program filled: the entries of its manifest (io/manifest.h), or all entries when it has no
  * manifest. Returns as ah_folder_remove. */
 int ah_hidden_remove(const char *path);
-
-#endif

@@ -1,8 +1,7 @@
 /* manifest.json: the contents of a folder of files. A JSON object of facts, "files" (name -> {"size", "sha256"}; a
  * symbolic link has "link", its target's path, too) and, last, "sha256": the hash of the text before it, so that every
  * byte of the folder is covered. Only entries that it names may be removed. */
-#ifndef AH_IO_MANIFEST_H
-#define AH_IO_MANIFEST_H
+#pragma once
 
 #include "base/io/folder.h"
 #include "base/numeric/sha256.h"
@@ -32,5 +31,3 @@ const char *ah_manifest_keeps(void *context, const struct ah_folder_entry *entry
 
 /* The text of the file, which the caller frees. */
 int ah_manifest_text(const struct ah_manifest *manifest, char **out);
-
-#endif

@@ -5,8 +5,7 @@
  * into it changes the values read here (ah_mapping_check detects that), and one that truncates it raises SIGBUS in the
  * process that reads the lost part, which io/mapping.c reports with the file's name. Programs that replace files,
  * as io/writer.h does, cause neither. */
-#ifndef AH_IO_MAPPING_H
-#define AH_IO_MAPPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -50,5 +49,3 @@ int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t
 /* Return AH_EIO when the tensor is a view of a mapped file that was written to after it was opened; 0 for every other
  * tensor. */
 int ah_mapping_check(const struct ah_tensor *tensor);
-
-#endif

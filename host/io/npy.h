@@ -1,7 +1,6 @@
 /* NumPy's .npy format, versions 1 to 3: a header in the syntax of a Python dict, then the elements.
  * https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
-#ifndef AH_IO_NPY_H
-#define AH_IO_NPY_H
+#pragma once
 
 #include "io/writer.h"
 #include "tensor/tensor.h"
@@ -38,5 +37,3 @@ size_t ah_npy_unsigned_header(char text[AH_NPY_HEADER], int bytes, int64_t count
 
 /* Write a file; `tensor` is row-major, on the CPU. AH_EINVAL for bfloat16. */
 int ah_npy_write(struct ah_writer *writer, const struct ah_tensor *tensor);
-
-#endif

@@ -1,6 +1,5 @@
 /* Protocol buffers as bytes: the fields of a message, one after the other, without a schema. */
-#ifndef AH_IO_PROTOBUF_H
-#define AH_IO_PROTOBUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ float ah_protobuf_to_float(uint64_t bits);
 /* `count` bytes at `at`, the lowest first, as one number. */
 uint64_t ah_protobuf_little(const unsigned char *at, int count);
 void ah_protobuf_put_little(unsigned char *to, uint64_t value, int count);
-
-#endif

@@ -3,8 +3,7 @@
  * The reader accepts only valid files: every byte of the file belongs to exactly one tensor or to the header, sizes are
  * checked without overflow, names are unique. It reads bytes in memory; tensors point into them.
  * https://github.com/huggingface/safetensors#format */
-#ifndef AH_IO_SAFETENSORS_H
-#define AH_IO_SAFETENSORS_H
+#pragma once
 
 #include "io/mapping.h"
 #include "io/writer.h"
@@ -52,5 +51,3 @@ struct ah_named {
  * place. AH_EINVAL for a name twice, not UTF-8 or "__metadata__"; AH_EIO of the writer. */
 int ah_safetensors_write(struct ah_writer *writer, struct ah_named *list, size_t count, const struct ah_note *note,
                          size_t note_count);
-
-#endif

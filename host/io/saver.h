@@ -8,8 +8,7 @@
  *
  * Thread rule: all functions are called by one thread; the files' contents belong to the saver's own thread, which only
  * reads them, from ah_saver_start until ah_saver_wait. */
-#ifndef AH_IO_SAVER_H
-#define AH_IO_SAVER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -64,5 +63,3 @@ void ah_saver_close(struct ah_saver *saver);
 /* The program ends: wait for all savers; those with several parts are cancelled unless it ends well. Return the first
  * unreported failure. */
 int ah_saver_finish_all(bool well);
-
-#endif

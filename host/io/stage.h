@@ -1,8 +1,7 @@
 /* A folder that is written under a hidden name next to its target (io/hidden.h) and renamed to the target when it is
  * complete: a reader finds the old folder or the new one. Folders of dead processes are removed when the next one is
  * made there. */
-#ifndef AH_IO_STAGE_H
-#define AH_IO_STAGE_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ void ah_stage_remove(const char *path);
 
 /* Check whether ah_stage_remove would remove a folder: 0, AH_ESTATE with the reason, AH_EIO. */
 int ah_stage_check(const char *path);
-
-#endif

@@ -3,8 +3,7 @@
  * A file whose name ends in .npy is NumPy's and states the number width; any other has no header (nanoGPT's .bin) and
  * is as wide as it is read. Reading maps the file; writing streams to a temporary file, which is renamed when it is
  * complete. Reader and writer belong to one thread. */
-#ifndef AH_IO_TOKENS_H
-#define AH_IO_TOKENS_H
+#pragma once
 
 #include "io/mapping.h"
 #include "io/writer.h"
@@ -40,5 +39,3 @@ int ah_token_writer_commit(struct ah_token_writer *out);
 
 /* Discard the file; an earlier file of that name stays. */
 void ah_token_writer_abandon(struct ah_token_writer *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Until then it has no name, so that a kill leaves nothing; where the system cannot do that (the file system, no /proc,
  * a sandbox without linkat) it is a hidden file next to the goal, which the next writer of the same goal removes. */
-#ifndef AH_IO_WRITER_H
-#define AH_IO_WRITER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -31,5 +30,3 @@ int ah_writer_commit(struct ah_writer *writer);
 
 /* Discard the file; an earlier file of that name stays. NULL is ignored. */
 void ah_writer_abandon(struct ah_writer *writer);
-
-#endif

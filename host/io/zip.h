@@ -2,8 +2,7 @@
  *
  * Own code in place of libzip's, because a stored entry can then be used in place in the mapping, and because that
  * library loads five others at every start of the program. https://pkware.cachefly.net/webdocs/APPNOTE */
-#ifndef AH_IO_ZIP_H
-#define AH_IO_ZIP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ struct ah_zip_piece {
     size_t align; /* at most 64 */
 };
 int ah_zip_write(struct ah_writer *writer, const struct ah_zip_piece *list, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* Captured output: pipes in place of stdout and stderr. Each request has its own pair, which processes started during
  * it inherit, so that their text belongs to that request however late it is written. */
-#ifndef AH_JUPYTER_CAPTURE_H
-#define AH_JUPYTER_CAPTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void ah_capture_close(struct ah_capture *capture);
 /* Write bytes as valid UTF-8 into `out`, which has room for 3 * count: invalid bytes become U+FFFD. Returns the length;
  * *used: the bytes read, without an incomplete character at the end unless `whole`. */
 size_t ah_capture_utf8(char *out, const char *bytes, size_t count, bool whole, size_t *used);
-
-#endif

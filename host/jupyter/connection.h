@@ -1,6 +1,5 @@
 /* The connection file of a kernel: addresses of its sockets and the key of its messages. */
-#ifndef AH_JUPYTER_CONNECTION_H
-#define AH_JUPYTER_CONNECTION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ int ah_connection_parse(struct ah_jupyter_connection *out, const char *text, siz
 
 /* Read the file. AH_EIO, AH_EINVAL: the text names the file. */
 int ah_connection_read(struct ah_jupyter_connection *out, const char *path);
-
-#endif

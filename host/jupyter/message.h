@@ -1,7 +1,6 @@
 /* Messages of the Jupyter protocol as frames: identities of the client, "<IDS|MSG>", signature, header, parent header,
  * metadata, content. */
-#ifndef AH_JUPYTER_MESSAGE_H
-#define AH_JUPYTER_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ char *ah_message_header(const char *type, const char *session);
 
 /* Write 32 random hexadecimal digits and a NUL. */
 void ah_message_identifier(char text[33]);
-
-#endif

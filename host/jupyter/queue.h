@@ -1,6 +1,5 @@
 /* A queue of messages between two threads, bounded by count and bytes. */
-#ifndef AH_JUPYTER_QUEUE_H
-#define AH_JUPYTER_QUEUE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -31,5 +30,3 @@ void ah_queue_wait(struct ah_jupyter_queue *queue, bool filled, double seconds);
 /* Wake all that wait now and later. */
 void ah_queue_end(struct ah_jupyter_queue *queue);
 bool ah_queue_is_ended(struct ah_jupyter_queue *queue);
-
-#endif

@@ -1,6 +1,5 @@
 /* The sockets of a kernel and the thread that serves them. */
-#ifndef AH_JUPYTER_SERVICE_H
-#define AH_JUPYTER_SERVICE_H
+#pragma once
 
 #include "base/process/jupyter.h"
 
@@ -10,5 +9,3 @@ int ah_service_wait(struct ah_jupyter_message **out, enum ah_jupyter_channel cha
 int ah_service_send(const struct ah_jupyter_message *message);
 int ah_service_begin(struct ah_jupyter_text header, bool shared);
 void ah_service_close(void);
-
-#endif

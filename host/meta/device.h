@@ -4,10 +4,7 @@
  * op that needs values (item, saving, a size that depends on them) is an error. Its memory statistics are those of the
  * same program on the CPU, without the workspaces of kernels: `accelhost estimate-memory` reads them. Built in, unlike
  * other devices. */
-#ifndef AH_META_DEVICE_H
-#define AH_META_DEVICE_H
+#pragma once
 
 /* Make it known; further calls do nothing. After ah_cpu_open. */
 void ah_meta_open(void);
-
-#endif

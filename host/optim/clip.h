@@ -1,6 +1,5 @@
 /* Passes over gradients: clipping by their common norm or by value, unscaling. Lua thread only. */
-#ifndef AH_OPTIM_CLIP_H
-#define AH_OPTIM_CLIP_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -22,5 +21,3 @@ int ah_unscale_grad_there(struct ah_tensor **grad, int count, struct ah_tensor *
 
 /* Are the gradients all of one device, which can that? */
 bool ah_unscales_there(struct ah_tensor **grad, int count);
-
-#endif

@@ -6,8 +6,7 @@
  * number of threads. Lua thread only.
  *
  * This file knows no tensors, no autograd and no parameter groups: see optim/step.h. */
-#ifndef AH_OPTIM_KERNELS_H
-#define AH_OPTIM_KERNELS_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -105,5 +104,3 @@ struct ah_optim_kernels {
     int (*unscale)(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
                    const void *factor, void *found);
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* The elements of a tensor as one contiguous run: its own memory, or a packed copy that is written back. */
-#ifndef AH_OPTIM_PIECE_H
-#define AH_OPTIM_PIECE_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -17,5 +16,3 @@ int ah_piece_open(struct ah_piece *piece, struct ah_tensor *tensor, bool writes)
 /* Copy changed elements back and count an in-place write, unless `failed`, then free the copy. A piece that is not open
  * may be closed. */
 int ah_piece_close(struct ah_piece *piece, bool failed);
-
-#endif

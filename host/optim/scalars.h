@@ -1,7 +1,6 @@
 /* The numbers of a step that are the same for all elements of a segment, in double. A device rounds each to the type
  * that it computes in, where PyTorch rounds them. */
-#ifndef AH_OPTIM_SCALARS_H
-#define AH_OPTIM_SCALARS_H
+#pragma once
 
 #include "optim/kernels.h"
 
@@ -34,5 +33,3 @@ struct ah_optim_scalars {
 /* Those of a segment's `step` and `scalar`. */
 void ah_optim_set_scalars(struct ah_optim_scalars *s, enum ah_optim_kind kind, const struct ah_optim_options *options,
                           double step, const double *scalar);
-
-#endif

@@ -3,8 +3,7 @@
  * The kinds and their options are in optim/kernels.h; this file knows tensors: it checks that gradients and state fit
  * the parameters, opens them as contiguous runs (packed copies where they are strided) and hands them to the device,
  * dtype by dtype. Groups and state tables are Lua's. Lua thread only. */
-#ifndef AH_OPTIM_STEP_H
-#define AH_OPTIM_STEP_H
+#pragma once
 
 #include "optim/kernels.h"
 #include "tensor/tensor.h"
@@ -34,5 +33,3 @@ struct ah_optim_item {
 /* Step all items, or, when one does not fit, none. AH_EINVAL names parameter, shapes and dtypes. */
 int ah_optim_step(enum ah_optim_kind kind, const struct ah_optim_options *options, struct ah_optim_item *item,
                   int count);
-
-#endif

@@ -1,6 +1,5 @@
 /* Do all ranks have the same list of tensors? */
-#ifndef AH_SYNC_AGREE_H
-#define AH_SYNC_AGREE_H
+#pragma once
 
 #include "comm/group/group.h"
 #include "tensor/tensor.h"
@@ -9,5 +8,3 @@
  * with AH_EMISMATCH when one has not, and report the same difference. `what` names the list ("parameters"); `where` is
  * the script's line. */
 int ah_agree(struct ah_group *group, const char *what, const char *where, struct ah_tensor **list, int count);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Counted; freed with its last holder, so a storage in it may outlive the model. Allocated by the device's allocator,
  * or by a group when its ranks are to access it or to share it; the group then lives as long as the arena. */
-#ifndef AH_SYNC_ARENA_H
-#define AH_SYNC_ARENA_H
+#pragma once
 
 #include "base/status/status.h"
 #include "comm/group/group.h"
@@ -52,5 +51,3 @@ int ah_copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor);
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
 /* The same without copying the values: the tensor gets those of the arena. */
 void ah_arena_place(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor);
-
-#endif

@@ -1,6 +1,5 @@
 /* Broadcast a model's buffers (such as batch norm's statistics) from rank 0, in one work. */
-#ifndef AH_SYNC_BUFFERS_H
-#define AH_SYNC_BUFFERS_H
+#pragma once
 
 #include "comm/group/group.h"
 #include "tensor/tensor.h"
@@ -18,5 +17,3 @@ void ah_buffers_forget(struct ah_buffers *buffers);
 /* A collective in two halves; the second waits and writes the values. */
 int ah_buffers_send(struct ah_buffers *buffers, int from, enum ah_purpose purpose, const char *where);
 int ah_buffers_receive(struct ah_buffers *buffers);
-
-#endif

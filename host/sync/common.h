@@ -1,7 +1,6 @@
 /* Parameters stored once per host: in an arena shared by its ranks, filled and kept equal to other hosts' by the first
  * rank of each. */
-#ifndef AH_SYNC_COMMON_H
-#define AH_SYNC_COMMON_H
+#pragma once
 
 #include "sync/arena.h"
 #include "sync/layout.h"
@@ -21,5 +20,3 @@ int ah_common_fill(struct ah_common *common, const char *where);
 
 /* Every rank has written its slice of every bucket: every host gets those of the others. A collective. */
 int ah_common_exchange(struct ah_common *common, const struct ah_layout *layout, const char *where);
-
-#endif

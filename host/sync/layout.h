@@ -3,8 +3,7 @@
  * Reverse registration order, dtype by dtype, slots of multiples of 64 bytes; never changed again. A bucket closes
  * when it reaches its limit (1 MiB for the first of a dtype, 25 MiB for the others, or one limit for all) or its unit
  * ends. Knows sizes only. */
-#ifndef AH_SYNC_LAYOUT_H
-#define AH_SYNC_LAYOUT_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -37,5 +36,3 @@ struct ah_layout_options {
 int ah_layout_init(struct ah_layout *layout, struct ah_tensor *const *params, int count,
                    struct ah_layout_options options);
 void ah_layout_free(struct ah_layout *layout);
-
-#endif

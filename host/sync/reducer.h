@@ -13,8 +13,7 @@
  *
  * With sharded gradients a bucket is reduced into this rank's slice of it and the memory of the rest goes back to the
  * system, so that a gradient holds the mean where it is this rank's, and zeros elsewhere. Lua thread only. */
-#ifndef AH_SYNC_REDUCER_H
-#define AH_SYNC_REDUCER_H
+#pragma once
 
 #include "comm/group/group.h"
 #include "tensor/tensor.h"
@@ -100,5 +99,3 @@ int ah_reducer_bucket_of(const struct ah_reducer *reducer, int index); /* the la
 int64_t ah_reducer_backward_begin(const struct ah_reducer *reducer); /* when begin was called */
 int64_t ah_reducer_backward_end(const struct ah_reducer *reducer); /* when finish was entered */
 int ah_reducer_rounds(const struct ah_reducer *reducer); /* synchronised backwards so far */
-
-#endif

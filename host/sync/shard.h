@@ -2,8 +2,7 @@
  * lines as there are ranks. Of each parameter it is one run of elements, perhaps an empty one.
  *
  * A sharded step is hold ... the step over the pieces ... spread. */
-#ifndef AH_SYNC_SHARD_H
-#define AH_SYNC_SHARD_H
+#pragma once
 
 #include "sync/reducer.h"
 
@@ -53,5 +52,3 @@ int ah_shard_drop_rest(struct ah_reducer *reducer, int bucket);
 /* For reducer.c. Parameters of a device are gathered by steps, from now on and no longer. */
 int ah_shard_expect(struct ah_reducer *reducer);
 void ah_shard_forget(struct ah_reducer *reducer);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Circle: reducer, shard, split: a reducer owns splits and steps their slices, which are those of its layout and group
  * (state.h). */
-#ifndef AH_SYNC_SPLIT_H
-#define AH_SYNC_SPLIT_H
+#pragma once
 
 #include "sync/reducer.h"
 
@@ -35,5 +34,3 @@ int ah_split_settle_all(struct ah_split *split);
 
 /* The buckets are used from the first again: gather that one ahead. */
 int ah_split_rewind(struct ah_split *split);
-
-#endif

@@ -1,6 +1,5 @@
 /* The reducer's struct, shared by reducer.c (creation, removal) and average.c (averaging). */
-#ifndef AH_SYNC_STATE_H
-#define AH_SYNC_STATE_H
+#pragma once
 
 #include <string.h>
 
@@ -93,5 +92,3 @@ static inline bool ah_reducer_meets(const struct ah_reducer *reducer)
 {
     return ah_group_size(reducer->group) > 1 || reducer->device_comm;
 }
-
-#endif

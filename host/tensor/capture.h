@@ -1,7 +1,6 @@
 /* A capture of the CPU's work as a graph (host/capture), for components that it cannot see: their work is refused,
  * or recorded, here. Lua thread only. */
-#ifndef AH_TENSOR_CAPTURE_H
-#define AH_TENSOR_CAPTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct ah_capture_hooks {
     void (*forget)(const void *context);
 };
 extern const struct ah_capture_hooks *ah_capture_hooks;
-
-#endif

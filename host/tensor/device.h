@@ -11,8 +11,7 @@
  * to or from the CPU has completed when it returns.
  *
  * Lua thread only, except `allocate` and `release` of a type: helper threads free storages. */
-#ifndef AH_TENSOR_DEVICE_H
-#define AH_TENSOR_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -261,5 +260,3 @@ int ah_device_allocate(struct ah_device *device, size_t bytes, void **out);
 /* Copy bytes between any two devices. */
 int ah_device_copy(void *to, struct ah_device *to_device, const void *from, struct ah_device *from_device,
                    size_t bytes);
-
-#endif

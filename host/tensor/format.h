@@ -1,7 +1,6 @@
 /* Tensors as text, by PyTorch's rules: one width for all numbers, scientific notation for wide ranges, large tensors
  * summarised. Reads elements only; knows no gradients (the caller passes suffixes). */
-#ifndef AH_TENSOR_FORMAT_H
-#define AH_TENSOR_FORMAT_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -22,5 +21,3 @@ extern struct ah_print_options ah_print_options;
  * follows the values, for example "requires_grad=true", and `device` precedes the other suffixes; NULL or "" for none.
  * The tensor must be on the CPU and its storage not be marked channels-last (ah_host_copy ensures both). AH_ENOMEM. */
 int ah_tensor_format(const struct ah_tensor *tensor, const char *device, const char *suffix, char **text);
-
-#endif

@@ -1,7 +1,6 @@
 /* Vectors of eight 2-byte items, and the interleaving of the lower or upper halves of two: items of 16, 32 or 64 bits
  * of the first, each before one of the second. */
-#ifndef AH_TENSOR_INTERLEAVE_H
-#define AH_TENSOR_INTERLEAVE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,6 +38,4 @@ AH_INTERLEAVE(ah_interleave_high_32, vzip2q, 32)
 AH_INTERLEAVE(ah_interleave_low_64, vzip1q, 64)
 AH_INTERLEAVE(ah_interleave_high_64, vzip2q, 64)
 #undef AH_INTERLEAVE
-#endif
-
 #endif

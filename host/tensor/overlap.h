@@ -1,6 +1,5 @@
 /* Do tensors share memory? Addresses only, so for storages of any device. Tensors without elements share nothing. */
-#ifndef AH_TENSOR_OVERLAP_H
-#define AH_TENSOR_OVERLAP_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -12,5 +11,3 @@ bool ah_memory_meets(const struct ah_tensor *a, const struct ah_tensor *b);
 
 /* AH_EINVAL when several elements share one place in memory: an expanded tensor. */
 int ah_check_writable(const struct ah_tensor *out);
-
-#endif

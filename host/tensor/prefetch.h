@@ -1,7 +1,6 @@
 /* Tensors on their way to a device whose type has prefetch functions (tensor/device.h): pinned ones on the CPU, and
  * those on the device that are filled in its queue of copies. */
-#ifndef AH_TENSOR_PREFETCH_H
-#define AH_TENSOR_PREFETCH_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -18,5 +17,3 @@ int ah_prefetch_tensor(struct ah_tensor **out, const struct ah_tensor *tensor, s
 
 /* Make kernels launched from now on wait for all tensors fed so far. */
 int ah_prefetch_join(struct ah_device *device);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * With equal seeds every function here consumes the same 32-bit draws and returns the same values as PyTorch's CPU
  * generator (builds without MKL). A generator belongs to one thread. This is not a source of secrets. */
-#ifndef AH_TENSOR_RNG_H
-#define AH_TENSOR_RNG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void ah_generator_fill_permutation(struct ah_generator *g, int64_t *out, int64_t
 /* PyTorch's 5056-byte state, both ways. AH_EINVAL when the bytes are no such state. */
 void ah_generator_get_state(const struct ah_generator *g, uint8_t *bytes);
 int ah_generator_set_state(struct ah_generator *g, const uint8_t *bytes, int64_t count);
-
-#endif

@@ -4,8 +4,7 @@
  * may hold them), tensors not (only the Lua thread touches them). Sizes and strides count elements. Functions that
  * make a tensor return it with one reference, owned by the caller. This file knows no ops and no gradients; `grad`
  * is an opaque hook for host/autograd. */
-#ifndef AH_TENSOR_TENSOR_H
-#define AH_TENSOR_TENSOR_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -167,5 +166,3 @@ void ah_tensor_set_int(struct ah_tensor *tensor, int64_t flat, int64_t value);
 
 /* Frees tensor->grad; set by host/autograd at start-up so that this file need not know it. */
 extern void (*ah_tensor_release_grad)(struct ah_grad_meta *meta);
-
-#endif

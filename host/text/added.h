@@ -1,6 +1,5 @@
 /* Added tokens: texts that are always one token, found before the model processes the text. */
-#ifndef AH_TEXT_ADDED_H
-#define AH_TEXT_ADDED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ const struct ah_added *ah_added_find(const struct ah_added_list *list, const str
                                      size_t taken, size_t *begin, size_t *stop, size_t *next);
 
 void ah_added_close(struct ah_added_list *list);
-
-#endif

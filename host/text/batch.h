@@ -1,6 +1,5 @@
 /* Many texts at once, in parallel when they are long enough for it. */
-#ifndef AH_TEXT_BATCH_H
-#define AH_TEXT_BATCH_H
+#pragma once
 
 #include "text/tokenizer.h"
 
@@ -38,5 +37,3 @@ struct ah_rows_made {
  * has one. */
 int ah_batch_encode(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, struct ah_rows_made *rows);
 void ah_batch_close(struct ah_rows_made *rows);
-
-#endif

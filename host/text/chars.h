@@ -1,6 +1,5 @@
 /* A text as characters, each with its range of source characters. */
-#ifndef AH_TEXT_CHARS_H
-#define AH_TEXT_CHARS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ struct ah_spans {
 /* Append a span, unless it is empty. */
 int ah_spans_add(struct ah_spans *spans, size_t begin, size_t end);
 void ah_spans_close(struct ah_spans *spans);
-
-#endif

@@ -1,7 +1,6 @@
 /* SentencePiece's table of normalized texts (precompiled_charsmap): a double-array trie over UTF-8, whose values are
  * places in a block of texts, each ended by a zero byte. */
-#ifndef AH_TEXT_CHARSMAP_H
-#define AH_TEXT_CHARSMAP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ void ah_charsmap_close(struct ah_charsmap *map);
 /* Rewrite `text` as the tokenizers package: a grapheme of less than 6 bytes that begins with an entry is replaced by
  * that entry's text, else each of its characters. `spare` is workspace. */
 int ah_charsmap_apply(const struct ah_charsmap *map, struct ah_chars *text, struct ah_chars *spare);
-
-#endif

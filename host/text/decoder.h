@@ -1,6 +1,5 @@
 /* Decoders: steps that rewrite the texts of tokens, which are joined at the end. */
-#ifndef AH_TEXT_DECODER_H
-#define AH_TEXT_DECODER_H
+#pragma once
 
 #include "base/memory/array.h"
 #include "text/pattern.h"
@@ -39,5 +38,3 @@ void ah_decoded_close(struct ah_decoded *decoded);
 /* Rewrite `tokens` by the steps in order. Bytes that are no UTF-8 become U+FFFD. */
 int ah_decoder_apply(const struct ah_decoder *step, int steps, struct ah_decoded *tokens);
 void ah_decoder_close(struct ah_decoder *step);
-
-#endif

@@ -1,7 +1,6 @@
 /* Workspace of one encoding thread (text/tokenizer.h): that of text/tokenizer.c, and the rows of a batch
  * (text/batch.c). */
-#ifndef AH_TEXT_ENCODER_H
-#define AH_TEXT_ENCODER_H
+#pragma once
 
 #include "text/tokenizer.h"
 
@@ -39,5 +38,3 @@ struct ah_encoder {
     struct ah_encoder_row *row;
     size_t rows, row_room, begin;
 };
-
-#endif

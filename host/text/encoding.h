@@ -1,6 +1,5 @@
 /* The tokens of a text; truncation, pieces, and templates that join texts. */
-#ifndef AH_TEXT_ENCODING_H
-#define AH_TEXT_ENCODING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ int64_t ah_template_specials(const struct ah_template *template);
 /* Append `a`, `b` and, with `specials`, the template's special tokens to `out` in the template's order. */
 int ah_template_apply(const struct ah_template *template, const struct ah_encoding *a, const struct ah_encoding *b,
                       bool specials, struct ah_encoding *out);
-
-#endif

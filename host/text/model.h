@@ -1,8 +1,7 @@
 /* Models: split a word into ids of the vocabulary.
  *
  * A model is not changed after it is loaded, so any thread may use it, each with its own workspace. */
-#ifndef AH_TEXT_MODEL_H
-#define AH_TEXT_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -88,5 +87,3 @@ uint32_t ah_byte_character(unsigned char byte);
 int ah_character_byte(uint32_t c);
 
 void ah_model_close(struct ah_model *model);
-
-#endif

@@ -1,6 +1,5 @@
 /* Normalizers: steps that rewrite a text before it is split. */
-#ifndef AH_TEXT_NORMALIZER_H
-#define AH_TEXT_NORMALIZER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ struct ah_normalizer {
 int ah_normalize(const struct ah_normalizer *step, int steps, struct ah_chars *text, struct ah_chars *spare);
 
 void ah_normalizer_close(struct ah_normalizer *step);
-
-#endif

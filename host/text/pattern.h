@@ -1,7 +1,6 @@
 /* Patterns of normalizers, splitters and decoders: a text, or a regular expression. The expressions of the published
  * byte-level tokenizers are written out in C; all others are matched by PCRE2, in a plugin (text/regex.h). */
-#ifndef AH_TEXT_PATTERN_H
-#define AH_TEXT_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ int ah_pattern_matches(const struct ah_pattern *pattern, const struct ah_char *a
 
 /* Is every character in a match, whatever the text? */
 bool ah_pattern_is_total(const struct ah_pattern *pattern);
-
-#endif

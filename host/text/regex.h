@@ -1,7 +1,6 @@
 /* Regular expressions of tokenizers, matched by PCRE2, which is in the plugin accelhost-regex.so: it exports its
  * `struct ah_regex_engine` as `ah_regex_plugin` and is opened by the first expression. */
-#ifndef AH_TEXT_REGEX_H
-#define AH_TEXT_REGEX_H
+#pragma once
 
 #include "text/chars.h"
 
@@ -24,5 +23,3 @@ void ah_regex_close(struct ah_regex *regex);
 /* Append the matches in `span` that are not empty. AH_EINVAL: a match exceeds PCRE2's limits. */
 int ah_regex_matches(const struct ah_regex *regex, const struct ah_char *at, struct ah_span span,
                      struct ah_spans *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Pre-tokenizers: steps that cut a text into words, the model's inputs. */
-#ifndef AH_TEXT_SPLITTER_H
-#define AH_TEXT_SPLITTER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -53,5 +52,3 @@ int ah_split(const struct ah_splitter *step, int steps, struct ah_chars *text, s
 
 void ah_split_work_close(struct ah_split_work *work);
 void ah_splitter_close(struct ah_splitter *step);
-
-#endif

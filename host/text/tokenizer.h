@@ -2,8 +2,7 @@
  *
  * After ah_tokenizer_read it is not changed and any thread may encode with it, each with an encoder, which is
  * workspace. Results do not depend on the encoder. */
-#ifndef AH_TEXT_TOKENIZER_H
-#define AH_TEXT_TOKENIZER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -58,5 +57,3 @@ bool ah_tokenizer_is_special(const struct ah_tokenizer *tokenizer, int64_t id);
 /* The text of ids into memory from malloc; ids without a token are passed over. */
 int ah_tokenizer_decode(const struct ah_tokenizer *tokenizer, const int64_t *ids, size_t count, bool skip_special,
                         char **text, size_t *bytes);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Kinds are those of Hugging Face's tokenizers (scripts/unicode/tables.py), not those of one version of Unicode.
  * ah_unicode_open must be called first; then any thread may call the other functions. */
-#ifndef AH_TEXT_UNICODE_H
-#define AH_TEXT_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken);
 
 /* Write `c` as UTF-8, 1 to 4 bytes; the count. */
 int ah_utf8_put(uint32_t c, unsigned char out[4]);
-
-#endif

@@ -3,8 +3,7 @@
  * A table is text: row after row the differences of the numbers from those of the row above (of the first row: from 0),
  * 2 d for a difference d >= 0 and -2 d - 1 for d < 0, in digits of 5 bits, lowest first. A digit is bits 0 to 4 of a
  * character, whose bit 5 is set if another digit of the number follows. */
-#ifndef AH_TEXT_UNICODE_TABLES_H
-#define AH_TEXT_UNICODE_TABLES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ extern struct ah_unicode_table ah_unicode_tables[AH_TABLE_COUNT];
 
 /* Memory for the numbers of all tables. */
 extern uint32_t ah_unicode_numbers[];
-
-#endif

@@ -1,6 +1,5 @@
 /* Texts and their numbers: a hash from text to id, and the text of each id. */
-#ifndef AH_TEXT_VOCABULARY_H
-#define AH_TEXT_VOCABULARY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ int32_t ah_vocabulary_id(const struct ah_vocabulary *vocabulary, const char *tex
 const char *ah_vocabulary_text(const struct ah_vocabulary *vocabulary, int64_t id, size_t *length);
 
 void ah_vocabulary_close(struct ah_vocabulary *vocabulary);
-
-#endif

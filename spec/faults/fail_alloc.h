@@ -7,8 +7,7 @@
  * and ACCELHOST_COUNT_ALLOC=FILE the number of requests at the end. Any thread.
  *
  * The system's headers are read first, so that the names below replace calls and no declarations. */
-#ifndef AH_SPEC_FAIL_ALLOC_H
-#define AH_SPEC_FAIL_ALLOC_H
+#pragma once
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -53,5 +52,3 @@ struct lua_State *ah_failing_newstate(void);
 #define memfd_create(...) ah_failing_memfd_create(__FILE__, __func__, __VA_ARGS__)
 #define luaL_newstate() ah_failing_newstate()
 #define pthread_create(...) ah_failing_pthread_create(__FILE__, __func__, __VA_ARGS__)
-
-#endif

@@ -1,8 +1,7 @@
 /* Several ranks inside one self-test: forked processes, or threads where a sanitizer is to see all of them. Each body
  * runs once with every backend that there is: shared memory, sockets (comm_socket.c), and spread over two and three
  * hosts, which are separate control blocks here, connected by loopback. */
-#ifndef AH_SPEC_HOST_COMM_RANKS_H
-#define AH_SPEC_HOST_COMM_RANKS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ static inline int barrier(struct rank *me)
     call.where = me->where;
     return ah_group_run(me->group, call);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* System calls that fail, for a forked process of a test. */
-#ifndef AH_SPEC_HOST_FORBID_H
-#define AH_SPEC_HOST_FORBID_H
+#pragma once
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -20,5 +19,3 @@ static inline bool forbid_call(unsigned number, int error)
     struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
     return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
-
-#endif

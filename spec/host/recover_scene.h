@@ -1,7 +1,6 @@
 /* Live recovery in a self-test: forked ranks, and a parent that replaces those that were killed, as the launcher
  * does. */
-#ifndef AH_SPEC_HOST_RECOVER_SCENE_H
-#define AH_SPEC_HOST_RECOVER_SCENE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ bool same_sums(const uint64_t sum[MOST]);
 /* Has a run the same sums in which a rank is killed once, in this step at this place? */
 bool survives(int (*body)(struct ah_group *group, int rank), int size, int victim, int step, int number,
               const uint64_t sum[MOST]);
-
-#endif

@@ -1,6 +1,5 @@
 /* C self-tests: AH_TEST(name) { ... CHECK(x) ... } anywhere under spec/host; build/selftest [pattern] runs them. */
-#ifndef AH_SPEC_HOST_TEST_H
-#define AH_SPEC_HOST_TEST_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -58,5 +57,3 @@ void test_failed(const char *file, int line, const char *format, ...) __attribut
         if (check_status != (code) || !strstr(ah_error_text(), (text_part)))          \
             test_failed(__FILE__, __LINE__, "%s returned %d \"%s\"", #call, check_status, ah_error_text()); \
     } while (0)
-
-#endif

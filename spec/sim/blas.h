@@ -1,6 +1,5 @@
 /* cuBLASLt's descriptions as the simulator keeps them. */
-#ifndef AH_SIM_BLAS_H
-#define AH_SIM_BLAS_H
+#pragma once
 
 #include "cuda/vendor/blas.h"
 #include "state.h"
@@ -68,5 +67,3 @@ size_t size_of_type(int type);
 double load_real(int type, const void *from, int64_t index);
 void store_real(int type, void *to, int64_t index, double value);
 } // namespace sim
-
-#endif

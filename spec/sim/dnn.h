@@ -1,7 +1,6 @@
 /* cuDNN's graphs, as far as they are one convolution (forward, or the gradient of its input or its filter), or
  * attention made of products, pointwise operations, reductions and views. */
-#ifndef AH_SIM_DNN_H
-#define AH_SIM_DNN_H
+#pragma once
 
 #include <map>
 #include <memory>
@@ -67,5 +66,3 @@ Dnn_tensors tensors_of(const Dnn_graph &graph);
 /* On the stream's thread: `places` by id, values as floats. */
 void run_graph(const Dnn_graph &graph, const std::map<int64_t, char *> &places, const std::map<int64_t, float> &values);
 } // namespace sim
-
-#endif

@@ -1,6 +1,5 @@
 /* cuDNN's backend descriptors. */
-#ifndef AH_SIM_DNN_DESCRIPTOR_H
-#define AH_SIM_DNN_DESCRIPTOR_H
+#pragma once
 
 #include "dnn.h"
 
@@ -52,5 +51,3 @@ int finish_step(Descriptor &d);
 /* Finalize a graph of such operations. */
 int finish_steps(Descriptor &d);
 } // namespace sim
-
-#endif

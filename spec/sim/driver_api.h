@@ -1,6 +1,5 @@
 /* The driver API that the simulator exports: the calls of host/cuda/driver/api/driver.def, as functions. */
-#ifndef AH_SIM_DRIVER_API_H
-#define AH_SIM_DRIVER_API_H
+#pragma once
 
 #include "cuda/driver/api/driver.h"
 
@@ -9,5 +8,3 @@
 #define CALL(field, symbol, parameters) SIM_API CUresult symbol parameters;
 #include "cuda/driver/api/driver.def"
 #undef CALL
-
-#endif

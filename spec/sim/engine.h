@@ -2,8 +2,7 @@
  *
  * The order of blocks and of threads is drawn from the launch's seed, again after each barrier. An error ends the block
  * where it is and the launch with it. One engine a thread of the system. */
-#ifndef AH_SIM_ENGINE_H
-#define AH_SIM_ENGINE_H
+#pragma once
 
 #include <string>
 #include <vector>
@@ -104,5 +103,3 @@ class Engine
 /* The text of a thread's place: "(3, 0, 0)". */
 std::string text_of(const uint3 &at);
 } // namespace sim
-
-#endif

@@ -3,8 +3,7 @@
  * A fiber is a stack with a guard page below it. `fiber_switch` continues where the other one stopped; `fiber_reset`
  * restarts an abandoned fiber. Each belongs to the thread that made it. Every change is reported to
  * AddressSanitizer. */
-#ifndef AH_SIM_FIBER_H
-#define AH_SIM_FIBER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -39,5 +38,3 @@ void fiber_switch(Fiber *from, Fiber *to);
 /* Each run of an entry begins with it. */
 void fiber_arrived(Fiber *self);
 } // namespace sim
-
-#endif

@@ -5,8 +5,7 @@
  * Messages pass through a box for each pair of ranks. A waiting rank monitors the others: one that has ended or left
  * without its call is an asynchronous error, and the work waits on until the communicator is aborted, as on a
  * card. With $ACCELHOST_SIM_LINKS segments are files in that folder, which several hosts in namespaces share. */
-#ifndef AH_SIM_NCCL_H
-#define AH_SIM_NCCL_H
+#pragma once
 
 #include "cuda/nccl/nccl.h"
 #include "state.h"
@@ -116,5 +115,3 @@ void carry_out_moves(Link &link, const std::vector<Move> &moves);
 /* to[i] = op over `n` ranks' items, which are `step` bytes apart, in the order of the ranks. */
 void combine(int type, int op, char *to, const char *from, size_t step, int n, size_t count);
 } // namespace sim
-
-#endif

@@ -1,6 +1,5 @@
 /* The contents of untouched memory and of the guards around it. Reading poison as a float results in NaN. */
-#ifndef AH_SIM_POISON_H
-#define AH_SIM_POISON_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ AH_SIM_UNCHECKED static inline long first_other(const char *from, size_t bytes, 
     return -1;
 }
 } // namespace sim
-
-#endif

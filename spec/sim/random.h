@@ -1,6 +1,5 @@
 /* Small seeded numbers for orders and delays. */
-#ifndef AH_SIM_RANDOM_H
-#define AH_SIM_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -65,5 +64,3 @@ struct Walk {
     }
 };
 } // namespace sim
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A block is 0xff when it is new. It has guards around it; a freed block is quarantined for a while and must still be
  * 0xff when it is reused. Not locked: the caller holds the device's `run` (driver.h of this folder). */
-#ifndef AH_SIM_RANGE_H
-#define AH_SIM_RANGE_H
+#pragma once
 
 #include <deque>
 #include <map>
@@ -97,5 +96,3 @@ class Range
     std::string broken_; /* the report of a stretch that left the quarantine */
 };
 } // namespace sim
-
-#endif

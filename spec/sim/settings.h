@@ -1,6 +1,5 @@
 /* The settings of $ACCELHOST_SIM_*, read when the driver is initialised. */
-#ifndef AH_SIM_SETTINGS_H
-#define AH_SIM_SETTINGS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ enum Fault {
 /* One more call of this kind: is it the one that is to fail? */
 bool fault_now(Fault fault);
 } // namespace sim
-
-#endif

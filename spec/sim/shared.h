@@ -2,8 +2,7 @@
  *
  * All of it is 0xff when a block begins. Between objects are guards that are checked when the block ends, and that
  * AddressSanitizer refuses at once. */
-#ifndef AH_SIM_SHARED_H
-#define AH_SIM_SHARED_H
+#pragma once
 
 #include <string>
 #include <vector>
@@ -49,5 +48,3 @@ class Shared
     std::vector<Object> objects_;
 };
 } // namespace sim
-
-#endif

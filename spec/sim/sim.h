@@ -5,8 +5,7 @@
  * kernel, block and thread: a barrier that not all threads reach, a shuffle whose mask names lanes that do not arrive,
  * a 16-byte access that is not aligned, shared memory written out of its bounds. Shared memory is 0xff before each
  * block, and so is the value that a shuffle returns from a lane outside its mask. */
-#ifndef AH_SIM_SIM_H
-#define AH_SIM_SIM_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -215,5 +214,3 @@ template <typename T> inline void ah_store16(T *to, const ah_pack<T> &pack)
 #include "sim_atomic.h"
 #include "sim_half.h"
 #include "sim_math.h"
-
-#endif

@@ -1,7 +1,6 @@
 /* Atomic operations on integers. A block's threads change places only where they wait for each other, and a device runs
  * one kernel at a time, so that plain accesses are atomic. There are none on floats: sums would depend on the order. */
-#ifndef AH_SIM_ATOMIC_H
-#define AH_SIM_ATOMIC_H
+#pragma once
 
 #define AH_SIM_ATOMIC(name, type, expression)                                                                          \
     static inline type name(type *at, type value)                                                                      \
@@ -39,5 +38,3 @@ static inline void __threadfence()
 static inline void __threadfence_block()
 {
 }
-
-#endif

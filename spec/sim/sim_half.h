@@ -1,7 +1,6 @@
 /* half_t and bf16_t: 16 bits that only conversions understand, rounded to the nearest, ties to even, as a card's cvt
  * does; NaN becomes its one NaN (0x7fff, and 0x7fffffff as a float). */
-#ifndef AH_SIM_HALF_H
-#define AH_SIM_HALF_H
+#pragma once
 
 struct half_t {
     uint16_t bits;
@@ -59,5 +58,3 @@ template <> inline half_t from_float<half_t>(float x)
     uint32_t count = (uint32_t)nearbyintf(ldexpf(fabsf(x), -last));
     return {(uint16_t)(sign | (count + ((uint32_t)(last + 24) << 10)))};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions of CUDA that the C library lacks or names otherwise. The rest (expf, tanh, erff, fmaf ...) is its own. */
-#ifndef AH_SIM_MATH_H
-#define AH_SIM_MATH_H
+#pragma once
 
 static inline float rsqrtf(float x)
 {
@@ -120,5 +119,3 @@ template <class T> inline T __ldg(const T *at)
 {
     return *at;
 }
-
-#endif

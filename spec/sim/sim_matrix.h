@@ -1,8 +1,7 @@
 /* Operations of a whole warp: products of small matrices, whose parts are in the registers of its lanes as PTX defines
  * (mma.m16n8k16, ldmatrix); and copies to shared memory that land between their call and the wait for them (cp.async).
  * cuda/kernels/lib/matrix.cuh specifies each. */
-#ifndef AH_SIM_MATRIX_H
-#define AH_SIM_MATRIX_H
+#pragma once
 
 #include "sim.h"
 
@@ -158,5 +157,3 @@ class ah_copies
     Copy waiting_[MOST];
     int ends_[GROUPS], count_ = 0, groups_ = 0;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* CUDA's vector types, with their alignment. */
-#ifndef AH_SIM_TYPES_H
-#define AH_SIM_TYPES_H
+#pragma once
 
 struct uint3 {
     unsigned x, y, z;
@@ -49,5 +48,3 @@ AH_SIM_VECTOR4(ushort4, unsigned short)
 AH_SIM_VECTOR4(int4, int)
 AH_SIM_VECTOR4(uint4, unsigned)
 AH_SIM_VECTOR4(float4, float)
-
-#endif

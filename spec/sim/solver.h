@@ -1,6 +1,5 @@
 /* cuSOLVER's and cuBLAS's handles as the simulator keeps them, and the routines behind them. */
-#ifndef AH_SIM_SOLVER_H
-#define AH_SIM_SOLVER_H
+#pragma once
 
 #include <vector>
 
@@ -60,5 +59,3 @@ void singular(const Matrix &a, bool full, Matrix &u, std::vector<double> &s, Mat
 /* b = op(a)^-1 b, or b op(a)^-1. */
 void triangular(const Matrix &a, Matrix &b, bool left, bool upper, bool transposed, bool unit);
 } // namespace sim
-
-#endif

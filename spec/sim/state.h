@@ -3,8 +3,7 @@
  * `api` is held by every call except while it waits; the threads of streams never lock it. Data shared between them and
  * the callers has separate locks: a stream's queue, an event's record, and `run`, which is held for any access to a
  * device's memory. */
-#ifndef AH_SIM_STATE_H
-#define AH_SIM_STATE_H
+#pragma once
 
 #include <atomic>
 #include <condition_variable>
@@ -201,5 +200,3 @@ void report(int code, const std::string &text);
 void faults_install();
 void use_signal_stack();
 } // namespace sim
-
-#endif

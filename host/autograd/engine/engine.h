@@ -1,6 +1,5 @@
 /* Running backward. */
-#ifndef AH_AUTOGRAD_ENGINE_H
-#define AH_AUTOGRAD_ENGINE_H
+#pragma once
 
 #include "autograd/graph/graph.h"
 
@@ -46,5 +45,3 @@ struct ah_engine_watcher {
 };
 void ah_engine_watch(struct ah_engine_watcher *watcher);
 void ah_engine_unwatch(struct ah_engine_watcher *watcher);
-
-#endif

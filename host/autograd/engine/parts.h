@@ -3,8 +3,7 @@
  * until all have arrived. Where they cover it, its gradient is made of them: without a copy if they are contiguous in
  * memory, as attention stores those of a packed query, key and value, else by cat. Overlapping slices, and slices in
  * addition to a gradient of the whole, are added into one gradient in the order of their arrival. */
-#ifndef AH_AUTOGRAD_PARTS_H
-#define AH_AUTOGRAD_PARTS_H
+#pragma once
 
 #include "autograd/graph/graph.h"
 
@@ -45,5 +44,3 @@ int ah_parts_settle(struct ah_visit *visit, int output);
 int ah_parts_settle_all(struct ah_visit *visit);
 
 void ah_parts_free(struct ah_visit *visit);
-
-#endif

@@ -4,8 +4,7 @@
  * Discovery traverses from the roots without recursion and counts, for every node, the gradients that it waits for;
  * ready nodes are run latest first. Executions nest (a hook may start another backward): a node's `run` names the
  * innermost one that visits it, and ah_run_close hands it back to the one outside. */
-#ifndef AH_AUTOGRAD_RUN_H
-#define AH_AUTOGRAD_RUN_H
+#pragma once
 
 #include "autograd/engine/parts.h"
 
@@ -41,5 +40,3 @@ int ah_run_pop(struct ah_run *run);              /* the latest ready one; heap_c
 
 /* Return the nodes to the execution outside, free everything but `captured`. */
 void ah_run_close(struct ah_run *run);
-
-#endif

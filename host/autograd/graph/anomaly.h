@@ -1,7 +1,6 @@
 /* Anomaly mode: nodes made while it is on know the script line of their op, and a backward stops at the first gradient
  * that is nan, naming op and line. PyTorch's torch.autograd.set_detect_anomaly. Lua thread only. */
-#ifndef AH_AUTOGRAD_ANOMALY_H
-#define AH_AUTOGRAD_ANOMALY_H
+#pragma once
 
 #include "autograd/graph/graph.h"
 
@@ -17,5 +16,3 @@ int ah_anomaly_mark(struct ah_node *node);
 /* The gradients that a node's rule has made (NULL where none is): AH_EINVAL, if the mode checks, for the first that
  * holds nan. */
 int ah_anomaly_check(const struct ah_node *node, struct ah_tensor **grad_in);
-
-#endif

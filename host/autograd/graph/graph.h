@@ -6,8 +6,7 @@
  *
  * Circle: anomaly, apply, graph, hook, leaf, node, recompute, rule, rules, view: a view is remade by running rules, a
  * rule calls ops, an op records nodes, and nodes own hooks and calls to repeat. */
-#ifndef AH_AUTOGRAD_GRAPH_H
-#define AH_AUTOGRAD_GRAPH_H
+#pragma once
 
 #include "autograd/graph/recompute.h"
 #include "autograd/graph/rule.h"
@@ -159,5 +158,3 @@ void ah_node_retain(struct ah_node *node);
 void ah_node_release(struct ah_node *node);
 /* Free the node's saved values; true when there were any, without which it cannot run again. */
 bool ah_node_drop_saved(struct ah_node *node);
-
-#endif

@@ -1,6 +1,5 @@
 /* Internal declarations of the graph's files; other files include graph.h. */
-#ifndef AH_AUTOGRAD_NODE_H
-#define AH_AUTOGRAD_NODE_H
+#pragma once
 
 #include "autograd/graph/graph.h"
 #include "base/status/status.h"
@@ -53,5 +52,3 @@ int ah_call_hooks(struct ah_hook *first, struct ah_tensor **grad);
 /* Remove retain_grad's hook, or move it to the tensor's new node. */
 void ah_forget_keeper(struct ah_grad_meta *meta);
 void ah_move_keeper(struct ah_grad_meta *meta, struct ah_node *node, int output);
-
-#endif

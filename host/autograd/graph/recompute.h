@@ -2,8 +2,7 @@
  * that save their results (gelu, layer norm), from an input that the graph holds anyway: a step of a GPT needs a third
  * less memory for 2 % more time. On the CPU, and on meta, which counts its bytes; of results of more than 4 MiB, as
  * small models have memory to spare. */
-#ifndef AH_AUTOGRAD_RECOMPUTE_H
-#define AH_AUTOGRAD_RECOMPUTE_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -27,5 +26,3 @@ void ah_recompute_release(struct ah_recompute *recompute);
 /* Repeat the call without recording it. AH_ESTATE when an argument was written since. `reader`: the op that saved the
  * result, for the error. */
 int ah_recompute_run(const struct ah_recompute *recompute, const char *reader, struct ah_tensor **out);
-
-#endif

@@ -8,8 +8,7 @@
  * failed, and accepts NULL as input, so no call needs checking; the engine reports the first error. With create_graph
  * the calls are recorded, so a rule made of differentiable ops has a second derivative; differentiating the result of a
  * kernel without a derivative is an error. */
-#ifndef AH_AUTOGRAD_RULE_H
-#define AH_AUTOGRAD_RULE_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -102,5 +101,3 @@ void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int
 
 /* The tensor zeros(shape of input i), of the rule. */
 struct ah_tensor *ah_r_zeros_input(struct ah_rule *r, int i);
-
-#endif

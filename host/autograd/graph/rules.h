@@ -1,6 +1,5 @@
 /* The gradient rule of each op, and the values that the graph saves for it (autograd/graph/rules.def). */
-#ifndef AH_AUTOGRAD_RULES_H
-#define AH_AUTOGRAD_RULES_H
+#pragma once
 
 #include "autograd/graph/rule.h"
 
@@ -29,5 +28,3 @@ extern const struct ah_rule_row ah_rules[AH_OP_COUNT];
 #define RULE(op, rule, saves) int ah_backward_##rule(struct ah_rule *r);
 #include "autograd/graph/rules.def"
 #undef RULE
-
-#endif

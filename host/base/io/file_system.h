@@ -1,6 +1,5 @@
 /* Kinds of file systems. */
-#ifndef AH_BASE_FILE_SYSTEM_H
-#define AH_BASE_FILE_SYSTEM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@ bool ah_path_is_shared(const char *path);
 /* Does surely no other host mount the file system that holds a file or folder, so that each process that sees it sees
  * its locks? True of disks and memory, false for an unknown type. */
 bool ah_path_is_local(const char *path);
-
-#endif

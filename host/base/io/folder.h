@@ -1,6 +1,5 @@
 /* Folders of the file system. */
-#ifndef AH_BASE_FOLDER_H
-#define AH_BASE_FOLDER_H
+#pragma once
 
 #include <sys/stat.h>
 
@@ -40,5 +39,3 @@ int ah_folder_remove_file(const char *path);
 
 /* Flush a folder's list of names to the disk; file systems that cannot are ignored. AH_EIO. */
 int ah_folder_sync(const char *path);
-
-#endif

@@ -3,8 +3,7 @@
  * No call blocks. Messages that the peer has not received yet are queued in order, received ones until ah_frames_take.
  * Memory is allocated as bytes arrive, not by the length that the peer claims. Once the peer has closed, every call but
  * _take and _close returns AH_EPEER. A socket belongs to one thread. */
-#ifndef AH_BASE_FRAMES_H
-#define AH_BASE_FRAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ bool ah_frames_is_unsent(const struct ah_frames *frames);
 int ah_frames_pull(struct ah_frames *frames);
 /* Remove the first complete message from the queue: true; the caller frees the bytes. False if there is none. */
 bool ah_frames_take(struct ah_frames *frames, char **bytes, size_t *count);
-
-#endif

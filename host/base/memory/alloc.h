@@ -5,8 +5,7 @@
  *
  * Under AddressSanitizer freed blocks are not cached (AH_KEEPS_FREED is 0) and blocks have the requested size: a cache
  * would hide a use after free, spare bytes at a block's end an overrun. */
-#ifndef AH_BASE_ALLOC_H
-#define AH_BASE_ALLOC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ void ah_block_on_pressure(bool (*collect)(size_t growth));
 
 /* Call it now, for an allocator of other memory that has run out; false when none is set or nothing was collected. */
 bool ah_block_relieve(void);
-
-#endif

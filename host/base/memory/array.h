@@ -1,6 +1,5 @@
 /* Arrays that grow while they are filled: a pointer and the room, both the caller's own; and texts. */
-#ifndef AH_BASE_ARRAY_H
-#define AH_BASE_ARRAY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ struct ah_text {
 
 /* AH_ENOMEM leaves the text as it was. */
 int ah_text_append(struct ah_text *text, const void *bytes, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* Large blocks in regions of address space: best fit, and freed neighbours are merged. Memory that a phase of a program
  * has freed serves blocks of any size in the next, which lists by size class do not allow. Callers hold one lock. */
-#ifndef AH_BASE_REGION_H
-#define AH_BASE_REGION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void ah_region_trim(void);
 
 /* The bytes of free blocks whose memory the system has not got back. */
 size_t ah_region_cached(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Floating-point numbers as their bits. */
-#ifndef AH_BASE_BITS_H
-#define AH_BASE_BITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ static inline uint64_t ah_double_bits(double value)
     union { double f; uint64_t u; } v = {value};
     return v.u;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Element types: names, sizes, categories. No arithmetic here; conversions live with the kernels. */
-#ifndef AH_BASE_DTYPE_H
-#define AH_BASE_DTYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,5 +68,3 @@ static inline uint64_t ah_u64_of(double number)
 {
     return number < 0x1p63 ? (uint64_t)(int64_t)number : (uint64_t)number;
 }
-
-#endif

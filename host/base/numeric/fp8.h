@@ -3,8 +3,7 @@
  * numbers, infinities too, become the largest one, as in cuda_fp8.h with __NV_SATFINITE.
  *
  * Plain C that kernels of devices include too: they define AH_FP8_FUNCTION, the specifiers of a function, before. */
-#ifndef AH_BASE_FP8_H
-#define AH_BASE_FP8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ AH_FP8_FUNCTION float ah_fp8_decode(uint8_t code, bool e5m2)
         return ah_fp8_of_bits(sign | ah_fp8_bits((float)size * (e5m2 ? 1.0f / 65536 : 1.0f / 512)));
     return ah_fp8_of_bits(sign | ((size << (23 - mantissa)) + ((e5m2 ? 127u - 15 : 127u - 7) << 23)));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The half-precision floats, one number at a time, rounded to the nearest, ties to even. */
-#ifndef AH_BASE_HALF_H
-#define AH_BASE_HALF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ static inline uint16_t ah_f32_to_half(float value, enum ah_dtype dtype)
 {
     return dtype == AH_BF16 ? ah_f32_to_bf16(value) : ah_f32_to_f16(value);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* HMAC-SHA256 (RFC 2104): signatures of messages by a shared secret. */
-#ifndef AH_BASE_HMAC_H
-#define AH_BASE_HMAC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ void ah_hmac_end(struct ah_hmac *mac, unsigned char digest[AH_SHA256_BYTES]);
 
 /* Compare two digests in constant time, so that the duration does not reveal the first difference. */
 bool ah_hmac_same(const unsigned char a[AH_SHA256_BYTES], const unsigned char b[AH_SHA256_BYTES]);
-
-#endif

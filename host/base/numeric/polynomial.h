@@ -1,6 +1,5 @@
 /* Polynomials in code that the compiler turns into vectors: multiply-adds without a loop, an array or a call. */
-#ifndef AH_BASE_POLYNOMIAL_H
-#define AH_BASE_POLYNOMIAL_H
+#pragma once
 
 /* AH_HORNER(fma, x, a, b, ..., z): the value at x of the polynomial of these coefficients, the highest power first, by
  * Horner's rule; `fma` is fma or fmaf, x a variable, and there are 2 to 20 coefficients. */
@@ -28,5 +27,3 @@
 #define AH_HORNER_18(f, x, a, b, ...) AH_HORNER_17(f, x, f(a, x, b), __VA_ARGS__)
 #define AH_HORNER_19(f, x, a, b, ...) AH_HORNER_18(f, x, f(a, x, b), __VA_ARGS__)
 #define AH_HORNER_20(f, x, a, b, ...) AH_HORNER_19(f, x, f(a, x, b), __VA_ARGS__)
-
-#endif

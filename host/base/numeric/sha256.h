@@ -1,6 +1,5 @@
 /* SHA-256 (FIPS 180-4), for checking files. Not meant for keys or passwords. */
-#ifndef AH_BASE_SHA256_H
-#define AH_BASE_SHA256_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void ah_sha256_end_text(struct ah_sha256 *hash, char text[AH_SHA256_TEXT]);
 
 /* The hash of a whole file as text; AH_EIO names the file. */
 int ah_sha256_file(const char *path, char text[AH_SHA256_TEXT]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Update the state of SHA-256 by blocks of 64 bytes, by the processor's instructions where it has them. For
  * base/numeric/sha256.c alone. */
-#ifndef AH_BASE_SHA256_BLOCKS_H
-#define AH_BASE_SHA256_BLOCKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ void ah_sha256_add_blocks_plainly(uint32_t state[8], const unsigned char *block,
 /* The same by the processor's instructions, where it has them; a file for each architecture. */
 bool ah_sha256_has_instructions(void);
 void ah_sha256_add_blocks_natively(uint32_t state[8], const unsigned char *block, size_t count);
-
-#endif

@@ -2,8 +2,7 @@
  * storage class of their functions ("static", "static __device__"): gamma functions by recurrence and asymptotic
  * series, erf's inverse by Halley's method, Bessel functions by their two series (Abramowitz and Stegun 6.3, 6.4, 9.6,
  * 9.7, 23.2). Invariant: series end where the next term is below rounding, so every loop ends for every argument. */
-#ifndef AH_BASE_SPECIAL_SERIES_H
-#define AH_BASE_SPECIAL_SERIES_H
+#pragma once
 
 #include <math.h>
 
@@ -151,5 +150,3 @@ AH_SPECIAL double ah_bessel_i_series(int order, double x)
     }
     return order && x < 0 ? -result : result;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Lines typed at a terminal, with editing, history and completion. The editor (libedit) is the plugin
  * accelhost-edit.so, which exports its `struct ah_editor` as `ah_edit_plugin` and is opened by a prompt. Used by one
  * thread, for one prompt per process. */
-#ifndef AH_BASE_EDITOR_H
-#define AH_BASE_EDITOR_H
+#pragma once
 
 enum { AH_EDITOR_ABI = 1 };
 
@@ -32,5 +31,3 @@ struct ah_editor {
 
 /* Return the editor; AH_EINVAL where its plugin is not installed. */
 int ah_editor_open(const struct ah_editor **out);
-
-#endif

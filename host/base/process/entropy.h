@@ -1,10 +1,7 @@
 /* Seeds from the system's entropy. Not a source of secrets. */
-#ifndef AH_BASE_ENTROPY_H
-#define AH_BASE_ENTROPY_H
+#pragma once
 
 #include <stdint.h>
 
 /* Draw a seed below 2^46, so that Lua prints all its digits; from the clock where the system has no getrandom. */
 uint64_t ah_entropy_seed(void);
-
-#endif

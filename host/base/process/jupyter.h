@@ -5,8 +5,7 @@
  * A thread serves the sockets: it answers heartbeats, requests of the control channel (interrupt, shutdown) and
  * kernel_info_request there while code runs, checks signatures, and publishes the text that the process and its
  * children write to stdout and stderr. The program's main thread waits for requests, runs them and sends replies. */
-#ifndef AH_BASE_JUPYTER_H
-#define AH_BASE_JUPYTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ struct ah_jupyter {
 
 /* Return the plugin; AH_EINVAL where it is not installed. */
 int ah_jupyter_open(const struct ah_jupyter **out);
-
-#endif

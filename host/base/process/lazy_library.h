@@ -1,7 +1,6 @@
 /* Libraries of the system that are loaded by the first call of one of their functions: OpenBLAS and oneDNN, without
  * which a process starts in 0.4 of the time (host/decisions.md); many processes compute no product. */
-#ifndef AH_BASE_LAZY_LIBRARY_H
-#define AH_BASE_LAZY_LIBRARY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,5 +24,3 @@ static inline int ah_lazy_open(struct ah_lazy_library *library)
 {
     return atomic_load_explicit(&library->is_open, memory_order_acquire) ? 0 : ah_lazy_load(library);
 }
-
-#endif

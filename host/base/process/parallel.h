@@ -1,6 +1,5 @@
 /* Loops that are divided among the threads of the program (thread_pool.h), and when that pays. */
-#ifndef AH_BASE_PARALLEL_H
-#define AH_BASE_PARALLEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ static inline int64_t ah_grain(int64_t elements, enum ah_share share)
 {
     return elements < 1 ? (int64_t)share : elements < (int64_t)share ? (int64_t)share / elements : 1;
 }
-
-#endif

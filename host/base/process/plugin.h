@@ -1,7 +1,6 @@
 /* Shared libraries with features that few programs need: accelhost-NAME.so in the program's folder, or in
  * ../lib/accelhost of a program in bin; opened on first use. */
-#ifndef AH_BASE_PLUGIN_H
-#define AH_BASE_PLUGIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ bool ah_plugin_find(const char *name, char *path, size_t room);
  * headers that it was built with. It stays open. AH_EINVAL if the file or the symbol is missing, after the text `needs`
  * unless that is NULL, or if the plugin has another abi. */
 int ah_plugin_open(const char *name, const char *symbol, unsigned abi, const char *needs, const void **out);
-
-#endif

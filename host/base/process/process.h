@@ -1,6 +1,5 @@
 /* State of a process of this host, from /proc. */
-#ifndef AH_BASE_PROCESS_H
-#define AH_BASE_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ void ah_process_waits(int pid, char *text, size_t room);
 
 /* Its command line, arguments with blanks between them, cut to `room`; "" when it cannot be read. */
 void ah_process_command(int pid, char *text, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* The file of this program. */
-#ifndef AH_BASE_PROGRAM_H
-#define AH_BASE_PROGRAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,5 +7,3 @@
 /* Its path, links resolved: /proc/self/exe, or without /proc the path with which it was started. False, and "", when
  * neither is available or it does not fit. */
 bool ah_program_path(char *path, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* Notify the processor that a loop polls memory, so that the other thread of its core runs. */
-#ifndef AH_BASE_RELAX_H
-#define AH_BASE_RELAX_H
+#pragma once
 
 static inline void ah_relax(void)
 {
@@ -10,5 +9,3 @@ static inline void ah_relax(void)
     __asm__ volatile("yield");
 #endif
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Signals that a program wants to know of and not end by: they are noted, and asked for when it suits. */
-#ifndef AH_BASE_SIGNALS_H
-#define AH_BASE_SIGNALS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -20,5 +19,3 @@ int ah_signal_catch(int number);
 
 /* The name of the first signal that was noted since the last call, NULL when there was none. */
 const char *ah_signal_take(void);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * A waiting thread polls for 0.1 ms, then sleeps. Where the threads did not pay lately, because other programs use the
  * processors, the caller runs all pieces itself for a while. */
-#ifndef AH_BASE_THREAD_POOL_H
-#define AH_BASE_THREAD_POOL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ int ah_region_pieces(void);
 
 /* Report whether the calling thread runs a piece of a region with others, so that regions within it are not divided. */
 bool ah_region_is_divided(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The processors of this process, and the number of threads that its kernels use. */
-#ifndef AH_BASE_THREADS_H
-#define AH_BASE_THREADS_H
+#pragma once
 
 #include <pthread.h>
 #include <sched.h>
@@ -33,5 +32,3 @@ int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= AH_MOST_THR
 
 /* Start a helper thread with all signals blocked, so that other threads receive them. Returns 0 or an errno. */
 int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context);
-
-#endif

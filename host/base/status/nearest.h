@@ -1,9 +1,6 @@
 /* The known word that a misspelt one may have meant. */
-#ifndef AH_BASE_NEAREST_H
-#define AH_BASE_NEAREST_H
+#pragma once
 
 /* The entry of the NULL-ended list nearest to `word` by edit distance (up to 2, up to 1 for words of three letters),
  * else the shortest entry that begins with `word`; the first by its bytes among equals; NULL when there is none. */
 const char *ah_nearest(const char *word, const char *const *list);
-
-#endif

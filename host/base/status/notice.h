@@ -2,8 +2,7 @@
  *
  * Library code does not print; it passes such a line to ah_notice. The program sets the output function before other
  * threads start; until then lines are dropped. Any thread may call. */
-#ifndef AH_BASE_NOTICE_H
-#define AH_BASE_NOTICE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ void ah_notice_once(const char *format, ...) __attribute__((format(printf, 1, 2)
 
 /* Is the topic's log enabled: is its name in the list ACCELHOST_DEBUG ("comm,alloc")? */
 bool ah_log_enabled(const char *topic);
-
-#endif

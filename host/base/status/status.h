@@ -3,8 +3,7 @@
  * A C function that can fail returns 0 or a negative AH_E* code and leaves one line of text, written for the user,
  * in a thread-local buffer. Library code never prints, aborts or exits. A helper thread hands its text over with
  * ah_error_text() at the wait; nothing else crosses threads. */
-#ifndef AH_BASE_STATUS_H
-#define AH_BASE_STATUS_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -50,5 +49,3 @@ int ah_fail_named(int code, const char *name);
         if (status < 0)                   \
             goto label;                   \
     } while (0)
-
-#endif

@@ -4,8 +4,7 @@
  * The counters are stored in the rank's entry of the job's control block (comm/control/control_block.h), which other
  * processes read; without a control block in this process's own memory. Only the Lua thread writes them, by relaxed
  * stores that cost a nanosecond: each counter is read for itself. A fork of the process writes to its own counters. */
-#ifndef AH_BASE_COUNTERS_H
-#define AH_BASE_COUNTERS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ static inline void ah_counters_leave(int before)
 {
     atomic_store_explicit(&ah_counters->op, before, memory_order_relaxed);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The log of allocated and freed blocks of a recording, with the op that ran. The allocator writes it under its lock;
  * one thread starts, stops and reads. */
-#ifndef AH_BASE_MEMORY_LOG_H
-#define AH_BASE_MEMORY_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void ah_memory_log_describe(const void *block, const char *tensor, const char *s
 
 /* End the log and return it; the caller frees `event`. */
 struct ah_memory_log ah_memory_log_stop(void);
-
-#endif

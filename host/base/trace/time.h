@@ -1,6 +1,5 @@
 /* Monotonic time, and times that the environment sets. */
-#ifndef AH_BASE_TIME_H
-#define AH_BASE_TIME_H
+#pragma once
 
 #include <stdint.h>
 
@@ -9,5 +8,3 @@ int64_t ah_now_ns(void);
 
 /* The seconds that a variable of the environment holds, else `fallback`, in nanoseconds; AH_EINVAL for another text. */
 int ah_seconds_from_environment(const char *name, double fallback, int64_t *out_ns);
-
-#endif

@@ -10,8 +10,7 @@
  * ranges that begin and end, where one is attached (ah_trace_set_ranges). Spans of a thread nest. Memory is bounded: a
  * full ring loses its oldest spans, and texts beyond a limit are left out; both are counted. Any thread may record; one
  * at a time starts, stops and reads. */
-#ifndef AH_BASE_TRACE_H
-#define AH_BASE_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -123,5 +122,3 @@ void ah_trace_free(struct ah_trace *trace);
 
 /* "op", "backward" */
 const char *ah_trace_kind_name(enum ah_trace_kind kind);
-
-#endif

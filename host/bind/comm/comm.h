@@ -1,6 +1,5 @@
 /* Shared by the files of accelhost._C.comm: groups as userdata, and arguments of collectives. */
-#ifndef AH_BIND_COMM_H
-#define AH_BIND_COMM_H
+#pragma once
 
 #include "bind/lua/bind.h"
 #include "comm/group/group.h"
@@ -48,5 +47,3 @@ int ah_comm_new_reducer(lua_State *L);
 struct ah_reducer *ah_check_reducer(lua_State *L);
 int ah_comm_world(lua_State *L);
 int ah_comm_device_backend(lua_State *L);
-
-#endif

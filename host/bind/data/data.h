@@ -1,6 +1,5 @@
 /* Declarations shared by the files of accelhost._C.data. */
-#ifndef AH_BIND_DATA_H
-#define AH_BIND_DATA_H
+#pragma once
 
 #include "bind/lua/bind.h"
 
@@ -21,5 +20,3 @@ void ah_add_streams(lua_State *L);
 void ah_add_images(lua_State *L);
 void ah_add_tables(lua_State *L);
 void ah_add_tokens(lua_State *L);
-
-#endif

@@ -1,6 +1,5 @@
 /* Declarations shared by bind/format/io.c and bind/format/saver.c, which write tensors. */
-#ifndef AH_BIND_IO_H
-#define AH_BIND_IO_H
+#pragma once
 
 #include "bind/lua/bind.h"
 #include "io/safetensors.h"
@@ -17,5 +16,3 @@ struct ah_note *ah_push_notes(lua_State *L, int index, const char *path, size_t 
 
 /* Add the functions of folders and checksums (bind/format/io_folder.c) to the table on top of the stack. */
 void ah_register_folder_functions(lua_State *L);
-
-#endif

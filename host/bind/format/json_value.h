@@ -3,8 +3,7 @@
  * Objects and arrays are tables, null is a light userdata of NULL; an empty array's table has the caller's metatable,
  * which identifies it. Numbers are doubles: an integer beyond 2^53 is rounded, as in JavaScript. Functions raise only
  * when Lua runs out of memory, without a leak. */
-#ifndef AH_BIND_JSON_VALUE_H
-#define AH_BIND_JSON_VALUE_H
+#pragma once
 
 #include <lua.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ int ah_json_read(lua_State *L, const char *text, size_t bytes, int arrays);
  * with names and items, keys that are no strings, NaN and infinity, bytes that are no UTF-8, other types, a table in
  * itself. */
 int ah_json_write(lua_State *L, int index, int arrays, int indent);
-
-#endif

@@ -1,10 +1,7 @@
 /* The kernel of a notebook in Lua: see accelhost._C.jupyter (jupyter.c). */
-#ifndef AH_BIND_JUPYTER_H
-#define AH_BIND_JUPYTER_H
+#pragma once
 
 #include <lua.h>
 
 /* Open the plugin and its Lua modules, and store accelhost._C.jupyter. AH_EINVAL where it is not installed. */
 int ah_jupyter_bind(lua_State *L);
-
-#endif

@@ -1,7 +1,6 @@
 /* Serialise Lua values for another process of this program: tensors, numbers, texts, booleans, nil and tables of them.
  * A tensor is copied without its history; a table with two references becomes two tables. */
-#ifndef AH_BIND_PACK_H
-#define AH_BIND_PACK_H
+#pragma once
 
 #include "bind/lua/bind.h"
 
@@ -33,5 +32,3 @@ int ah_pack(lua_State *L, int index, struct ah_packer *packer);
 
 /* Push the value at offset *at and advance it. AH_EIO when the bytes are not valid. */
 int ah_unpack(lua_State *L, const unsigned char *bytes, size_t count, size_t *at);
-
-#endif

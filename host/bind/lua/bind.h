@@ -2,8 +2,7 @@
  *
  * Errors: C code below returns a status; ah_raise is the one function that turns it into a Lua error, and is called
  * only when every C resource is owned by a userdata or freed. */
-#ifndef AH_BIND_BIND_H
-#define AH_BIND_BIND_H
+#pragma once
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -70,5 +69,3 @@ void ah_check_options(lua_State *L, int index, const char *op, const char *const
 #define MODULE(name) int ah_open_##name(lua_State *L);
 #include "bind/lua/modules.def"
 #undef MODULE
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions of the script that the engine calls: hooks, and nodes whose rule is a Lua function. */
-#ifndef AH_BIND_CALLBACK_H
-#define AH_BIND_CALLBACK_H
+#pragma once
 
 #include "bind/lua/bind.h"
 
@@ -13,5 +12,3 @@ int ah_lua_retain_grad(lua_State *L);
 /* Return the tensors of the value at `index` (one tensor or a Lua array; false for an absent one) in memory owned by
  * Lua, left on the stack. */
 struct ah_tensor **ah_check_tensors(lua_State *L, int index, int *count, bool absent_ok, const char *what);
-
-#endif

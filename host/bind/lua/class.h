@@ -1,6 +1,5 @@
 /* Classes of userdata objects. */
-#ifndef AH_BIND_CLASS_H
-#define AH_BIND_CLASS_H
+#pragma once
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -36,5 +35,3 @@ void *ah_class_check(lua_State *L, int index, const struct ah_class *class);
 void ah_class_add(lua_State *L, const struct ah_class *class, const luaL_Reg *methods);
 /* Push the metatable. */
 void ah_class_push(lua_State *L, const struct ah_class *class);
-
-#endif

@@ -1,6 +1,5 @@
 /* The Lua library inside the binary: a table made by scripts/embed.c, ended by a NULL name. */
-#ifndef AH_BIND_EMBEDDED_H
-#define AH_BIND_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ struct ah_packed {
 extern const struct ah_packed ah_docs;
 /* The sources of the library, each after a line "@@ accelhost/nn/init.lua". */
 extern const struct ah_packed ah_sources;
-
-#endif

@@ -3,8 +3,7 @@
  * A signature is written as in the op table: "input:T, dim:i?". Letters: those of ops/dispatch/op.h, and besides F a
  * function, G a Generator, * any value; ? after a letter lets the argument be absent or nil. More arguments than the
  * signature names are an error. The function itself may then rely on types and counts, not on ranges. */
-#ifndef AH_BIND_FUNCTION_H
-#define AH_BIND_FUNCTION_H
+#pragma once
 
 #include "bind/lua/bind.h"
 
@@ -29,5 +28,3 @@ int ah_raise_not_method(lua_State *L, const char *name, const char *wanted);
 
 /* Name and signature of the function at `index` when it is one of these, NULL otherwise. */
 const struct ah_function *ah_to_function(lua_State *L, int index);
-
-#endif

@@ -1,8 +1,7 @@
 /* Generator objects: streams of random numbers created by a script, each of one device. One of the CPU replaces the
  * default generator while an op draws from it; one of another device is a state that is copied into the device
  * meanwhile. */
-#ifndef AH_BIND_GENERATOR_H
-#define AH_BIND_GENERATOR_H
+#pragma once
 
 #include "bind/lua/bind.h"
 #include "tensor/device.h"
@@ -47,5 +46,3 @@ void *ah_lua_random_state(lua_State *L, size_t *bytes);
 
 /* Make the objects' methods known, once. */
 void ah_open_generators(lua_State *L);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Circle: handle, error: a bad handle raises, and an error's text distinguishes a freed tensor from a value that is no
  * tensor. */
-#ifndef AH_BIND_HANDLE_H
-#define AH_BIND_HANDLE_H
+#pragma once
 
 #include "bind/lua/bind.h"
 
@@ -50,5 +49,3 @@ lua_State *ah_entered(void); /* the state of the innermost ah_enter; NULL on a t
 
 /* For tests: collect at every op. */
 void ah_set_collect_stress(bool on);
-
-#endif

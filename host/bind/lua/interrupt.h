@@ -1,10 +1,7 @@
 /* Ctrl-C at a prompt: see accelhost._C.interrupt (interrupt.c). */
-#ifndef AH_BIND_INTERRUPT_H
-#define AH_BIND_INTERRUPT_H
+#pragma once
 
 #include <stdbool.h>
 
 /* Was Ctrl-C pressed while nothing ran, since the last time this was asked? */
 bool ah_interrupt_take(void);
-
-#endif

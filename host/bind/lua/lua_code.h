@@ -1,6 +1,5 @@
 /* Memory for LuaJIT's compiled code. The build of LuaJIT replaces mmap and munmap by these functions. */
-#ifndef AH_BIND_LUA_CODE_H
-#define AH_BIND_LUA_CODE_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -11,5 +10,3 @@ void *ah_lua_mmap64(void *hint, size_t bytes, int protection, int flags, int fil
 
 /* As munmap; memory of the reserve is returned to it. */
 int ah_lua_munmap(void *at, size_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * LuaJIT has compiled and in which no hook runs.
  *
  * One Lua state per process is watched. All but ah_position_watch may be called in a signal handler. */
-#ifndef AH_BIND_POSITION_H
-#define AH_BIND_POSITION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ const char *ah_position_find(const void *context, char *text, size_t room);
 /* Call `line` for each line of the traceback of the position found last (ah_position_find), if the stack may be read;
  * of `L` unless that is NULL. */
 void ah_position_frames(lua_State *L, void (*line)(const char *text));
-
-#endif

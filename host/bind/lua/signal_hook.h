@@ -3,8 +3,7 @@
  * handlers; the script's own hook is restored when no handler needs it any more.
  *
  * ah_signal_hook_watch and ah_signal_timer_create belong to the main thread; the others may be called in a handler. */
-#ifndef AH_BIND_SIGNAL_HOOK_H
-#define AH_BIND_SIGNAL_HOOK_H
+#pragma once
 
 #include <time.h>
 
@@ -24,5 +23,3 @@ enum ah_signal_thread ah_signal_thread(int number);
 
 /* Create a timer that sends signal `number` to the main thread. -1: errno. */
 int ah_signal_timer_create(int number, timer_t *timer);
-
-#endif

@@ -1,6 +1,5 @@
 /* The registers of an interrupted thread; a file for each architecture. */
-#ifndef AH_BIND_SPOT_H
-#define AH_BIND_SPOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ struct ah_spot ah_spot_of(const void *context);
 
 /* Is the instruction before an address of LuaJIT's compiled code a call? */
 bool ah_spot_follows_call(uintptr_t address);
-
-#endif

@@ -1,7 +1,6 @@
 /* The option memory_format: the order of a 4-d tensor's elements in memory. "channels_last" is the mark on a storage
  * (tensor/tensor.h); a 5-d tensor is always stored row-major, so "channels_last_3d" is checked and has no effect. */
-#ifndef AH_BIND_MEMORY_FORMAT_H
-#define AH_BIND_MEMORY_FORMAT_H
+#pragma once
 
 #include "bind/lua/bind.h"
 #include "ops/dispatch/op.h"
@@ -31,5 +30,3 @@ const struct ah_op *ah_format_op(lua_State *L, const struct ah_op *op, struct ah
  * `unset` (they have no values yet), by changing its strides only. Raises for a tensor of another rank than the
  * format's. */
 void ah_set_format(lua_State *L, struct ah_tensor *made, enum ah_memory_format format, bool unset, const char *what);
-
-#endif

@@ -1,6 +1,5 @@
 /* The trampoline: every op of the table as a Lua function. */
-#ifndef AH_BIND_OP_H
-#define AH_BIND_OP_H
+#pragma once
 
 #include "bind/lua/bind.h"
 
@@ -19,5 +18,3 @@ const struct ah_op *ah_to_op(lua_State *L, int index);
 
 /* A Lua value (number, boolean, tensor) as an operand of an op; raises for anything else. */
 struct ah_value ah_check_operand(lua_State *L, int index, const char *op);
-
-#endif

@@ -1,7 +1,6 @@
 /* The tensor class as Lua sees it: fields, plain methods, metamethods. Ops are defined by the table (bind/tensor/op.h),
  * indexing from bind/tensor/index.c. */
-#ifndef AH_BIND_TENSOR_H
-#define AH_BIND_TENSOR_H
+#pragma once
 
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
@@ -38,5 +37,3 @@ extern const struct ah_function ah_tensor_move_methods[];
 
 /* accelhost.tensor(data, options) */
 int ah_tensor_from_lua(lua_State *L);
-
-#endif

@@ -1,6 +1,5 @@
 /* Declarations shared by the files of accelhost._C.optim. */
-#ifndef AH_BIND_OPTIM_H
-#define AH_BIND_OPTIM_H
+#pragma once
 
 #include "bind/lua/bind.h"
 #include "optim/step.h"
@@ -17,5 +16,3 @@ void ah_optim_read_options(lua_State *L, int index, enum ah_optim_kind kind, str
  * cannot be captured. */
 void ah_optim_push_again(lua_State *L, enum ah_optim_kind kind, unsigned needs, int group, int state,
                          const struct ah_optim_item *item, int count);
-
-#endif

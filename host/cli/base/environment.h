@@ -1,6 +1,5 @@
 /* A copy of this process's environment that a child gets instead, changed without touching this process's own. */
-#ifndef AH_CLI_ENVIRONMENT_H
-#define AH_CLI_ENVIRONMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ void ah_environment_close(struct ah_environment *environment);
 /* Set `name`; `overwrite` false keeps an existing value. */
 int ah_environment_set(struct ah_environment *environment, bool overwrite, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-
-#endif

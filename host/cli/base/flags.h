@@ -1,6 +1,5 @@
 /* Options of a command, from a table: `--name value` or `--name=value`, '-' and '_' alike inside a name. */
-#ifndef AH_CLI_FLAGS_H
-#define AH_CLI_FLAGS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -32,5 +31,3 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
 void ah_flags_print(const struct ah_flag *flags, int count);
 /* One such line, wrapped. */
 void ah_flags_print_line(const char *name, const char *value, const char *help);
-
-#endif

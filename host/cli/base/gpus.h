@@ -1,6 +1,5 @@
 /* Count the GPUs that the ranks of a job would see. */
-#ifndef AH_CLI_GPUS_H
-#define AH_CLI_GPUS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@ int ah_gpus_count(const char *visible, int *count, char *reason, size_t room);
 /* Check a comma-separated list of GPU numbers or identifiers, as in CUDA_VISIBLE_DEVICES, against the GPUs which that
  * variable already allows, and set *count to its length. AH_EINVAL names `what`. */
 int ah_gpus_check(const char *what, const char *ids, int *count);
-
-#endif

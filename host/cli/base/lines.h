@@ -2,8 +2,7 @@
  *
  * A queue in the order of arrival. A rank's line joins the first equal one after every line of that rank, so the
  * order of each rank's own lines is kept; else it is appended. Times are ah_now_ns. */
-#ifndef AH_CLI_LINES_H
-#define AH_CLI_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ const struct ah_line *ah_lines_first(const struct ah_lines *lines);
 bool ah_lines_complete(const struct ah_lines *lines, const struct ah_line *line);
 /* Drop the first line. */
 void ah_lines_drop(struct ah_lines *lines);
-
-#endif

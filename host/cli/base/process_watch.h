@@ -1,7 +1,6 @@
 /* References to processes that are safe against reuse of a pid: a pidfd where the kernel has them (Linux 5.3), else a
  * thread that waits (for a child) or the start time of the process (for any process). */
-#ifndef AH_CLI_PROCESS_WATCH_H
-#define AH_CLI_PROCESS_WATCH_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,5 +31,3 @@ bool ah_process_hold(struct ah_process_hold *hold, pid_t pid);
 /* kill() for the process that was held, even if another one has its number now: that one gets nothing. */
 void ah_process_hold_signal(const struct ah_process_hold *hold, int number);
 void ah_process_hold_release(struct ah_process_hold *hold);
-
-#endif

@@ -1,7 +1,6 @@
 /* The script that a command is asked to run: a file, a piece of code after -e, a module after -m, or the text of stdin
  * or a pipe. */
-#ifndef AH_CLI_SCRIPT_H
-#define AH_CLI_SCRIPT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@ bool ah_script_is_stream(const char *path);
 
 /* Read such a script to its end; *fd gets a descriptor of a file without a name that holds it. */
 int ah_script_keep(const char *path, int *fd);
-
-#endif

@@ -1,6 +1,5 @@
 /* Signals that a program wants to hear of while it waits, in their order. One queue per process. */
-#ifndef AH_CLI_SIGNAL_QUEUE_H
-#define AH_CLI_SIGNAL_QUEUE_H
+#pragma once
 
 /* Queue this signal from now on; _release restores the previous action. One that is ignored (by nohup, in
  * a shell's background) stays so. AH_EIO. */
@@ -11,5 +10,3 @@ void ah_signal_queue_release(void);
 int ah_signal_queue_fd(void);
 /* The next signal's number, or 0. */
 int ah_signal_queue_take(void);
-
-#endif

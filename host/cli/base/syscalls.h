@@ -1,7 +1,6 @@
 /* System calls of Linux for which some C libraries lack a function or header (glibc before 2.36, musl). All return -1
  * and set errno on failure. */
-#ifndef AH_CLI_SYSCALLS_H
-#define AH_CLI_SYSCALLS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -16,5 +15,3 @@ void ah_close_from(int first);
 
 /* "SIGTERM"; NULL for a number without a name. */
 const char *ah_signal_name(int number);
-
-#endif

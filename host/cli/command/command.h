@@ -1,7 +1,6 @@
 /* Commands: one file each, found by the table in main.c. A command receives the arguments after its name and returns
  * the process's exit code: 0 ok, 1 script error, 2 usage; launch returns ah_job_exit_code (cli/job/job.h). */
-#ifndef AH_CLI_COMMAND_H
-#define AH_CLI_COMMAND_H
+#pragma once
 
 enum { AH_MOST_COMMANDS = 32 };
 
@@ -27,5 +26,3 @@ int ah_cli_top(int argc, char **argv);
 int ah_cli_types(int argc, char **argv);
 /* `commands`: all of them, at most AH_MOST_COMMANDS, ended by a NULL name. */
 int ah_cli_help(const struct ah_command *commands, int argc, char **argv);
-
-#endif

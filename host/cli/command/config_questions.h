@@ -1,6 +1,5 @@
 /* The questions of `accelhost config`, on a terminal. */
-#ifndef AH_CLI_CONFIG_QUESTIONS_H
-#define AH_CLI_CONFIG_QUESTIONS_H
+#pragma once
 
 #include "config/settings.h"
 
@@ -15,5 +14,3 @@ int ah_config_ask(struct ah_settings *settings);
 
 /* Print every setting, and the unsupported options, as Markdown. */
 void ah_config_print_keys(void);
-
-#endif

@@ -8,8 +8,7 @@
  * Nothing here is shared between jobs: several may run at once. The ranks die with the thread that started them, and
  * whatever kills this process, nothing of the job is left. SIGCHLD must not be ignored while a job runs, else how a
  * rank ended is known from its control block only. One thread uses a job. */
-#ifndef AH_CLI_JOB_H
-#define AH_CLI_JOB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,5 +103,3 @@ bool ah_job_failed(const struct ah_job *job, struct ah_job_failure *failure);
 
 /* Write the processes of the ranks, at most `room`; return their number. */
 int ah_job_pids(const struct ah_job *job, int *pids, int room);
-
-#endif

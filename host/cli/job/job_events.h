@@ -1,7 +1,6 @@
 /* A job whose notifications become events in a queue, and the loop that waits for several such jobs
  * (cli/job/job_object.h). */
-#ifndef AH_CLI_JOB_EVENTS_H
-#define AH_CLI_JOB_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ void ah_lua_job_settle(struct ah_lua_job *job);
 /* Step the jobs until there is an event or a signal (cli/base/signal_queue.h), all jobs are over and have been
  * reported, `until` (-1: never) has passed or a signal handler has run. */
 int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until);
-
-#endif

@@ -39,12 +39,9 @@
  * job:settle()                            writes output that is shown and was held for a moment, unfinished lines too
  * job:close()                             kills processes that still run; so does the collector
  * job.num_processes, job.pids */
-#ifndef AH_CLI_JOB_OBJECT_H
-#define AH_CLI_JOB_OBJECT_H
+#pragma once
 
 #include <lua.h>
 
 /* Add C.job to the table on top of the stack. */
 void ah_job_object_open_lua(lua_State *L);
-
-#endif

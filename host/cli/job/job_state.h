@@ -1,7 +1,6 @@
 /* Internal state of a job, for job.c and job_*.c only. Circle: job, job_replace, job_start: the loop that sees a rank
  * end has it started again, as the job was, and the new process belongs to the loop. */
-#ifndef AH_CLI_JOB_STATE_H
-#define AH_CLI_JOB_STATE_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -99,5 +98,3 @@ static inline struct ah_rank_entry *ah_job_slot(const struct ah_job *job, int ra
 void ah_job_list_ranks(const struct ah_job *job, const bool *listed, char *text, size_t room);
 /* "; its last collective was barrier #3 at train.lua:7", or "" before the first */
 void ah_job_last_collective(const struct ah_job *job, int rank, char *text, size_t room);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Known by the job's mark in their environment (AH_JOB_MARK, which children inherit) or by their process group, so one
  * in a new session is found too. Reads /proc; without /proc none are found. */
-#ifndef AH_CLI_ORPHANS_H
-#define AH_CLI_ORPHANS_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -14,5 +13,3 @@
  * that a rank has launched belongs to the outer one too. `groups` are the process groups of the ranks, whose leaders
  * are not counted. Returns their number; `names` (may be NULL) gets the first ones as "sleep (pid 12)". */
 int ah_orphans_signal(const char *mark, const pid_t *groups, int count, int number, char *names, size_t room);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Each rank leads a process group and is killed when the thread that started it ends. Once a rank has ended it stays a
  * zombie until _close, so that its pid, and its process group's, cannot be reused. */
-#ifndef AH_CLI_RANK_PROCESS_H
-#define AH_CLI_RANK_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ bool ah_rank_process_look(struct ah_rank_process *process);
 bool ah_rank_process_look_stopped(struct ah_rank_process *process);
 /* Kill its process group, reap it, close its descriptors. */
 void ah_rank_process_close(struct ah_rank_process *process);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * It sleeps on a socket until that process has ended. It holds none of its descriptors, and blocks every signal but
  * SIGKILL. */
-#ifndef AH_CLI_REAPER_H
-#define AH_CLI_REAPER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -21,5 +20,3 @@ void ah_reaper_add(struct ah_reaper *reaper, pid_t group);
 void ah_reaper_remove(struct ah_reaper *reaper, pid_t group);
 /* The job has ended and left nothing. */
 void ah_reaper_close(struct ah_reaper *reaper);
-
-#endif

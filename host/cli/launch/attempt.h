@@ -1,6 +1,5 @@
 /* One run of all ranks in the foreground: merge their output, forward signals, report the failure attribution. */
-#ifndef AH_CLI_ATTEMPT_H
-#define AH_CLI_ATTEMPT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ int ah_attempt_signalled(int signals);
 /* Run it to its end. Return 0 with its exit code (cli/job/job.h; also 3 when output of ranks cannot be written), or a
  * status. */
 int ah_attempt_run(struct ah_attempt_options *options, int *code);
-
-#endif

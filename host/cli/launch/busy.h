@@ -1,6 +1,5 @@
 /* Check whether the processors of a job are busy before it starts. */
-#ifndef AH_CLI_BUSY_H
-#define AH_CLI_BUSY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,5 +7,3 @@
 /* Before a job of `ranks` ranks starts: one sentence on other jobs of this user that leave fewer processors than ranks,
  * or else on a load average beyond the machine's processors. False, and "", when there are enough. */
 bool ah_busy_describe(int ranks, char *text, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* Run a job by its settings, for `accelhost launch` and `accelhost test`. */
-#ifndef AH_CLI_LAUNCH_H
-#define AH_CLI_LAUNCH_H
+#pragma once
 
 #include "config/settings.h"
 
@@ -10,5 +9,3 @@ int ah_launch_run(const struct ah_settings *settings, int argc, char **argv);
 
 /* The command: returns the exit code of the program. */
 int ah_cli_launch(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* The settings of a launch: reading of flags, variables and configuration file, --help and --show_config. */
-#ifndef AH_CLI_LAUNCH_SETTINGS_H
-#define AH_CLI_LAUNCH_SETTINGS_H
+#pragma once
 
 #include "cli/machines/machines.h"
 #include "config/settings.h"
@@ -42,5 +41,3 @@ int ah_launch_check_engine(const struct ah_settings *settings);
 /* Replace this process by that launcher (exec), for ranks that run `command` ("accelhost", "run", ...) with these
  * variables, or (dry_run) print the command. Returns only then, or with AH_EIO, AH_EINVAL. */
 int ah_launch_hand_over(const struct ah_settings *settings, char *const *command, const char *const *variables);
-
-#endif

@@ -6,8 +6,7 @@
  * the same order, so that all reach the same failure attribution; when a launcher or its machine is lost, the store
  * itself appends that. A generation's ranks have a separate store. For one thread; an internal thread reads and
  * writes. */
-#ifndef AH_CLI_MACHINES_H
-#define AH_CLI_MACHINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ struct ah_machine_attribution {
  * of the machine that is to blame (-1: none). `stop` is polled: true ends the wait. */
 void ah_machines_conclude(struct ah_machines *machines, const struct ah_machine_attribution *mine,
                           bool (*stop)(void *context), void *context, struct ah_machine_attribution *all, int *blamed);
-
-#endif

@@ -2,8 +2,7 @@
  * table, closes it and sends it to each machine. Included by cli/machines only; for one thread.
  *
  * Circle: machines, machines_coordinator: a launcher runs the coordinator, which reads the options of the launcher. */
-#ifndef AH_CLI_MACHINES_COORDINATOR_H
-#define AH_CLI_MACHINES_COORDINATOR_H
+#pragma once
 
 #include "cli/machines/machines.h"
 #include "cli/machines/machines_rendezvous.h"
@@ -40,5 +39,3 @@ int ah_coordinator_refuse(struct ah_coordinator *coordinator, int status);
 /* Handle a machine that arrives while the ranks run. True with its name if all are to restart with it; otherwise it is
  * refused, or waits for the next generation (`last`: none follows). */
 bool ah_coordinator_knock(struct ah_coordinator *coordinator, int64_t place, bool last, char name[AH_HOST_NAME]);
-
-#endif

@@ -1,7 +1,6 @@
 /* The thread that keeps a launcher connected to the others in one generation of the job, and the events that it has
  * read so far (cli/machines/machines.h). Included by cli/machines only. */
-#ifndef AH_CLI_MACHINES_LINK_H
-#define AH_CLI_MACHINES_LINK_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ int ah_machine_link_open(struct ah_machine_link *link, struct ah_rendezvous *ren
 void ah_machine_link_close(struct ah_machine_link *link, bool lost);
 /* Append a line to the list. */
 void ah_machine_link_post(struct ah_machine_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -5,8 +5,7 @@
  * hosts/G, a line for each machine that arrived; the list events/G, which begins with "here PLACE" of each of them and
  * continues with events (machines_link.h); answer/G/PLACE, the coordinator's answer to the machine with line PLACE: a
  * table of hosts or an error; and missing/G, the text of the missing machines. */
-#ifndef AH_CLI_MACHINES_RENDEZVOUS_H
-#define AH_CLI_MACHINES_RENDEZVOUS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ void ah_rendezvous_leave(struct ah_rendezvous *rendezvous);
 
 /* Write the coordinator's table as a text; return its length. */
 int ah_rendezvous_write(const struct ah_rendezvous *rendezvous, const struct ah_hosts *hosts, char *text, size_t room);
-
-#endif

@@ -1,6 +1,5 @@
 /* A launcher's state of its job's machines. Included by cli/machines only. */
-#ifndef AH_CLI_MACHINES_STATE_H
-#define AH_CLI_MACHINES_STATE_H
+#pragma once
 
 #include "cli/machines/machines.h"
 #include "cli/machines/machines_coordinator.h"
@@ -29,5 +28,3 @@ static inline int64_t ah_machines_place(const struct ah_machines *machines)
 /* With the link's lock: count the machines that are here and stay; does one leave the job to the others? */
 int ah_machines_staying(const struct ah_machine_link *link);
 bool ah_machines_leaves(const struct ah_machines *machines, int h);
-
-#endif

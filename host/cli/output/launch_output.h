@@ -8,8 +8,7 @@
  *
  * No call blocks on a slow reader: while a stream is full the caller adds no more to it, and polls ah_output_fd. Times
  * are ah_now_ns. Streams: 0 output, 1 error. */
-#ifndef AH_CLI_LAUNCH_OUTPUT_H
-#define AH_CLI_LAUNCH_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ int ah_output_fd(const struct ah_output *output, int stream);
 size_t ah_output_pending(const struct ah_output *output);
 /* The errno with which writing failed for good (EPIPE: the reader has closed it), else 0. */
 int ah_output_error(const struct ah_output *output);
-
-#endif

@@ -3,8 +3,7 @@
  * Bytes that the reader has not accepted yet are queued in order, so nothing is lost; the caller checks the queue's
  * size and adds no more while it is large. Pipes and terminals are opened again, so that O_NONBLOCK is not set on a
  * description that others share. A failure to write is kept too, and everything after it is dropped. */
-#ifndef AH_CLI_OUTPUT_WRITER_H
-#define AH_CLI_OUTPUT_WRITER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ size_t ah_output_writer_pending(const struct ah_output_writer *writer);
 int ah_output_writer_fd(const struct ah_output_writer *writer);
 /* The errno with which writing failed for good (EPIPE: the reader has closed it), else 0. */
 int ah_output_writer_error(const struct ah_output_writer *writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Log files of the ranks' output: FOLDER/RUN/attempt_K/RANK/stdout.log and stderr.log, as torchrun's. */
-#ifndef AH_CLI_RANK_LOGS_H
-#define AH_CLI_RANK_LOGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ void ah_rank_logs_write(struct ah_rank_logs *logs, int rank, int stream, const c
 bool ah_rank_logs_shows(const struct ah_rank_logs *logs, int rank, int stream);
 /* The errno with which a file could not be written, once; that file gets no more. 0: all is well. */
 int ah_rank_logs_take_error(struct ah_rank_logs *logs);
-
-#endif

@@ -1,8 +1,7 @@
 /* A host: one Lua state with the library in it. Hosts may be opened and closed repeatedly, several at once; each has
  * its own modules, globals and defaults. They share the process's threads, default generator and place in a job. A host
  * belongs to one thread. */
-#ifndef AH_CLI_HOST_H
-#define AH_CLI_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ int ah_host_run_command(const char *command, const char *text, const char *name,
 int ah_host_keep_error(struct ah_host *host);
 /* Text of the last AH_ELUA; belongs to the state. */
 const char *ah_host_error(struct ah_host *host);
-
-#endif

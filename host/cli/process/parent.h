@@ -7,8 +7,7 @@
  *
  * send and receive raise when there is no channel or the parent has closed it. A message is a text of at most 256
  * MiB. */
-#ifndef AH_CLI_PARENT_H
-#define AH_CLI_PARENT_H
+#pragma once
 
 #include <lua.h>
 
@@ -18,5 +17,3 @@ int ah_parent_attach(void);
 
 /* Add C.channel to the table on top of the stack. */
 void ah_parent_open_lua(lua_State *L);
-
-#endif

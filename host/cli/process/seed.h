@@ -1,6 +1,5 @@
 /* The seed of a run whose script does not call manual_seed. */
-#ifndef AH_CLI_SEED_H
-#define AH_CLI_SEED_H
+#pragma once
 
 #include "comm/control/control_block.h"
 
@@ -8,5 +7,3 @@
  * all ranks that a launcher has started on this machine share (`control block`; NULL: no job), else from the system's
  * entropy. AH_EINVAL when the variable is no integer from 0 to 2^53 - 1. */
 int ah_cli_seed(const struct ah_control_block *control);
-
-#endif

@@ -1,6 +1,5 @@
 /* The end of a process that ran Lua: complete running saves, flush the output, report the rank's end. */
-#ifndef AH_CLI_SHUTDOWN_H
-#define AH_CLI_SHUTDOWN_H
+#pragma once
 
 #include "cli/process/host.h"
 
@@ -14,5 +13,3 @@ void ah_shutdown_give_up(const char *text);
 void ah_shutdown_report(const char *line);
 /* Make os.exit end the process in this way. AH_ELUA. */
 int ah_shutdown_take_exit(struct ah_host *host);
-
-#endif

@@ -1,7 +1,6 @@
 /* Status signals of a running script: on SIGURG it writes its current line to its progress counters
  * (base/trace/counters.h), on SIGUSR2 its traceback to stderr. Neither ends it. */
-#ifndef AH_CLI_STATUS_SIGNAL_H
-#define AH_CLI_STATUS_SIGNAL_H
+#pragma once
 
 #include <lua.h>
 
@@ -10,5 +9,3 @@ void ah_status_signal_watch(lua_State *L);
 
 /* The state is about to be closed: answer no more. */
 void ah_status_signal_end(void);
-
-#endif

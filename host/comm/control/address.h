@@ -1,6 +1,5 @@
 /* The owner of an address: this host, loopback, another host. */
-#ifndef AH_COMM_ADDRESS_H
-#define AH_COMM_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ const char *ah_address_to_listen(const char *host);
 int ah_address_own(char *address, size_t room);
 /* This host's name, of message headers, digits, '-', '_' and '.' only, for reports and tables. */
 void ah_address_own_name(char *name, size_t room);
-
-#endif

@@ -1,7 +1,6 @@
 /* A collective as its caller asks for it: one struct, made by one of the functions below and changed where the
  * defaults do not fit. Buffers are plain row-major memory; counts are elements. */
-#ifndef AH_COMM_COLLECTIVE_H
-#define AH_COMM_COLLECTIVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,5 +131,3 @@ const char *ah_call_record_describe(const struct ah_call_record *record, char *t
 
 /* "all_reduce" */
 const char *ah_call_record_name(const struct ah_call_record *record);
-
-#endif

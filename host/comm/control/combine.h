@@ -1,6 +1,5 @@
 /* The arithmetic of reductions: sums of several buffers, element by element, always in the order of the sources. */
-#ifndef AH_COMM_COMBINE_H
-#define AH_COMM_COMBINE_H
+#pragma once
 
 #include "comm/control/collective.h"
 
@@ -14,5 +13,3 @@ void ah_combine(enum ah_dtype dtype, enum ah_reduce_op op, void *const *dst, int
  * accumulated in parts. */
 void ah_combine_as(enum ah_dtype from, enum ah_dtype to, enum ah_reduce_op op, void *const *dst, int dst_count,
                    const void *const *src, int src_count, int64_t n, double divisor);
-
-#endif

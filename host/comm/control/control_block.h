@@ -6,8 +6,7 @@
  *
  * Thread rule: a rank entry's group blocks are written by its own rank's Lua thread only, its state by the rank and by
  * the launcher, with atomics. This file knows no collectives and no tensors. */
-#ifndef AH_COMM_CONTROL_BLOCK_H
-#define AH_COMM_CONTROL_BLOCK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -190,5 +189,3 @@ bool ah_control_first_to_report(struct ah_control_block *control, int rank, uint
 
 /* Return the call record of the rank's latest collective and its sequence number; NULL before the first. */
 const struct ah_call_record *ah_control_last_call(struct ah_control_block *control, int rank, uint32_t *sequence);
-
-#endif

@@ -4,8 +4,7 @@
  * Stored in the control block. Written by the rank's Lua thread only; counters only grow (and wrap), a call record is
  * complete before the counter that announces it. A group block serves one group after another: each counts on from
  * `base`, the last count of the group before. */
-#ifndef AH_COMM_GROUP_BLOCK_H
-#define AH_COMM_GROUP_BLOCK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -143,5 +142,3 @@ static inline bool ah_reached(uint32_t value, uint32_t target)
 {
     return (int32_t)(value - target) >= 0;
 }
-
-#endif

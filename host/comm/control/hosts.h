@@ -4,8 +4,7 @@
  * consecutive. One process of each host, its first rank, leads: it updates the rank entries of other hosts' ranks
  * (replica.h) and moves bytes between hosts (transport.h). The rendezvous of a job's ranks fills this in and passes it
  * to each rank, which stores it in its control block (ah_control_place). */
-#ifndef AH_COMM_HOSTS_H
-#define AH_COMM_HOSTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ static inline int ah_hosts_of(const struct ah_hosts *hosts, int rank)
         h++;
     return h;
 }
-
-#endif

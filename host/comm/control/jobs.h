@@ -1,8 +1,7 @@
 /* The jobs of this user that run on this host, found by their control blocks: memfds that the launchers (and scripts
  * that run alone) hold open, found through /proc. Nothing is registered, so nothing can remain, and other users have no
  * access. */
-#ifndef AH_COMM_JOBS_H
-#define AH_COMM_JOBS_H
+#pragma once
 
 #include "comm/control/control_block.h"
 
@@ -26,5 +25,3 @@ const struct ah_awaited *ah_jobs_awaited(const struct ah_control_block *control,
 
 /* List the members of the group of its latest collective in member[]; return their number. */
 int ah_jobs_members(const struct ah_control_block *control, int rank, int *member);
-
-#endif

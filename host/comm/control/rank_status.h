@@ -1,7 +1,6 @@
 /* Describe a rank's current operation, from outside its process: for a peer that waits for it, for its launcher, for
  * any process that reads the control block. */
-#ifndef AH_COMM_RANK_STATUS_H
-#define AH_COMM_RANK_STATUS_H
+#pragma once
 
 #include "comm/control/control_block.h"
 
@@ -9,5 +8,3 @@
  * train.lua:9"; "" when that is not known, or the rank is this process. Asks the rank by a signal, which it ignores
  * unless it answers, and waits for that at most `timeout_ms`. Returns text. */
 const char *ah_rank_status(const struct ah_rank_entry *slot, int timeout_ms, char *text, size_t room);
-
-#endif

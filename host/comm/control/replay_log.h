@@ -4,8 +4,7 @@
  * Inputs from before boundary 0 are kept for good; later ones for the interval since the last boundary and the one
  * before it. The launcher holds the segment, so it outlives the rank. A rank writes its own; peers and its replacement
  * read. A backend with a replay log uses the segment for nothing else. */
-#ifndef AH_COMM_REPLAY_LOG_H
-#define AH_COMM_REPLAY_LOG_H
+#pragma once
 
 #include "comm/control/control_block.h"
 
@@ -42,5 +41,3 @@ enum ah_replay_part { AH_REPLAY_NOTE, AH_REPLAY_SLICE };
 unsigned char *ah_replay_part(const struct ah_control_block *control, int rank, enum ah_replay_part part,
                               uint32_t boundary);
 uint64_t ah_replay_most(enum ah_replay_part part);
-
-#endif

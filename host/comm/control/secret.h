@@ -1,6 +1,5 @@
 /* The shared secret of a job's processes: a process that joins over the network proves that it knows it. */
-#ifndef AH_COMM_SECRET_H
-#define AH_COMM_SECRET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ void ah_secret_forget(void);
 int ah_secret_need(struct ah_secret *secret, const char *host);
 /* 48 random digits. AH_EIO. */
 int ah_secret_draw(struct ah_secret *out);
-
-#endif

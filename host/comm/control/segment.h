@@ -2,8 +2,7 @@
  *
  * After the root group's staging area pieces are allocated and freed in any order and size; free neighbours are merged.
  * Thread rule: any thread of the rank. A piece may be freed only when no peer accesses it any more. */
-#ifndef AH_COMM_SEGMENT_H
-#define AH_COMM_SEGMENT_H
+#pragma once
 
 #include "comm/control/control_block.h"
 
@@ -26,5 +25,3 @@ void ah_segment_trim(struct ah_segment *segment);
 
 /* Return the buffer's offset in the segment; AH_NO_OFFSET when it is not in the segment. */
 uint64_t ah_segment_offset(const struct ah_segment *segment, const void *buffer, size_t bytes);
-
-#endif

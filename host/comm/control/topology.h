@@ -1,6 +1,5 @@
 /* This process's rank in the job and the job's size, from the environment. */
-#ifndef AH_COMM_TOPOLOGY_H
-#define AH_COMM_TOPOLOGY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ void ah_topology_forget(void);
 int ah_slurm_tasks(const char *text, int node, int *before, int *tasks);
 /* The first name of a list such as "node[07-12,20],other". */
 void ah_slurm_first_node(const char *list, char *name, size_t room);
-
-#endif

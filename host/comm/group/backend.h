@@ -4,8 +4,7 @@
  * The dispatcher checks, numbers and compares calls, holds the queue of works, and detects deadlines and dead peers. A
  * backend is called when all ranks have issued a call and agree on it, and moves the bytes. It waits for a peer through
  * watch.h, which turns a missing peer into an error. It never poisons a group: the dispatcher does when it fails. */
-#ifndef AH_COMM_BACKEND_H
-#define AH_COMM_BACKEND_H
+#pragma once
 
 #include "comm/control/control_block.h"
 #include "comm/group/group.h"
@@ -212,5 +211,3 @@ static inline const struct ah_call_record *ah_group_call_record(const struct ah_
 {
     return ah_group_record(group->peer[rank], sequence);
 }
-
-#endif

@@ -8,8 +8,7 @@
  * A group opens its communicator at the first call that needs one. If it cannot (no such type, the library is missing,
  * two ranks use one card), callers copy the bytes to the host first. Messages use communicators of two ranks
  * (device_p2p.h). This file knows no tensors. */
-#ifndef AH_COMM_DEVICE_COMM_H
-#define AH_COMM_DEVICE_COMM_H
+#pragma once
 
 #include "comm/group/backend.h"
 
@@ -64,5 +63,3 @@ static inline const struct ah_backend *ah_group_mover(const struct ah_group *gro
 int ah_device_comm_check(struct ah_group *group);
 /* Close the group's communicator and its p2p channels; a later call may open new ones. */
 void ah_device_comm_forget(struct ah_group *group);
-
-#endif

@@ -6,8 +6,7 @@
  * which their receiver received them. As in message.h all steps are non-blocking: neither rank waits for the other.
  *
  * For message.c and device_comm.c. */
-#ifndef AH_COMM_DEVICE_P2P_H
-#define AH_COMM_DEVICE_P2P_H
+#pragma once
 
 #include "comm/group/backend.h"
 
@@ -28,5 +27,3 @@ void ah_device_p2p_forget(struct ah_message_request *request);
 int ah_device_p2p_check_all(struct ah_group *group);
 int ah_device_p2p_settle_all(struct ah_group *group);
 void ah_device_p2p_close_all(struct ah_group *group);
-
-#endif

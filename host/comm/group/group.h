@@ -7,8 +7,7 @@
  * AH_ETIMEOUT, AH_EINVAL ...); a wrong argument (AH_EINVAL) is this rank's error only and does not poison.
  *
  * ACCELHOST_DEBUG=comm prints a line for each call. */
-#ifndef AH_COMM_GROUP_H
-#define AH_COMM_GROUP_H
+#pragma once
 
 #include "comm/control/collective.h"
 
@@ -113,5 +112,3 @@ void ah_group_unshare(struct ah_group *group, void *memory, size_t bytes);
 
 /* Return pages of freed memory to the system; NULL: of the job's group, if it is open. */
 void ah_group_trim(struct ah_group *group);
-
-#endif

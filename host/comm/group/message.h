@@ -9,8 +9,7 @@
  * Circle: device_comm, device_p2p, group, message, message_place, mismatch, status_text, watch: a failed message
  * poisons its group; waits of the dispatcher move messages; waits for messages check, as all waits do, the peers and
  * the group's device communicators, which open by calls, or for messages; all read struct ah_group (backend.h). */
-#ifndef AH_COMM_MESSAGE_H
-#define AH_COMM_MESSAGE_H
+#pragma once
 
 #include "base/status/status.h"
 #include "comm/control/collective.h"
@@ -60,5 +59,3 @@ int ah_message_progress(struct ah_group *group);
 void ah_message_drop_all(struct ah_group *group);
 /* For a group that restarts: free the requests that no caller holds; the others fail when waited for. */
 void ah_message_forget(struct ah_group *group);
-
-#endif

@@ -1,6 +1,5 @@
 /* Text about the progress of a group's rank, for ranks that wait for it. Each function returns `text`. */
-#ifndef AH_COMM_STATUS_TEXT_H
-#define AH_COMM_STATUS_TEXT_H
+#pragma once
 
 #include "comm/control/hosts.h"
 #include "comm/group/backend.h"
@@ -13,5 +12,3 @@ const char *ah_status_text_host(struct ah_group *group, int rank, char text[AH_S
 const char *ah_status_text(struct ah_group *group, int rank, char *text, size_t bytes);
 /* The same, with the rank's current status: "...; now it runs at train.lua:20"; lasts up to 0.4 s. */
 const char *ah_status_text_now(struct ah_group *group, int rank, char *text, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Wait for the peers of a group, so that every wait ends: with its event, or with an error that names the rank that
  * prevents it (different call, dead, ended, failed, late). Used by the dispatcher and by backends. */
-#ifndef AH_COMM_WATCH_H
-#define AH_COMM_WATCH_H
+#pragma once
 
 #include "comm/group/backend.h"
 
@@ -40,5 +39,3 @@ void ah_watch_leave(struct ah_group *group);
 
 /* "barrier #2", "barrier #2 of group 1"; returns text. */
 const char *ah_watch_title(struct ah_group *group, uint32_t sequence, char *text, size_t bytes);
-
-#endif

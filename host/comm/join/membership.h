@@ -1,7 +1,6 @@
 /* Join the hosts of a job: each appends its properties to a list in the job's store, and each computes the same table
  * from that list. There is no coordinator, so all detect the same contradiction. */
-#ifndef AH_COMM_MEMBERSHIP_H
-#define AH_COMM_MEMBERSHIP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ int ah_membership_check(const struct ah_membership *mine, const struct ah_hosts 
 enum { AH_HOSTS_TEXT = AH_HOSTS_MAX * (AH_HOST_NAME + 8) + 32 };
 void ah_hosts_write(const struct ah_hosts *hosts, char *text, size_t room);
 int ah_hosts_read(struct ah_hosts *hosts, const char *text);
-
-#endif

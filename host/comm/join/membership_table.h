@@ -1,8 +1,7 @@
 /* The hosts of a job that have joined, one line of text each, and the table that follows from the lines. Every process
  * that reads the same lines in the same order gets the same table, or the same contradiction. Included by
  * host/comm/join/membership.c and cli/machines. */
-#ifndef AH_COMM_MEMBERSHIP_TABLE_H
-#define AH_COMM_MEMBERSHIP_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void ah_member_table_order(const struct ah_member_table *member_table, int order
 /* Count, first ranks and names; `mine` is left to the caller. AH_EINVAL. */
 int ah_member_table_make(const struct ah_member_table *member_table, const int order[AH_HOSTS_MAX],
                          struct ah_hosts *out);
-
-#endif

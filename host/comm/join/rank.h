@@ -1,8 +1,7 @@
 /* This process as a rank of a launched job: its control block, and its reports there.
  *
  * Without a launcher the functions that report do nothing. One control block per process. */
-#ifndef AH_COMM_RANK_H
-#define AH_COMM_RANK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ void ah_rank_end_line(int line);
 /* Report whether the job's standard output (fd 1) or error (fd 2) is a terminal, for progress bars, and its width
  * (*columns 0: unknown). Asks the launcher where there is one, because it writes in the end. */
 bool ah_rank_terminal(int fd, int *columns);
-
-#endif

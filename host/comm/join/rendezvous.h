@@ -4,8 +4,7 @@
  * job's identity (MASTER_PORT, a run's id); the host's others connect there and receive its descriptors. The first
  * ranks of several hosts meet over TCP (rendezvous_hosts.h). Nothing has a name in the file system, and nothing is
  * left. No launcher monitors such a job: its ranks detect for themselves which ranks have died (ah_control_lost). */
-#ifndef AH_COMM_RENDEZVOUS_H
-#define AH_COMM_RENDEZVOUS_H
+#pragma once
 
 #include "comm/control/control_block.h"
 #include "comm/control/hosts.h"
@@ -17,5 +16,3 @@
  * contradiction: another number of ranks, a duplicate rank, ranks that are not consecutive, missing ranks
  * (AH_ETIMEOUT). */
 int ah_rendezvous_local(struct ah_control_block **out, const struct ah_topology *topology, struct ah_hosts *hosts);
-
-#endif

@@ -1,6 +1,5 @@
 /* The rendezvous of the leaders of a job's hosts, in the store that rank 0's host serves. */
-#ifndef AH_COMM_RENDEZVOUS_HOSTS_H
-#define AH_COMM_RENDEZVOUS_HOSTS_H
+#pragma once
 
 #include "comm/control/hosts.h"
 #include "comm/control/topology.h"
@@ -13,5 +12,3 @@ int ah_rendezvous_store_options(const struct ah_topology *topology, struct ah_st
 /* Meet the leaders of the other hosts. Rank 0 serves the store, until its process ends. */
 int ah_rendezvous_hosts(const struct ah_topology *topology, int64_t timeout_ns, int64_t stall_warning_ns,
                         struct ah_hosts *out);
-
-#endif

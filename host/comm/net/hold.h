@@ -1,7 +1,6 @@
 /* A call's memory in its rank's segment, where ranks are on several hosts: the input, room for data from other hosts,
  * for the own host's sum, and the counts. */
-#ifndef AH_COMM_HOLD_H
-#define AH_COMM_HOLD_H
+#pragma once
 
 #include "comm/control/segment.h"
 #include "comm/group/backend.h"
@@ -26,5 +25,3 @@ int ah_hold_input(const struct ah_holder *h, const struct ah_collective *call, b
 int ah_hold_wired(const struct ah_holder *h, const struct ah_collective *call, struct ah_hold *hold,
                   struct ah_call_arguments *out);
 void ah_hold_release(const struct ah_holder *h, struct ah_hold *hold);
-
-#endif

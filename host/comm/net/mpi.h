@@ -4,8 +4,7 @@
  *
  * Every rank begins MPI, as MPI_Init waits for all that mpirun has started; but only the hosts' leaders talk by it. No
  * call waits without a deadline but MPI_Init itself, which nothing can end: then the process does. */
-#ifndef AH_COMM_MPI_H
-#define AH_COMM_MPI_H
+#pragma once
 
 #include "comm/control/topology.h"
 #include "comm/net/transport.h"
@@ -31,5 +30,3 @@ int ah_mpi_begin(const struct ah_topology *topology, int64_t timeout_ns);
 int ah_mpi_share(void *memory, size_t bytes, int64_t timeout_ns);
 /* At the end of a process that ends well. Nothing where MPI was not begun. */
 void ah_mpi_end(void);
-
-#endif

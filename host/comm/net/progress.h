@@ -5,8 +5,7 @@
  * of the ranks that need it, and advances their ROUND when the call has completed. It knows no group: everything it
  * needs is on the control block and in the segments. The leader's thread of Lua does this thread's work while it waits
  * for it. */
-#ifndef AH_COMM_PROGRESS_H
-#define AH_COMM_PROGRESS_H
+#pragma once
 
 #include "comm/net/replica.h"
 
@@ -29,5 +28,3 @@ struct ah_member_table {
     uint32_t identity; /* of the group, the same on all hosts */
     double divisor[AH_GROUP_CALLS]; /* of a mean, for each post of a host's first rank */
 };
-
-#endif

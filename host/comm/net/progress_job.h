@@ -1,6 +1,5 @@
 /* A call on its way between hosts, as the progress thread sees it. Included by comm/net/progress*.c only. */
-#ifndef AH_COMM_PROGRESS_JOB_H
-#define AH_COMM_PROGRESS_JOB_H
+#pragma once
 
 #include "comm/net/progress.h"
 #include "comm/net/team.h"
@@ -62,5 +61,3 @@ int progress_reduce(struct progress_job *job, int64_t steps, bool *moved, int *l
 int progress_stream(struct progress_job *job, bool *moved, int *lost);
 /* Return the number of pieces of a job of streams. */
 int64_t progress_stream_pieces(const struct progress_job *job);
-
-#endif

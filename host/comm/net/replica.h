@@ -11,8 +11,7 @@
  *
  * A host whose connection breaks, or that has sent nothing for a while, is lost: its ranks are marked as dead, with its
  * name. No thread of Lua waits for any of this. */
-#ifndef AH_COMM_REPLICA_H
-#define AH_COMM_REPLICA_H
+#pragma once
 
 #include "comm/control/control_block.h"
 #include "comm/control/hosts.h"
@@ -42,5 +41,3 @@ void ah_replica_lose(struct ah_replica *replica, int host, const char *why);
 /* The same after a second, unless by then the host has reported which of its ranks died, or that it has ended: a rank
  * whose peer died ends at once, and its connection for data may break before that report is read. Any thread. */
 void ah_replica_doubt(struct ah_replica *replica, int host, const char *why);
-
-#endif

@@ -1,8 +1,7 @@
 /* The protocol between replicas, and the state that the parts of one share. Included by comm/net/replica*.c only.
  *
  * Frames: a head, then `bytes` of content as its kind specifies. Announced data precedes its counter. */
-#ifndef AH_COMM_REPLICA_FRAMES_H
-#define AH_COMM_REPLICA_FRAMES_H
+#pragma once
 
 #include <pthread.h>
 
@@ -111,5 +110,3 @@ int ah_replica_send(struct ah_replica *replica, int host, struct replica_head he
 
 /* Apply one frame of a peer; by the receiver. AH_EINVAL for an invalid frame. */
 int ah_replica_apply(struct ah_replica *replica, int host, const struct replica_head *head, const unsigned char *body);
-
-#endif

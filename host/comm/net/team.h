@@ -1,7 +1,6 @@
 /* The hosts of a group's members, and the data that a call moves between hosts: equal on every rank. Included by
  * host/comm/net/spread.c and progress thread*.c. */
-#ifndef AH_COMM_TEAM_H
-#define AH_COMM_TEAM_H
+#pragma once
 
 #include "comm/control/collective.h"
 #include "comm/control/control_block.h"
@@ -48,5 +47,3 @@ int64_t ah_team_pieces(const struct ah_team *team, const struct ah_collective *c
 int64_t ah_team_piece(const struct ah_team *team, const struct ah_collective *call);
 /* Slice `index` of n elements, in whole lines of the cache: [*begin, *end). */
 void ah_team_slice(int64_t n, int index, int of, size_t width, int64_t *begin, int64_t *end);
-
-#endif

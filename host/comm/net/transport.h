@@ -6,8 +6,7 @@
  * are begun, so both begin them in one order and with the same numbers of bytes; those of different tags do not wait
  * for each other. The same memory may be sent and received into in one exchange, if the reply depends on the sent data.
  * The transport does not interpret the bytes. */
-#ifndef AH_COMM_TRANSPORT_H
-#define AH_COMM_TRANSPORT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -74,5 +73,3 @@ extern const struct ah_transport_type ah_tcp_transport;
 /* The built-in one and those that plugins register (the struct is kept). NULL for an unknown name. */
 int ah_transport_register(const struct ah_transport_type *type);
 const struct ah_transport_type *ah_transport_find(const char *name);
-
-#endif

@@ -8,8 +8,7 @@
  * for the whole job.
  *
  * A rank's Lua thread only. */
-#ifndef AH_COMM_RECOVER_H
-#define AH_COMM_RECOVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ struct ah_control_block;
 struct ah_group;
 void ah_recovery_join(struct ah_control_block *control, int rank);
 void ah_recovery_lead(struct ah_group *root);
-
-#endif

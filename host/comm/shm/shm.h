@@ -1,7 +1,6 @@
 /* The shared-memory backend's own struct and the ways in which it moves data. Included by shm*.c and spread.c of
  * host/comm. */
-#ifndef AH_COMM_SHM_H
-#define AH_COMM_SHM_H
+#pragma once
 
 #include "comm/control/segment.h"
 #include "comm/group/watch.h"
@@ -76,5 +75,3 @@ void shm_free(struct ah_group *group, void *memory, size_t bytes);
 void shm_trim(struct ah_group *group);
 void shm_discard(struct ah_group *group, void *memory, size_t bytes);
 void shm_renew(struct ah_group *group);
-
-#endif

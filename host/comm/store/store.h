@@ -11,8 +11,7 @@
  * to a few, so that they cannot exhaust those of the job's processes.
  *
  * A server is any thread's; a store is used by one thread. */
-#ifndef AH_COMM_STORE_H
-#define AH_COMM_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ int ah_store_append(struct ah_store *store, const char *list, const void *value,
 /* Set the value that the server appends to a list when this connection ends, followed by the reason, a text; NULL
  * withdraws an earlier will. */
 int ah_store_will(struct ah_store *store, const char *list, const void *value, size_t bytes);
-
-#endif

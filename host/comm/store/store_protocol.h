@@ -3,8 +3,7 @@
  *
  * hello (server): magic, nonce. answer (client): magic, generation, nonce, proof. welcome (server): result, proof.
  * Then requests, each with one reply, in order. Included by comm/store and their tests. */
-#ifndef AH_COMM_STORE_PROTOCOL_H
-#define AH_COMM_STORE_PROTOCOL_H
+#pragma once
 
 #include "base/memory/array.h"
 #include "base/numeric/sha256.h"
@@ -99,5 +98,3 @@ void ah_store_session_free(struct ah_store_session *session);
 const char *ah_store_reason_of(int error);
 /* A socket's peer that does not answer for so long is lost (0: leave that to the system). Small messages go at once. */
 void ah_store_tune(int fd, int64_t alive_ns);
-
-#endif

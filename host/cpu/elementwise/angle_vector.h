@@ -1,7 +1,6 @@
 /* Tangents and inverse trigonometric functions of float32 that the compiler turns into vector code: no branches, no
  * calls; polynomials by weighted least squares, about one unit in the last place. */
-#ifndef AH_CPU_ANGLE_VECTOR_H
-#define AH_CPU_ANGLE_VECTOR_H
+#pragma once
 
 #include <math.h>
 
@@ -96,5 +95,3 @@ static inline float ah_atan2f(float y, float x)
     float value = copysignf((float)a, y);
     return x != x || y != y ? x + y : value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Private to the elementwise kernels: how inner loops are written and run. */
-#ifndef AH_CPU_ELEMENTWISE_H
-#define AH_CPU_ELEMENTWISE_H
+#pragma once
 
 #include <string.h>
 
@@ -210,5 +209,3 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
     LOOP2(name##_i64, int64_t, int64_t, expr) \
     LOOP2(name##_f32, float, float, expr)     \
     LOOP2(name##_f64, double, double, expr)
-
-#endif

@@ -1,8 +1,7 @@
 /* Float32 functions that the compiler turns into vector code: no branches, no calls, no tables, about one unit in
  * the last place. They behave like libm's at infinities, zeros, subnormals and NaN. Results are the same in vector
  * bodies and scalar tails. Also for softmax and losses. */
-#ifndef AH_CPU_ELEMENTWISE_MATH_H
-#define AH_CPU_ELEMENTWISE_MATH_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -251,5 +250,3 @@ static inline float ah_trigf(float x, uint32_t shift)
     float value = quadrant & 1 ? c : s;
     return ah_bits_float(ah_float_bits(value) ^ (quadrant & 2) << 30);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Functions of float64 that the compiler turns into vector code: no branches, no calls, no tables, about a unit or two
  * in the last place. They behave like libm's at infinities, zeros, subnormals and NaN. */
-#ifndef AH_CPU_FLOAT64_VECTOR_H
-#define AH_CPU_FLOAT64_VECTOR_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -356,5 +355,3 @@ static inline double ah_nextafter(double a, double b)
     value = a == b ? b : value;
     return a != a || b != b ? a + b : value;
 }
-
-#endif

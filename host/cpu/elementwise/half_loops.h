@@ -1,7 +1,6 @@
 /* Loops of one or two fp16 or bf16 inputs that are widened, computed in float32 and rounded in registers, where the
  * level has AVX-512; elsewhere the iterator converts them in buffers. */
-#ifndef AH_CPU_HALF_LOOPS_H
-#define AH_CPU_HALF_LOOPS_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -80,6 +79,4 @@ static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 #define AH_HALF_LOOPS1(name, expr)
 #define AH_HALF_LOOPS2(name, expr)
 #define AH_HALF_ENTRIES(name)
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* Hyperbolic functions and their inverses that the compiler turns into vector code: no branches, no calls; right to
  * a unit or two in the last place. */
-#ifndef AH_CPU_HYPERBOLIC_VECTOR_H
-#define AH_CPU_HYPERBOLIC_VECTOR_H
+#pragma once
 
 #include <math.h>
 
@@ -84,5 +83,3 @@ static inline double ah_atanh(double x)
     value = size == 1 ? x * __builtin_inf() : value;
     return x == 0 ? x : size <= 1 ? value : __builtin_nan("");
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Functions of two float32 numbers that the compiler turns into vector code: no branches, no calls. */
-#ifndef AH_CPU_PAIR_VECTOR_H
-#define AH_CPU_PAIR_VECTOR_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -87,5 +86,3 @@ static inline float ah_powf(float x, float y)
     value = ((x != x) | (y != y)) ? nan : value;
     return ((x == 1) | (y == 0)) ? 1.0f : value;
 }
-
-#endif

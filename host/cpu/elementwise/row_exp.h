@@ -1,6 +1,5 @@
 /* The sum of e^(x - m) over a row whose maximum is m; y gets the exponentials unless it is NULL, and may be x. */
-#ifndef AH_CPU_ROW_EXP_H
-#define AH_CPU_ROW_EXP_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ static inline double ah_row_exp_f64(const double *x, double *y, int64_t n, doubl
     }
     return sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Special functions of float32 that the compiler turns into vector code: no branches, no calls. Where cancellation
  * would cost float its digits the work is done in double; results are good to a unit or two of float's last place. */
-#ifndef AH_CPU_SPECIAL_VECTOR_H
-#define AH_CPU_SPECIAL_VECTOR_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -207,5 +206,3 @@ static inline float ah_log10f(float x)
     value = x == 0 ? -__builtin_inff() : value;
     return x >= 0 ? value : __builtin_nanf("");
 }
-
-#endif

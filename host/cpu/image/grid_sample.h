@@ -1,6 +1,5 @@
 /* Sampling of row-major images and volumes, for both real types. */
-#ifndef AH_CPU_GRID_SAMPLE_H
-#define AH_CPU_GRID_SAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct ah_sample_room {
                                 void *gx, void *ggrid, struct ah_sample_room *room);
 AH_SAMPLE_LOOPS(f32, float)
 AH_SAMPLE_LOOPS(f64, double)
-
-#endif

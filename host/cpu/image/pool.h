@@ -1,7 +1,6 @@
 /* Pooling of plain arrays: row-major planes for both real types, and maxima in channels-last order for float32 and, as
  * integers, halves. */
-#ifndef AH_CPU_POOL_H
-#define AH_CPU_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ AH_POOL_PLANES(f64, double)
     void ah_max_last_backward_##suffix(const struct ah_window *s, const item *g, const uint8_t *place, item *gx);
 AH_POOL_LAST(f32, float)
 AH_POOL_LAST(16, int16_t)
-
-#endif

@@ -1,6 +1,5 @@
 /* Resizing of row-major images and volumes, for both real types. */
-#ifndef AH_CPU_RESAMPLE_H
-#define AH_CPU_RESAMPLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ struct ah_resampling {
     void ah_resample_##suffix(struct ah_resampling *r, const void *in, void *out, void *room, bool adjoint);
 AH_RESAMPLE(f32)
 AH_RESAMPLE(f64)
-
-#endif

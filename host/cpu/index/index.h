@@ -1,6 +1,5 @@
 /* Functions that the indexing kernels share. */
-#ifndef AH_CPU_INDEX_H
-#define AH_CPU_INDEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ void ah_line_move(const struct ah_line_move *m);
     case 4: BODY(uint32_t); break;  \
     default: BODY(uint64_t); break; \
     }
-
-#endif

@@ -1,7 +1,6 @@
 /* Private to the kernels that sort and select: values as unsigned keys of the same order, nan the largest, -0 equal to
  * 0. */
-#ifndef AH_CPU_SORT_H
-#define AH_CPU_SORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch
 
 /* Items before the first of a line along `dim`. */
 int64_t ah_sort_line_start(const struct ah_tensor *tensor, int dim, int64_t line);
-
-#endif

@@ -1,7 +1,6 @@
 /* Description of an attention: sequences of queries and keys, heads, the keys that a query sees. Strides count
  * elements. */
-#ifndef AH_CPU_ATTENTION_H
-#define AH_CPU_ATTENTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ static inline void *ah_attention_part(void *block, size_t *at, size_t bytes)
     *at += (bytes + 63) / 64 * 64;
     return part;
 }
-
-#endif

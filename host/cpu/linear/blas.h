@@ -1,6 +1,5 @@
 /* OpenBLAS: the functions of BLAS and LAPACK that the kernels call, as members of ah_blas. */
-#ifndef AH_CPU_BLAS_H
-#define AH_CPU_BLAS_H
+#pragma once
 
 #include <cblas.h>
 
@@ -27,5 +26,3 @@ static inline int ah_blas_open(void)
 {
     return ah_lazy_open(&ah_blas_library);
 }
-
-#endif

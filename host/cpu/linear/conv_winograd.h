@@ -5,8 +5,7 @@
  * Results do not depend on the thread count. With the points 0, +-2/3, +-3/2 the root mean square of the rounding
  * error is 1.5 times that of a sum in the order of the channels (256 channels of normal numbers). A NaN or an infinity
  * spreads to the outputs of its tiles. */
-#ifndef AH_CPU_CONV_WINOGRAD_H
-#define AH_CPU_CONV_WINOGRAD_H
+#pragma once
 
 #include "ops/nn/conv.h"
 
@@ -18,5 +17,3 @@ int ah_conv_winograd_grad_input(const struct ah_conv *conv, const float *grad_ds
 /* grad_weight, row-major, from src and grad_dst. */
 int ah_conv_winograd_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst,
                                  float *grad_weight);
-
-#endif

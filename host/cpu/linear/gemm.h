@@ -3,8 +3,7 @@
  * op(A) is M x K and op(B) is K x N; with `ta` the array A holds K x M (lda >= M), else M x K (lda >= K); B alike.
  * beta = 0 never reads C. The library behind a call depends on shape, type and whether a divided region runs (OpenBLAS,
  * or oneDNN where it is built in and faster). In such a region a product runs on the calling thread alone. */
-#ifndef AH_CPU_GEMM_H
-#define AH_CPU_GEMM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const do
  * 0 where oneDNN has no fast kernel for the shape; C is then unchanged. Not inside a divided region. */
 int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const uint16_t *b,
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
-
-#endif

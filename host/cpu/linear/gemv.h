@@ -1,7 +1,6 @@
 /* Products of one or few vectors with the rows of a matrix, y = W x + bias: each row of W is read once, in order, at
  * the rate of memory. Sums are in float32, in an order that depends on the length of a row alone. */
-#ifndef AH_CPU_GEMV_H
-#define AH_CPU_GEMV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ bool ah_gemv_pays(int64_t m, int64_t n, int64_t k);
 void ah_gemv_f32(const struct ah_gemv *v);
 /* Compute a product of bfloat16 arrays (bits), rounded once. Returns 0 or AH_ENOMEM. */
 int ah_gemv_bf16(const struct ah_gemv *v);
-
-#endif

@@ -1,8 +1,7 @@
 /* The routines of LAPACK that the kernels call, by their Fortran names: OpenBLAS contains them, without a header in
  * Debian. Matrices are column-major, numbers are passed by address, and the length of each letter argument follows at
  * the end. */
-#ifndef AH_CPU_LAPACK_H
-#define AH_CPU_LAPACK_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@
 AH_LAPACK(s, float)
 AH_LAPACK(d, double)
 #undef AH_LAPACK
-
-#endif

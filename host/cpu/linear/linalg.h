@@ -1,6 +1,5 @@
 /* Decompositions and solvers of row-major matrices, for both real types. */
-#ifndef AH_CPU_LINALG_H
-#define AH_CPU_LINALG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ AH_LINALG_ROUTINE(qr)
 AH_LINALG_ROUTINE(svd)
 AH_LINALG_ROUTINE(eigh)
 AH_LINALG_ROUTINE(lstsq)
-
-#endif

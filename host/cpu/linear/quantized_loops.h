@@ -1,7 +1,6 @@
 /* Quantised weights as plain arrays: runs of them dequantised, and their products with few vectors, which read each row
  * once. Sums are in float32, in an order that depends on the length of a row alone. */
-#ifndef AH_CPU_QUANTIZED_LOOPS_H
-#define AH_CPU_QUANTIZED_LOOPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ extern const ah_quantized_rows_fn ah_quantized_digits[AH_QUANTIZED_MOST], ah_qua
 size_t ah_quantized_digits_bytes(int64_t columns);
 void ah_quantized_digits_vector(const float *x, int64_t columns, void *out);
 void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out);
-
-#endif

@@ -4,8 +4,7 @@
  * Native with AMX, and with AVX512-BF16 on AMD. Intel's AVX512-BF16 without AMX is no faster than float32, and packing
  * the operands costs more than widening them: a step of a 1024-2048-2048-10 network ran 125 ms natively and 90 ms
  * through float32 (measured, Sapphire Rapids). $ACCELHOST_BF16, `native` or `float32`, overrides the choice. */
-#ifndef AH_CPU_BF16_H
-#define AH_CPU_BF16_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ bool ah_bf16_pairs(void);
 
 /* "amx_bf16", "through float32 (avx512_bf16 is slower)", for reports. */
 const char *ah_bf16_text(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The processor's instructions for bfloat16: a file for each architecture. For cpu/loop/bf16.c alone. */
-#ifndef AH_CPU_BF16_PROCESSOR_H
-#define AH_CPU_BF16_PROCESSOR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ struct ah_bf16_processor {
 
 /* Read the processor's identification. */
 struct ah_bf16_processor ah_bf16_processor(void);
-
-#endif

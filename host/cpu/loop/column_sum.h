@@ -1,7 +1,6 @@
 /* Sums over the rows of a row-major matrix: the gradient of a bias. Rows are summed in fixed chunks, so the result
  * does not depend on the number of threads. */
-#ifndef AH_CPU_COLUMN_SUM_H
-#define AH_CPU_COLUMN_SUM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ int ah_column_sum_f32(const float *x, int64_t rows, int64_t cols, float *out);
 int ah_column_sum_f64(const double *x, int64_t rows, int64_t cols, double *out);
 /* The same of bfloat16, summed in float32. */
 int ah_column_sum_bf16(const uint16_t *x, int64_t rows, int64_t cols, float *out);
-
-#endif

@@ -3,8 +3,7 @@
  * A kernel written for row-major float or double arrays meets strided views and half precision through these two:
  * an input that is already such an array is used as it is, anything else is copied (and halves widened to float) into
  * a scratch block. Lua thread only. */
-#ifndef AH_CPU_DENSE_H
-#define AH_CPU_DENSE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ struct ah_items ah_items_out(struct ah_tensor *out); /* of a row-major contiguou
 /* Call NAME_f32 or NAME_f64, by the dtype in which one is computed. */
 #define AH_BY_REAL(dtype, name, ...) \
     (ah_compute_dtype(dtype) == AH_F32 ? name##_f32(__VA_ARGS__) : name##_f64(__VA_ARGS__))
-
-#endif

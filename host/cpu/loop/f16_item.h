@@ -1,6 +1,5 @@
 /* One fp16 number to and from float32, by the processor's instructions where the level has them. */
-#ifndef AH_CPU_F16_ITEM_H
-#define AH_CPU_F16_ITEM_H
+#pragma once
 
 #include "base/numeric/half.h"
 
@@ -31,6 +30,4 @@ static inline uint16_t ah_f32_to_f16_item(float value)
 #else
 #define ah_f16_item_to_f32 ah_f16_to_f32
 #define ah_f32_to_f16_item ah_f32_to_f16
-#endif
-
 #endif

@@ -4,8 +4,7 @@
  * everything else (strides, broadcasting, conversion, scattering into a strided output) happens here in chunks that
  * stay in the first-level cache. fp16 and bf16 therefore need no separate loops: a loop for float32 serves them.
  * Large inputs are split over the thread pool; an element's result never depends on the split. Lua thread only. */
-#ifndef AH_CPU_ITERATE_H
-#define AH_CPU_ITERATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ int ah_contiguous_as(struct ah_tensor **out, struct ah_tensor *input, enum ah_dt
 /* Elements with strides (in elements) from one dtype to another. Float to integer truncates towards zero. */
 void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, const void *input,
              enum ah_dtype input_dtype, int64_t input_stride);
-
-#endif

@@ -2,8 +2,7 @@
  * ah_lanes_at_* unaligned in arrays, ah_lane_ints_* of as many integers of their size; ah_spread_* of one number,
  * ah_fma_* (a b + c), ah_larger_* and ah_smaller_* (the second one where either is NaN or both are equal);
  * ah_lane_tests_* of a condition per lane: ah_unordered_* (either is NaN), ah_any_*, ah_nan_where_*. */
-#ifndef AH_CPU_LANES_H
-#define AH_CPU_LANES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -208,5 +207,3 @@ static inline void ah_turn_4_f64(double *to, int64_t to_step, const double *from
         for (int j = 0; j < 4; j++)
             to[j * to_step + i] = from[i * from_step + j] * scale;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Activations as dense N, H, W, C arrays, whatever a tensor's own order is. */
-#ifndef AH_CPU_LAYOUT_H
-#define AH_CPU_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ const void *ah_array_nhwc(struct ah_arrays *a, struct ah_tensor *tensor, bool ha
  * `ok` marks a 4-d tensor channels-last; any other is rewritten to row-major. */
 int ah_nhwc_out_open(struct ah_dense_out *dense, struct ah_tensor *out, bool half);
 int ah_nhwc_out_close(struct ah_dense_out *dense, bool ok, bool half);
-
-#endif

@@ -4,8 +4,7 @@
  * then uses its own), and a negative AH_E* for a real failure. Activations are dense N, H, W, C arrays, weights are
  * row-major as in PyTorch. Primitives are cached by shape; memory is from the block allocator. Except for
  * ah_onednn_sgemm and ah_onednn_matmul_run, Lua thread only. */
-#ifndef AH_CPU_ONEDNN_H
-#define AH_CPU_ONEDNN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ int ah_onednn_conv_grad_input(const struct ah_conv *conv, bool half, const void 
 /* grad_weight from src and grad_dst. The bias has its own kernel: fused here it costs more (measured). */
 int ah_onednn_conv_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
                                void *grad_weight);
-
-#endif

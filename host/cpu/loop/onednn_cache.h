@@ -4,8 +4,7 @@
  * that return `int code` return the library's status. Lua thread only, except for ah_onednn_point and ah_onednn_run,
  * which the pieces of a region may call. The differences between the library's versions 2 and 3 are in this file and
  * next to the calls that make primitive descriptors. */
-#ifndef AH_CPU_ONEDNN_CACHE_H
-#define AH_CPU_ONEDNN_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -145,5 +144,3 @@ int ah_onednn_primitive(struct ah_onednn_entry *entry, const_dnnl_primitive_desc
 
 /* Run the primitive on its three operands, and on bias and scratchpad where the entry has handles for them. */
 int ah_onednn_run(struct ah_onednn_entry *entry, const dnnl_exec_arg_t operand[3]);
-
-#endif

@@ -1,7 +1,6 @@
 /* The largest and the smallest of n >= 1 floats: ah_largest_*, ah_smallest_*; NaN where one is NaN. The instructions
  * pass NaN over, so that it is searched for apart, in two vectors at once. */
-#ifndef AH_CPU_ROW_EXTREME_H
-#define AH_CPU_ROW_EXTREME_H
+#pragma once
 
 #include <string.h>
 
@@ -47,5 +46,3 @@ AH_ROW_EXTREME(ah_largest, float, f32, ah_larger, >)
 AH_ROW_EXTREME(ah_largest, double, f64, ah_larger, >)
 AH_ROW_EXTREME(ah_smallest, float, f32, ah_smaller, <)
 AH_ROW_EXTREME(ah_smallest, double, f64, ah_smaller, <)
-
-#endif

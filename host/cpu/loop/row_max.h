@@ -1,6 +1,5 @@
 /* The maximum of a row; NaN is passed over, and nothing, or nothing but -inf, has -inf. */
-#ifndef AH_CPU_ROW_MAX_H
-#define AH_CPU_ROW_MAX_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@
 
 AH_ROW_MAX(f32, float)
 AH_ROW_MAX(f64, double)
-
-#endif

@@ -1,7 +1,6 @@
 /* Sums of rows of float32: up to 8 additions per lane in float32 vectors, then double. Which element is added to which
  * depends on their number alone. */
-#ifndef AH_CPU_ROW_SUM_H
-#define AH_CPU_ROW_SUM_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -73,5 +72,3 @@ static inline ah_lanes ah_lanes_first(const float *from, int64_t n)
                      ((wide[4] + wide[5]) + (wide[6] + wide[7]));                                \
         return sum;                                                                              \
     }
-
-#endif

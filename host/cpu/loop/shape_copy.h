@@ -1,7 +1,6 @@
 /* Copying between strided windows of one element size: the basis of every shape kernel. It converts nothing and knows
  * neither dtypes nor tensors. */
-#ifndef AH_CPU_SHAPE_COPY_H
-#define AH_CPU_SHAPE_COPY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
 
 /* memset to 0, with the pool when large. */
 void ah_zero_fill(void *dst, size_t bytes);
-
-#endif

@@ -1,9 +1,6 @@
 /* The CPU's optimizer kernels: one parallel region however many segments there are. */
-#ifndef AH_CPU_OPTIM_H
-#define AH_CPU_OPTIM_H
+#pragma once
 
 #include "optim/kernels.h"
 
 extern const struct ah_optim_kernels ah_cpu_optim;
-
-#endif

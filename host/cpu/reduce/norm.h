@@ -1,7 +1,6 @@
 /* Batch and layer normalisation of plain arrays: planes and rows for both real types, rows of channels for float32 and
  * bfloat16. */
-#ifndef AH_CPU_NORM_H
-#define AH_CPU_NORM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, 
 void ah_norm_relu_combine(const struct ah_batch *b, const float *g, const float *x, const float *mean,
                           const float *scale, const float *shift, const float *ca, const float *cb, const float *cc,
                           float *gx);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Sums run in double (floating inputs) or int64 (the rest), in chunks whose borders depend on the shape alone: the
  * result is the same for any thread count and closer to the truth than float32 sums. Lua thread only. */
-#ifndef AH_CPU_REDUCE_H
-#define AH_CPU_REDUCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ void ah_reduction_store(const struct ah_reduction *reduction, struct ah_tensor *
  * *rows x *columns. Costs nothing when the reduced dims are the last ones of a row-major input. */
 int ah_reduce_rows(struct ah_tensor **out, struct ah_tensor *input, uint32_t mask, enum ah_dtype dtype, int64_t *rows,
                    int64_t *columns);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inner loops of a fold (struct ah_fold_loops) for one input type and one accumulator type. */
-#ifndef AH_CPU_REDUCE_LOOPS_H
-#define AH_CPU_REDUCE_LOOPS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -241,5 +240,3 @@
     STEP_LOOPS(prod_##t, in_t, uint64_t, x, s *x)                                                   \
     EXTREME_LOOPS(max_##t, in_t, int64_t, INT_MAX_STEP)                                              \
     EXTREME_LOOPS(min_##t, in_t, int64_t, INT_MIN_STEP)
-
-#endif

@@ -1,6 +1,5 @@
 /* Reductions of rows that take more than one pass over their inputs. */
-#ifndef AH_CPU_REDUCE_ROWS_H
-#define AH_CPU_REDUCE_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ AH_ROWS_BODY(largest_i64);
 AH_ROWS_BODY(smallest_f32);
 AH_ROWS_BODY(smallest_f64);
 AH_ROWS_BODY(smallest_i64);
-
-#endif

@@ -1,6 +1,5 @@
 /* Softmax of row-major arrays, (outer, n, inner), for both real types. */
-#ifndef AH_CPU_SOFTMAX_H
-#define AH_CPU_SOFTMAX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct ah_softmax_items {
 bool ah_softmax_by_rows(int64_t n, int64_t inner); /* can they be; short rows are computed several at a time */
 void ah_softmax_rows(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log);
 void ah_softmax_rows_backward(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log);
-
-#endif

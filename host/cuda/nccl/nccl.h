@@ -2,8 +2,7 @@
  *
  * As with driver.h nothing of NVIDIA's is included, and where nccl.h was included before, its own declarations serve.
  * The library is opened on first use (library.h): libnccl.so.2, or the simulated GPU's. */
-#ifndef AH_CUDA_NCCL_H
-#define AH_CUDA_NCCL_H
+#pragma once
 
 #include <limits.h>
 
@@ -75,5 +74,3 @@ struct ah_nccl {
 
 /* Open NCCL, once; later calls return the first result. AH_EINVAL names the missing part in one line. Any thread. */
 int ah_nccl_open(const struct ah_nccl **out);
-
-#endif

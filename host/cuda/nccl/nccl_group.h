@@ -6,8 +6,7 @@
  * Lua thread only, unless stated otherwise.
  *
  * Circle: nccl_group, nccl_open: the type of communicators has the functions that open one, which refer to the type. */
-#ifndef AH_CUDA_NCCL_GROUP_H
-#define AH_CUDA_NCCL_GROUP_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -99,5 +98,3 @@ int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence);
 int ah_nccl_note_message(struct ah_nccl_comm *comm, const struct ah_message_request *transfer);
 /* Every watched communicator, for the Lua thread, which alone changes the list. */
 struct ah_nccl_comm *ah_nccl_watched(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * As with driver.h nothing of the toolkit is included, and where cublasLt.h was included before, its own declarations
  * serve. The library is opened on first use (library.h): libcublasLt.so.13 or .12, or the simulated GPU's. */
-#ifndef AH_CUDA_BLAS_H
-#define AH_CUDA_BLAS_H
+#pragma once
 
 #include "cuda/driver/api/driver.h"
 
@@ -119,5 +118,3 @@ struct ah_cublas {
 /* Open cuBLASLt, once; later calls return the first result. AH_EINVAL names the missing part in one line. Any
  * thread. */
 int ah_cublas_open(const struct ah_cublas **out);
-
-#endif

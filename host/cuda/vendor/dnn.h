@@ -2,8 +2,7 @@
  *
  * As with driver.h nothing of the toolkit is included, and where cudnn_graph.h was included before, its own
  * declarations serve. The library is opened on first use (library.h): libcudnn.so.9, or the simulated GPU's. */
-#ifndef AH_CUDA_DNN_H
-#define AH_CUDA_DNN_H
+#pragma once
 
 #include "cuda/driver/api/driver.h"
 
@@ -171,5 +170,3 @@ struct ah_cudnn {
 
 /* Open cuDNN, once; later calls return the first result. AH_EINVAL names the missing part in one line. Any thread. */
 int ah_cudnn_open(const struct ah_cudnn **out);
-
-#endif

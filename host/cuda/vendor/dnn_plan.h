@@ -1,8 +1,7 @@
 /* Shared by the plugin's uses of cuDNN's graphs: descriptors, a handle per device, and the choice of an engine.
  *
  * Lua thread only. */
-#ifndef AH_CUDA_DNN_PLAN_H
-#define AH_CUDA_DNN_PLAN_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 #include "cuda/vendor/dnn.h"
@@ -53,5 +52,3 @@ void ah_dnn_drop(const struct ah_cudnn *dnn, struct ah_dnn_plan *plan);
  * workspace. */
 cudnnStatus_t ah_dnn_execute(const struct ah_cudnn *dnn, cudnnHandle_t handle, const struct ah_dnn_plan *plan,
                              int64_t count, const int64_t *ids, void *const *places, void *workspace);
-
-#endif

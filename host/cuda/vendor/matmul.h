@@ -1,6 +1,5 @@
 /* Products of stacks of matrices by cuBLASLt, with plans kept for recurring shapes. */
-#ifndef AH_CUDA_MATMUL_H
-#define AH_CUDA_MATMUL_H
+#pragma once
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
@@ -59,5 +58,3 @@ int ah_cuda_multiply(struct ah_device *device, const char *op_name, const struct
 
 /* Forget the plans of a device that is closed. */
 void ah_cuda_matmul_forget(const struct ah_cuda_device *cuda);
-
-#endif

@@ -4,8 +4,7 @@
  * place. Lua thread only.
  *
  * Circle: matmul, matmul_tune: a product has its plan tuned, and tuning runs the plan's candidates. */
-#ifndef AH_CUDA_MATMUL_PLAN_H
-#define AH_CUDA_MATMUL_PLAN_H
+#pragma once
 
 #include "cuda/vendor/blas.h"
 #include "cuda/vendor/matmul.h"
@@ -59,5 +58,3 @@ int ah_cuda_plan_tune(const struct ah_cublas *blas, struct ah_device *device, st
 
 /* 0, or a failure's text from cuBLASLt's status. */
 int ah_cublas_check(const struct ah_cublas *blas, cublasStatus_t status, const char *op_name, const char *what);
-
-#endif

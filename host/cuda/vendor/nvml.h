@@ -3,8 +3,7 @@
  * Its table is opened on first use: libnvidia-ml.so.1, which the driver has, or the simulated GPU's. The declarations
  * are those of NVIDIA's Python bindings (nvidia-ml-py 13.615), since the toolkit's header is a separate package. Lua
  * thread only. */
-#ifndef AH_CUDA_NVML_H
-#define AH_CUDA_NVML_H
+#pragma once
 
 struct ah_device_property;
 
@@ -42,5 +41,3 @@ struct ah_nvml {
 
 /* The sensors of card `card` of the host, counted as nvidia-smi does (tensor/device.h). */
 int ah_nvml_sensors(int card, struct ah_device_property *out, int room);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The library is opened on first use: libnvtx3interop.so.1 (of CUDA 13) or libnvToolsExt.so.1, or the simulated GPU's.
  * Lua thread only. */
-#ifndef AH_CUDA_NVTX_H
-#define AH_CUDA_NVTX_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ int ah_nvtx_open(void);
 
 /* Report ranges, or not unless ah_nvtx_open has decided for it (tensor/device.h). AH_EINVAL without the library. */
 int ah_nvtx_report(bool on);
-
-#endif

@@ -4,8 +4,7 @@
  * As with driver.h nothing of the toolkit is included, and where cusolverDn.h was included before, its own declarations
  * serve. The library is opened on first use (library.h): libcusolver.so.12 or .11, or the simulated GPU's. Matrices are
  * column-major. Infos and matrices are in device memory. Lua thread only. */
-#ifndef AH_CUDA_SOLVER_H
-#define AH_CUDA_SOLVER_H
+#pragma once
 
 #include "cuda/vendor/blas.h"
 
@@ -70,5 +69,3 @@ void ah_solver_close(const struct ah_cuda_device *cuda);
 /* 0, or a failure's text from a status of cuSOLVER or of cuBLAS (`library`): "matrix_qr: cuSOLVER: geqrf: status 7".
  * AH_ENOMEM for memory, else AH_EIO. */
 int ah_solver_check(int status, const char *library, const char *op_name, const char *routine);
-
-#endif

@@ -9,8 +9,7 @@
  * dtypes of their forward. Lua thread only.
  *
  * Circle: autocast, op: the dispatcher runs autocast before a call, and autocast reads the call and its op schema. */
-#ifndef AH_OPS_AUTOCAST_H
-#define AH_OPS_AUTOCAST_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -71,5 +70,3 @@ bool ah_autocast_lowers(const struct ah_tensor *tensor, enum ah_dtype *dtype);
 enum ah_autocast_kind ah_autocast_leading(enum ah_autocast_kind kind, const struct ah_tensor *tensor);
 /* The wider of a dtype and that of a tensor that would be cast. */
 enum ah_dtype ah_autocast_wider(enum ah_dtype dtype, const struct ah_tensor *tensor, enum ah_autocast_kind kind);
-
-#endif

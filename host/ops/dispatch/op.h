@@ -8,8 +8,7 @@
  * Forward functions (FAMILY.c in host/ops/shape, math, nn, named by their rows, which may share one) check shapes and
  * dtypes, allocate call->out, and run the device's kernel by ah_call_kernel. Composite ops call other ops instead and
  * have no rule. */
-#ifndef AH_OPS_OP_H
-#define AH_OPS_OP_H
+#pragma once
 
 #include "tensor/device.h"
 #include "tensor/tensor.h"
@@ -231,5 +230,3 @@ int ah_call_expect_fits(const struct ah_call *call, int arg, enum ah_dtype dtype
 
 /* AH_EINVAL "op: NAME: expected float32 or float64, got int64" unless arg[i]'s dtype is floating. */
 int ah_call_expect_float(const struct ah_call *call, int arg);
-
-#endif

@@ -1,7 +1,6 @@
 /* Settings that allow computing in less than the dtype's precision. The CPU ignores them: its float32 is float32. Lua
  * thread only. */
-#ifndef AH_OPS_PRECISION_H
-#define AH_OPS_PRECISION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ const char *ah_matmul_precision_name(enum ah_matmul_precision precision);
 
 /* AH_EINVAL lists the names. */
 int ah_matmul_precision_parse(const char *name, enum ah_matmul_precision *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Prototypes of every row's forward, from the op table: ah_forward_FORWARD. */
-#ifndef AH_OPS_ROWS_H
-#define AH_OPS_ROWS_H
+#pragma once
 
 #include "base/status/status.h"
 #include "ops/dispatch/op.h"
@@ -8,5 +7,3 @@
 #define OP(name, forward, kernel, signature, flags) int ah_forward_##forward(struct ah_call *call);
 #include "ops/schema/table.def"
 #undef OP
-
-#endif

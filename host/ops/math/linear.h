@@ -1,6 +1,5 @@
 /* Helpers shared by kernels of linear maps. */
-#ifndef AH_OPS_LINEAR_H
-#define AH_OPS_LINEAR_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -15,5 +14,3 @@ int ah_linear_weight_backward_by_parts(struct ah_call *c);
 
 /* A matrix's transpose, a view without history. */
 int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix);
-
-#endif

@@ -1,7 +1,6 @@
 /* The layout of attention's saved dropout mask, shared by shape rules and kernels; attention by heads that are too wide
  * for a device's kernels. */
-#ifndef AH_OPS_ATTENTION_H
-#define AH_OPS_ATTENTION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ int64_t ah_attention_rows(struct ah_device *device, int64_t each, int64_t querie
  * windows other than a causal mask. */
 int ah_attention_wide(struct ah_call *call);
 int ah_attention_wide_backward(struct ah_call *call);
-
-#endif

@@ -1,6 +1,5 @@
 /* The geometry of 2-d convolutions, shared by the shape rules and the kernels. Sizes only. */
-#ifndef AH_OPS_CONV_H
-#define AH_OPS_CONV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ int ah_pair(const char *op, const char *name, const struct ah_value *value, cons
 /* The options of a 1-d row, arguments from .. from + count, as those of images of height 1: (neutral[i], option).
  * AH_EINVAL unless each is absent or one integer. */
 int ah_row_options(const struct ah_call *c, int from, int count, const int64_t *neutral, struct ah_value *pairs);
-
-#endif

@@ -1,6 +1,5 @@
 /* The geometry of pooling windows, shared by the shape rules and the kernels. Sizes only. */
-#ifndef AH_OPS_POOL_H
-#define AH_OPS_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ static inline bool ah_window_fits_byte(const struct ah_window *s)
 int ah_window_geometry(struct ah_window *s, const char *op, const int64_t *input, int ndim,
                        const struct ah_value *kernel, const struct ah_value *stride, const struct ah_value *padding,
                        const struct ah_value *dilation, bool ceil_mode);
-
-#endif

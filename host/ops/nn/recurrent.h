@@ -1,6 +1,5 @@
 /* Kinds of recurrent layers, by the op's `kind`. */
-#ifndef AH_OPS_RECURRENT_H
-#define AH_OPS_RECURRENT_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -36,5 +35,3 @@ static inline int64_t ah_recurrent_step(const struct ah_recurrent_plan *plan, in
 {
     return plan->reverse ? plan->steps - 1 - n : n;
 }
-
-#endif

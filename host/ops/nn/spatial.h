@@ -1,6 +1,5 @@
 /* Geometry that the forwards of images and their kernels share. */
-#ifndef AH_OPS_SPATIAL_H
-#define AH_OPS_SPATIAL_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -12,5 +11,3 @@ struct ah_patches {
 
 /* The windows of four list arguments from arg `at` on, over an image of h x w. AH_EINVAL where none fits. */
 int ah_patches_of(struct ah_patches *p, const struct ah_call *c, int at, int64_t h, int64_t w);
-
-#endif

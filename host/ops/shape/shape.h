@@ -1,6 +1,5 @@
 /* Helpers of the shape family for composites of other families. */
-#ifndef AH_OPS_SHAPE_H
-#define AH_OPS_SHAPE_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -15,5 +14,3 @@ int ah_give_view(struct ah_call *c, const int64_t *size, const int64_t *stride, 
 /* Is `at` int64 (n,) on the CPU with numbers that rise and stay below `rows`: the rows of a padded batch that n packed
  * rows are? */
 int ah_check_padded_rows(const char *op, const struct ah_tensor *at, int64_t n, int64_t rows);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parts of reading a tokenizer.json, which is jansson's tree by then. Errors name the section. */
-#ifndef AH_TEXT_LOAD_H
-#define AH_TEXT_LOAD_H
+#pragma once
 
 #include <jansson.h>
 
@@ -48,5 +47,3 @@ struct ah_load_section {
 };
 /* Read an object of a section; AH_EINVAL names the types if its own is another one. */
 int ah_load_steps(struct ah_tokenizer *tokenizer, const json_t *value, const struct ah_load_section *section);
-
-#endif

@@ -1,10 +1,7 @@
 /* Arguments of the kernels in kernels.cu. */
-#ifndef AH_SIM_TEST_KERNELS_H
-#define AH_SIM_TEST_KERNELS_H
+#pragma once
 
 struct kernel_args {
     int *to, *count;
     int n;
 };
-
-#endif

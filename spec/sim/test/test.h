@@ -1,6 +1,5 @@
 /* The simulator's own tests: TEST("sentence") { ... CHECK(...) ... }. */
-#ifndef AH_SIM_TEST_H
-#define AH_SIM_TEST_H
+#pragma once
 
 #include <string>
 #include <vector>
@@ -74,5 +73,3 @@ int run_apart(const char *sentence, std::string *said);
         if (said_.find(part) == std::string::npos)                                             \
             test::failed(__FILE__, __LINE__, std::string("\"") + said_ + "\" has no \"" + (part) + "\""); \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* Hooks of the library that runs collectives on a device: waits and captured graphs call it without depending on it.
  * cuda/nccl registers NCCL's when it opens its first communicator. Lua thread only. */
-#ifndef AH_CUDA_COLLECTIVES_H
-#define AH_CUDA_COLLECTIVES_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -28,5 +27,3 @@ struct ah_cuda_collectives {
 
 /* The registered hooks; by default each succeeds and does nothing. */
 extern const struct ah_cuda_collectives *ah_cuda_collectives;
-
-#endif

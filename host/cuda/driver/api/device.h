@@ -2,8 +2,7 @@
  *
  * All work that the host queues on a device runs on its compute stream, in the order of the calls. The copy stream is
  * for copies that may overtake kernels; its users record their use of memory (ah_cuda_memory_used_on). */
-#ifndef AH_CUDA_DEVICE_H
-#define AH_CUDA_DEVICE_H
+#pragma once
 
 #include "cuda/driver/api/driver.h"
 #include "tensor/device.h"
@@ -69,5 +68,3 @@ void ah_cuda_tighten(CUstreamCaptureMode before);
 /* The kernel column and the optimizers. */
 extern const ah_kernel ah_cuda_kernels[];
 extern const struct ah_optim_kernels ah_cuda_optim;
-
-#endif

@@ -5,8 +5,7 @@
  * accelhost-cudasim.so in the plugin's folder, which exports the same names.
  *
  * Where cuda.h was included before, its own declarations serve: so a check can compare the two. */
-#ifndef AH_CUDA_DRIVER_H
-#define AH_CUDA_DRIVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -167,5 +166,3 @@ int ah_cuda_check(CUresult code, const char *format, ...) __attribute__((format(
 
 /* 0, or AH_ESTATE with the text of the failure by which a context was lost. Any thread. */
 int ah_cuda_check_lost(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The compiled kernels in the plugin: one image for each file of host/cuda/kernels, by the file's name. Made by the
  * build (scripts/cuda/images.sh); empty where it had no nvcc. */
-#ifndef AH_CUDA_IMAGES_H
-#define AH_CUDA_IMAGES_H
+#pragma once
 
 struct ah_cuda_image {
     const char *file;
@@ -15,5 +14,3 @@ extern const char ah_cuda_images_for[];
 /* The version of CUDA that compiled them, and the oldest one whose drivers load them: 13000 is 13.0; 0 without
  * images. */
 extern const int ah_cuda_images_toolkit, ah_cuda_images_driver;
-
-#endif

@@ -1,6 +1,5 @@
 /* NVIDIA's libraries other than the driver: each is opened on first use and its functions looked up in a table. */
-#ifndef AH_CUDA_LIBRARY_H
-#define AH_CUDA_LIBRARY_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ struct ah_cuda_library {
 /* Open it, once; the simulated GPU has all of them in one library. AH_EINVAL names the missing part in one line, each
  * time the same. Any thread. */
 int ah_cuda_library_open(struct ah_cuda_library *library);
-
-#endif

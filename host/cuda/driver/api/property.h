@@ -1,10 +1,7 @@
 /* The properties of a device (tensor/device.h): names and meanings as in PyTorch's get_device_properties. */
-#ifndef AH_CUDA_PROPERTY_H
-#define AH_CUDA_PROPERTY_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
 /* The i-th fact about a device; false past the last one. */
 bool ah_cuda_property(int index, int i, struct ah_device_property *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Blocks of a device's memory and lists of them, sorted by size and address, for cuda/driver/memory/memory.c. */
-#ifndef AH_CUDA_BLOCKS_H
-#define AH_CUDA_BLOCKS_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -40,5 +39,3 @@ int ah_cuda_blocks_room(struct ah_cuda_blocks *list);
 /* Both keep the order of the others; there is room. */
 void ah_cuda_blocks_insert(struct ah_cuda_blocks *list, size_t place, struct ah_cuda_block *block);
 struct ah_cuda_block *ah_cuda_blocks_take_out(struct ah_cuda_blocks *list, size_t place);
-
-#endif

@@ -16,8 +16,7 @@
  * `poison` each block is 0xff (NaN) when it is handed out, so that specs see elements that a kernel leaves unwritten.
  *
  * Any thread may call. */
-#ifndef AH_CUDA_MEMORY_H
-#define AH_CUDA_MEMORY_H
+#pragma once
 
 #include "base/status/status.h"
 #include "cuda/driver/api/device.h"
@@ -61,5 +60,3 @@ void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats 
 void ah_cuda_memory_reset_peak(struct ah_cuda_memory *memory);
 /* Return whole free segments to the driver. */
 void ah_cuda_memory_trim(struct ah_cuda_memory *memory);
-
-#endif

@@ -1,6 +1,5 @@
 /* The state that the allocator (memory.c) and its pools (graph_memory.c) share. */
-#ifndef AH_CUDA_MEMORY_STATE_H
-#define AH_CUDA_MEMORY_STATE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -55,5 +54,3 @@ int ah_cuda_memory_fail(struct ah_cuda_memory *memory, size_t bytes);
 /* A released block that other streams used becomes free when they have completed their uses; one whose positions in
  * them cannot be recorded is never reused. */
 void ah_cuda_memory_wait(struct ah_cuda_memory *memory, struct ah_cuda_block *block);
-
-#endif

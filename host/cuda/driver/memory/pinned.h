@@ -3,8 +3,7 @@
  * Blocks are powers of two and are kept for reuse, each with an event that marks the end of the device's use; the
  * driver's free, which waits for the whole device, is called on trim and at the end only. Lua thread only, but for
  * letting go. */
-#ifndef AH_CUDA_PINNED_H
-#define AH_CUDA_PINNED_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -35,5 +34,3 @@ void ah_cuda_pinned_let_go(struct ah_cuda_pinned *pinned, const void *at);
 size_t ah_cuda_pinned_bytes(const struct ah_cuda_pinned *pinned);
 /* Return free blocks to the driver. */
 void ah_cuda_pinned_trim(struct ah_cuda_pinned *pinned);
-
-#endif

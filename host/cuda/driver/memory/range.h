@@ -6,8 +6,7 @@
  * All but opening and closing under the allocator's lock.
  *
  * Circle: memory, range: the allocator requests more from the range, and the range adds free blocks to its lists. */
-#ifndef AH_CUDA_RANGE_H
-#define AH_CUDA_RANGE_H
+#pragma once
 
 #include "cuda/driver/memory/memory_state.h"
 
@@ -29,5 +28,3 @@ int ah_cuda_range_grow(struct ah_cuda_memory *memory, size_t bytes);
 void ah_cuda_range_share(struct ah_cuda_range *range, const struct ah_cuda_device *peer);
 /* Return the memory of all free pieces to the driver; waits for the device if there are any. */
 void ah_cuda_range_trim(struct ah_cuda_memory *memory);
-
-#endif

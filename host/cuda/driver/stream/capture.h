@@ -4,8 +4,7 @@
  * freed; and numbers that change from replay to replay are in device memory. Before each replay those are written again
  * by a kernel that has them among its arguments, in the order of the compute stream, so that no pending replay sees
  * them. Lua thread only. */
-#ifndef AH_CUDA_CAPTURE_H
-#define AH_CUDA_CAPTURE_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -36,5 +35,3 @@ int ah_cuda_capture_see(struct ah_cuda_device *cuda, const void *words, size_t b
  * the rest of the kernel's arguments, are not those of the capture. *at is 0 outside of both. */
 int ah_cuda_capture_numbers(struct ah_cuda_device *cuda, const void *same, size_t same_bytes, const void *numbers,
                             size_t bytes, uint64_t *at);
-
-#endif

@@ -1,6 +1,5 @@
 /* The device type's copy, fill, transpose and synchronise (tensor/device.h). */
-#ifndef AH_CUDA_COPY_H
-#define AH_CUDA_COPY_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -14,5 +13,3 @@ int ah_cuda_synchronise(struct ah_device *device, void *stream);
 
 /* Queue a copy of pageable memory to the device, through pinned blocks. */
 int ah_cuda_copy_staged(struct ah_cuda_device *cuda, void *to, const void *from, size_t bytes, CUstream stream);
-
-#endif

@@ -4,8 +4,7 @@
  * The device is not waited for: a fault is reported when the host next waits for the device anyway, to read a result.
  * $ACCELHOST_CUDA_CHECKS=now reports it at once, in the op that refused, as the CPU does; that is the default of the
  * simulated GPU unless set to `later`, and of every device with CUDA_LAUNCH_BLOCKING=1. */
-#ifndef AH_CUDA_FAULT_H
-#define AH_CUDA_FAULT_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 #include "tensor/tensor.h"
@@ -46,5 +45,3 @@ bool ah_cuda_faults_captured(struct ah_cuda_device *cuda);
 int ah_cuda_faults_replayed(struct ah_cuda_device *cuda);
 
 void ah_cuda_faults_close(struct ah_cuda_device *cuda);
-
-#endif

@@ -1,6 +1,5 @@
 /* Graphs of captured works (tensor/device.h specifies them). Lua thread only. */
-#ifndef AH_CUDA_GRAPH_H
-#define AH_CUDA_GRAPH_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -12,5 +11,3 @@ void ah_cuda_graphs_sweep(struct ah_cuda_device *cuda);
 /* Destroy the graphs that contain calls of a communicator: NCCL cannot end it before. */
 struct ah_device_comm;
 void ah_cuda_graphs_cut(struct ah_cuda_device *cuda, const struct ah_device_comm *comm);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A kernel is a static object that names its file in host/cuda/kernels and its function there; its module is loaded on
  * the first launch on a device, and the function is kept in the object. Lua thread only. */
-#ifndef AH_CUDA_LAUNCH_H
-#define AH_CUDA_LAUNCH_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 #include "cuda/driver/stream/times.h"
@@ -60,5 +59,3 @@ static inline struct ah_cuda_grid ah_cuda_grid_each(int64_t items, unsigned thre
 
 /* Threads for a block that does `items` pieces of work alone: whole warps, `most` at most. */
 unsigned ah_cuda_threads(int64_t items, unsigned most);
-
-#endif

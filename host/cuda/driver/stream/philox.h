@@ -13,8 +13,7 @@
  *                                                  the generator's position, and advances it
  * so that replays draw the numbers of the step without a graph. Between the first two the generator cannot be set, and
  * its state is the one from before. Lua thread only. */
-#ifndef AH_CUDA_PHILOX_H
-#define AH_CUDA_PHILOX_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 #include "cuda/kernels/lib/philox.h"
@@ -33,5 +32,3 @@ int ah_cuda_philox_replay(struct ah_cuda_device *cuda, uint64_t at, uint64_t use
 void ah_cuda_philox_seed(struct ah_device *device, uint64_t seed);
 int ah_cuda_philox_get_state(struct ah_device *device, uint8_t *state);
 int ah_cuda_philox_set_state(struct ah_device *device, const uint8_t *state);
-
-#endif

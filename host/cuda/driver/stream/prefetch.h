@@ -5,8 +5,7 @@
  * stream waits for the copies when they are joined. A block that was dropped is marked in the compute stream at the
  * next prefetch, and is filled again when that event is reached, which the host polls: so no copy waits for
  * kernels in the queue, and when `FLYING` blocks that would do are on their way, the host waits for the oldest. */
-#ifndef AH_CUDA_PREFETCH_H
-#define AH_CUDA_PREFETCH_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -19,5 +18,3 @@ void ah_cuda_prefetch_close(struct ah_cuda_prefetch *prefetch); /* all blocks ha
 
 /* Return unused blocks to the allocator. */
 void ah_cuda_prefetch_trim(struct ah_cuda_prefetch *prefetch);
-
-#endif

@@ -1,7 +1,6 @@
 /* The kernel of each real dtype, of a name with its suffix:
  * static struct ah_cuda_kernel step[] = AH_CUDA_REALS("optim", "optim_step"); then &step[dtype]. */
-#ifndef AH_CUDA_REALS_H
-#define AH_CUDA_REALS_H
+#pragma once
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/stream/launch.h"
@@ -21,5 +20,3 @@ static inline uint64_t ah_cuda_data(const struct ah_tensor *tensor)
 {
     return tensor ? ah_cuda_address(ah_tensor_data(tensor)) : 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Times of the work on the compute stream: an event before and one after each kernel, product, convolution and copy,
  * summed by op and name. Off until started; then a launch costs two events more. Launches that a graph captures are not
  * timed one by one, since an event in a graph has no time: a replay is one entry. Lua thread only. */
-#ifndef AH_CUDA_TIMES_H
-#define AH_CUDA_TIMES_H
+#pragma once
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
@@ -47,5 +46,3 @@ int ah_cuda_times_open(struct ah_cuda_device *cuda);
 void ah_cuda_times_close(struct ah_cuda_times *times);
 
 extern const struct ah_time_functions ah_cuda_time_functions;
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of sampling images and volumes at the locations of a grid. A location reads some input positions, its
  * corners, with weights: the product of those of its taps along each axis. */
-#ifndef AH_CUDA_KERNELS_GRID_SAMPLE_H
-#define AH_CUDA_KERNELS_GRID_SAMPLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct ah_grid_args {
     int32_t space, mode, padding, align_corners;
     int32_t wide; /* keys of 64 bits */
 };
-
-#endif

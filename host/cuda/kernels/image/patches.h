@@ -1,7 +1,6 @@
 /* Arguments of the kernels that read windows of images as the columns of matrices, and add them up again. A column is a
  * pixel of the output; its rows are the channels, and of each the places of the window. */
-#ifndef AH_CUDA_KERNELS_PATCHES_H
-#define AH_CUDA_KERNELS_PATCHES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct ah_patches_args {
     int64_t plane_step; /* elements from one image to the next */
     int32_t narrow;     /* all counts fit in 30 bits */
 };
-
-#endif

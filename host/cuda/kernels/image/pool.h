@@ -1,7 +1,6 @@
 /* Arguments of the pooling kernels. A thread, or where windows are large a warp, owns an element of the result: of the
  * output, or backward of the input, which searches for the windows that contain it. */
-#ifndef AH_CUDA_KERNELS_POOL_H
-#define AH_CUDA_KERNELS_POOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ struct ah_adaptive_max_args {
     struct ah_pool pool;
     uint64_t x, y, place;
 };
-
-#endif

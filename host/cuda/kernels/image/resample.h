@@ -1,8 +1,7 @@
 /* Arguments of resizing images and volumes. Every mode is, along each of three axes, a table of taps: which input
  * positions an output position reads, with which weights. The tables are made by a kernel; one and two dims of space
  * are three with axes of size 1. */
-#ifndef AH_CUDA_KERNELS_RESAMPLE_H
-#define AH_CUDA_KERNELS_RESAMPLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ struct ah_resample_adjoint_args {
     int64_t outer, inner;
     int32_t narrow;
 };
-
-#endif

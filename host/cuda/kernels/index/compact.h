@@ -1,7 +1,6 @@
 /* Arguments of the kernels that work on the places where a mask is true. The mask is cut into tiles: the true bytes of
  * each are counted, the counts become offsets, and each tile ranks its own places behind those of the tiles before. */
-#ifndef AH_CUDA_KERNELS_COMPACT_H
-#define AH_CUDA_KERNELS_COMPACT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct ah_compact_args {
     int64_t size[AH_COMPACT_DIMS]; /* of the mask, for the coordinates of places */
     int32_t ndim;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Arguments of the kernels that count numbers and look them up. */
-#ifndef AH_CUDA_KERNELS_COUNT_H
-#define AH_CUDA_KERNELS_COUNT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ struct ah_search_sorted_args {
     int32_t edge_dtype, dtype; /* enum ah_dtype */
     int32_t right, narrow, one_row, by_double;
 };
-
-#endif

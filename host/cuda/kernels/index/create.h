@@ -1,6 +1,5 @@
 /* Arguments of the kernels that fill new tensors. */
-#ifndef AH_CUDA_KERNELS_CREATE_H
-#define AH_CUDA_KERNELS_CREATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ struct ah_one_hot_args {
     uint64_t to, x;
     int64_t n, classes;
 };
-
-#endif

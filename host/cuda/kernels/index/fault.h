@@ -1,7 +1,6 @@
 /* Arguments of the kernels that search for elements that an op must refuse, and their result: the first such
  * element. */
-#ifndef AH_CUDA_KERNELS_FAULT_H
-#define AH_CUDA_KERNELS_FAULT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ struct ah_fault_args {
     uint64_t x, fault, ticket;
     int64_t n, low, high, other;
 };
-
-#endif

@@ -3,8 +3,7 @@
  * Rows: blocks of outer x n x inner elements, by an index of `count` rows. Lines: elements of the index's shape, each
  * with a place in the indexed tensor, by strides. The owner of an element that is read gathers its places; writes go
  * through a list sorted by destination, in the order of the index, so that a destination has one owner. */
-#ifndef AH_CUDA_KERNELS_INDEX_H
-#define AH_CUDA_KERNELS_INDEX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ struct ah_slices_args {
     int64_t places; /* of the indexed tensor: keys that are out of range are that */
     int32_t ndim, dim, fold;
 };
-
-#endif

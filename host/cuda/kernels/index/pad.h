@@ -1,6 +1,5 @@
 /* Arguments of padding with values from the edges, and of reading positions of a strided view. */
-#ifndef AH_CUDA_KERNELS_PAD_H
-#define AH_CUDA_KERNELS_PAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ struct ah_positions_args {
     int64_t in_size[AH_PAD_DIMS], in_stride[AH_PAD_DIMS], in_place[AH_PAD_DIMS];
     int32_t ndim, in_ndim;
 };
-
-#endif

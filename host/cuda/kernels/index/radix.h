@@ -1,7 +1,6 @@
 /* Arguments of the radix sort's kernels: one pass over 8 bits of unsigned keys, each with a 32-bit value; or all of it
  * in one block, where they fit a tile. */
-#ifndef AH_CUDA_KERNELS_RADIX_H
-#define AH_CUDA_KERNELS_RADIX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct ah_radix_args {
     int32_t shift;
     int32_t bits, padded; /* radix_tile: of a key, and the power of two from n on */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of the searches: `found`, an unsigned 64-bit number, becomes the least index of an element that is searched
  * for, and stays as it is when there is none. */
-#ifndef AH_CUDA_KERNELS_SEARCH_H
-#define AH_CUDA_KERNELS_SEARCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ struct ah_search_args {
     int64_t numel;
     int64_t low, high; /* elements outside them are searched for */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of the sorting kernels. An element's key is an unsigned number of 8, 16, 32 or 64 bits in the order of the
  * values: nan is the largest, -0 equals 0, and `flip` turns the order round. */
-#ifndef AH_CUDA_KERNELS_SORT_H
-#define AH_CUDA_KERNELS_SORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ struct ah_unique_args {
     int32_t item;
     int32_t dtype; /* enum ah_dtype: of x and the values */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of the transposing kernels: `batch` matrices of rows x columns items. Tiles are counted along rows, then
  * along columns, then over the batch; a block processes every gridDim.x-th. */
-#ifndef AH_CUDA_KERNELS_TRANSPOSE_H
-#define AH_CUDA_KERNELS_TRANSPOSE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ struct ah_transpose_args {
     uint64_t to, from;
     int64_t batch, rows, columns, row_tiles, column_tiles;
 };
-
-#endif

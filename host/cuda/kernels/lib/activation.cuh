@@ -1,6 +1,5 @@
 /* Functions that activations and their gradients share. */
-#ifndef AH_CUDA_ACTIVATION_CUH
-#define AH_CUDA_ACTIVATION_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -35,5 +34,3 @@ template <typename T> __device__ __forceinline__ T ah_silu_slope(T x)
     const T s = ah_sigmoid(x);
     return s * (T(1) + x * (T(1) - s));
 }
-
-#endif

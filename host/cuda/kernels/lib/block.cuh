@@ -1,7 +1,6 @@
 /* Sums and maxima over the threads of a warp and of a block, in an order that depends on nothing but the count of
  * threads: every thread gets the result. All threads of the block (of the warp) must call. */
-#ifndef AH_CUDA_BLOCK_CUH
-#define AH_CUDA_BLOCK_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -44,5 +43,3 @@ template <typename T, typename F> __device__ __forceinline__ T ah_block_fold(T x
         x = fold(x, shared[i]);
     return x;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A strided loop of a thread over `total` items, counted in the type I: int32_t where counts fit (divisions of indices
  * are then cheap), else int64_t. */
-#ifndef AH_CUDA_EACH_CUH
-#define AH_CUDA_EACH_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -29,5 +28,3 @@ template <typename I> __device__ __forceinline__ I ah_clip(I x, I low, I high)
 {
     return x < low ? low : x > high ? high : x;
 }
-
-#endif

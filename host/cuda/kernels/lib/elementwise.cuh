@@ -4,8 +4,7 @@
  * that is the same for all threads; results may be bool instead. A thread processes a run of elements at once where all
  * operands are dense and aligned, or their rows are, whose place is then found once for the run; else one element after
  * another through strides. */
-#ifndef AH_CUDA_ELEMENTWISE_CUH
-#define AH_CUDA_ELEMENTWISE_CUH
+#pragma once
 
 #include "cuda/kernels/lib/elementwise.h"
 #include "cuda/kernels/lib/kernel.cuh"
@@ -368,5 +367,3 @@ __device__ void ah_elementwise(const ah_ew_args &args)
     AH_EW2(name##_u8, uint8_t, uint8_t, expr) AH_EW2(name##_i32, int32_t, int32_t, expr)                       \
     AH_EW2(name##_i64, int64_t, int64_t, expr)
 #define AH_EW2_ALL(name, expr) AH_EW2_INTEGERS(name, expr) AH_EW2_FLOATS(name, expr)
-
-#endif

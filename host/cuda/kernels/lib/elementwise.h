@@ -4,8 +4,7 @@
  * `wide` every operand is dense or one value, its address a multiple of 16: then kernels move 16 bytes at once. With
  * `rows` they do so within the last dim: there every operand is dense, on both sides of it at multiples of 16 bytes, or
  * one value, and AH_EW_PACK divides its size. At most one of the two is set. */
-#ifndef AH_CUDA_KERNELS_ELEMENTWISE_H
-#define AH_CUDA_KERNELS_ELEMENTWISE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ struct ah_ew_args {
     int32_t wide, rows;
     int32_t narrow; /* indices fit in 31 bits: fast division */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* Sums of floats that are as good as sums in double (an error of about 2^-46), by operations on floats: the rounding
  * error of each addition is added up separately (Knuth's two-sum). Consumer cards add doubles at 1/64 of the rate of
  * floats, and every card converts fewer numbers. Values outside the range of float are added in double. */
-#ifndef AH_CUDA_EXACT_CUH
-#define AH_CUDA_EXACT_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -87,5 +86,3 @@ template <int M> __device__ __forceinline__ double ah_exact_squares(const double
         sum += x[j] * x[j];
     return sum;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *     ah_fast_log(x), ah_fast_exp(x), ah_fast_tan(x), ah_fast_sincos(x, &sine, &cosine)
  *     ah_fast_exp2(x)                    2^x with 22 bits; results below 2^-126 are 0
  *     ah_sincospi(x, &sine, &cosine)     of pi times a double */
-#ifndef AH_CUDA_FAST_CUH
-#define AH_CUDA_FAST_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -27,6 +26,4 @@ static __device__ __forceinline__ float ah_fast_exp2(float x)
 #define ah_fast_sincos(x, sine, cosine) sincosf(x, sine, cosine)
 #define ah_fast_exp2(x) (exp2f(x) < 0x1p-126f ? 0.0f : exp2f(x))
 #define ah_sincospi(x, sine, cosine) sincos((x) * 3.14159265358979323846, sine, cosine)
-#endif
-
 #endif

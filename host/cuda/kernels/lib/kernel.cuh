@@ -15,8 +15,7 @@
  *     ah_pack<T>, ah_load16(p), ah_store16(p, pack)        16 bytes at once, at a multiple of 16
  *
  * sim/sim.h defines all of these but ah_pack, AH_SHARED_ARRAY, AH_UNROLL and AH_ROLLED for g++. */
-#ifndef AH_CUDA_KERNEL_CUH
-#define AH_CUDA_KERNEL_CUH
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ template <typename T> __device__ __forceinline__ void ah_store16(T *p, const ah_
 #define AH_SHARED_ARRAY(type, name, count) \
     typedef type name##_array[count];      \
     AH_SHARED(name##_array, name)
-
-#endif

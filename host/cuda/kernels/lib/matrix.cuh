@@ -13,8 +13,7 @@
  *     b0 (2t, g) and (2t + 1, g); b1 8 rows on
  *     c[0], c[1] (g, 2t), (g, 2t + 1); c[2], c[3] row g + 8
  *     to[m] of a load (g, 2t) and (g, 2t + 1) of matrix m; turned (2t, g) and (2t + 1, g) */
-#ifndef AH_CUDA_MATRIX_CUH
-#define AH_CUDA_MATRIX_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -87,7 +86,5 @@ struct ah_copies {
 #else
 
 #include "sim/sim_matrix.h"
-
-#endif
 
 #endif

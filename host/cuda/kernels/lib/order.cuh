@@ -1,6 +1,5 @@
 /* Keys in the order of values, and sorting of a few of them by a block. */
-#ifndef AH_CUDA_ORDER_CUH
-#define AH_CUDA_ORDER_CUH
+#pragma once
 
 #include "cuda/kernels/lib/reals.cuh"
 
@@ -67,5 +66,3 @@ static __device__ __forceinline__ void ah_sort_runs(uint64_t *key, uint32_t *pla
     }
     __syncthreads();
 }
-
-#endif

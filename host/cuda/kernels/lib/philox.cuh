@@ -1,7 +1,6 @@
 /* Philox4x32-10 (Salmon and others, 2011) as cuRAND lays it out: the seed is the key, a thread has a sequence of its
  * own in the upper half of the counter, and the lower half counts groups of four numbers, from offset / 4 on. */
-#ifndef AH_CUDA_PHILOX_CUH
-#define AH_CUDA_PHILOX_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 #include "cuda/kernels/lib/philox.h"
@@ -63,5 +62,3 @@ struct ah_philox_words {
         return at == 0 ? group.x : at == 1 ? group.y : at == 2 ? group.z : group.w;
     }
 };
-
-#endif

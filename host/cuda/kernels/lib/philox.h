@@ -1,8 +1,7 @@
 /* A kernel's position in the stream of a device's generator, as an argument of the kernel: by value or, in a step that
  * is being captured, through an address that each replay writes again (cuda/driver/stream/philox.h).
  * kernels/lib/philox.cuh reads it. */
-#ifndef AH_CUDA_KERNELS_PHILOX_H
-#define AH_CUDA_KERNELS_PHILOX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct ah_philox_write_args {
     uint64_t to; /* of a struct ah_philox_state */
     struct ah_philox_state state;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* The four real types of kernels: float32 and float64 are computed in themselves, the halves in float. */
-#ifndef AH_CUDA_REALS_CUH
-#define AH_CUDA_REALS_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -110,5 +109,3 @@ __device__ __forceinline__ double ah_log(double x)
 
 /* MAKE(suffix, type) for each. */
 #define AH_FOR_REALS(MAKE) MAKE(f16, half_t) MAKE(bf16, bf16_t) MAKE(f32, float) MAKE(f64, double)
-
-#endif

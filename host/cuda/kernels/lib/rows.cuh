@@ -1,7 +1,6 @@
 /* Work on rows of numbers: a row belongs to a warp or, where it is long, to a block. Which of the two is a type: it
  * determines a thread's share of a row, folds the results of the threads of a row, and waits for them. */
-#ifndef AH_CUDA_ROWS_CUH
-#define AH_CUDA_ROWS_CUH
+#pragma once
 
 #include "cuda/kernels/lib/block.cuh"
 #include "cuda/kernels/lib/reals.cuh"
@@ -131,5 +130,3 @@ __device__ __forceinline__ void ah_put_cut(T *row, const ah_real<T> *x, const ah
         AH_SHARED_ARRAY(double, shared, AH_ROW_THREADS / 32);         \
         run<type>(a, ah_block_rows(shared));                          \
     }
-
-#endif

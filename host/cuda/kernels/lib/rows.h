@@ -1,9 +1,6 @@
 /* The division of rows: a warp for each up to AH_ROW_SHORT elements, a block above. */
-#ifndef AH_CUDA_KERNELS_ROWS_H
-#define AH_CUDA_KERNELS_ROWS_H
+#pragma once
 
 #include <stdint.h>
 
 enum { AH_ROW_THREADS = 256, AH_ROW_SHORT = 1024 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Running folds over the threads of a warp and of a block, in their order: it is the same whatever runs first. F has a
  * State, start(), the neutral element of join, and join(earlier, later). All threads must call. */
-#ifndef AH_CUDA_SCAN_CUH
-#define AH_CUDA_SCAN_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -70,5 +69,3 @@ __device__ __forceinline__ typename F::State ah_block_before(const F &f, const t
     *all = sum;
     return f.join(earlier, before);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The maximum of numbers and the sum of the exponentials below it, kept together while the maximum grows. */
-#ifndef AH_CUDA_TAIL_CUH
-#define AH_CUDA_TAIL_CUH
+#pragma once
 
 #include "cuda/kernels/lib/fast.cuh"
 #include "cuda/kernels/lib/rows.cuh"
@@ -78,5 +77,3 @@ __device__ __forceinline__ ah_tail<ah_real<T>> ah_row_tail(const ROWS &rows, con
     });
     return ah_folded(rows, own);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Sums and products of any type; those of int64_t wrap around, as the CPU's do. */
-#ifndef AH_CUDA_WRAP_CUH
-#define AH_CUDA_WRAP_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 
@@ -21,5 +20,3 @@ template <> __device__ __forceinline__ int64_t ah_times<int64_t>(int64_t a, int6
 {
     return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Functions that forward and backward of attention share: the sequence, head and rows of a block, the keys that a query
  * sees, the weight of a score. */
-#ifndef AH_CUDA_ATTENTION_CUH
-#define AH_CUDA_ATTENTION_CUH
+#pragma once
 
 #include "cuda/kernels/lib/fast.cuh"
 #include "cuda/kernels/linear/attention.h"
@@ -388,5 +387,3 @@ template <bool OF_KEYS, int TALL, int COLUMNS> struct ah_attention_kept {
         return OF_KEYS ? bits[row] >> (n * 8 + e % 2) & 1 : bits[column / 8] >> (row * 8 + column % 8) & 1;
     }
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Arguments of attention's kernels, and the shapes of their tiles. */
-#ifndef AH_CUDA_KERNELS_ATTENTION_H
-#define AH_CUDA_KERNELS_ATTENTION_H
+#pragma once
 
 #include "cuda/kernels/lib/philox.h"
 
@@ -88,5 +87,3 @@ struct ah_attention_draw_args {
     (((width) * (size) + 16) * (own) * ((warps) * (tall) * 16 + 2 * (others)))
 
 enum { AH_ATTENTION_KEEP_THREADS = 256, AH_ATTENTION_DELTA_THREADS = 256, AH_ATTENTION_WORD = 64 };
-
-#endif

@@ -2,8 +2,7 @@
  * registers where ah_mma has them (matrix.cuh): s[i][n][e] is of row 16 i + e / 2 * 8 + lane / 4 and column 8 n + lane
  * % 4 * 2 + e % 2. Halves are multiplied on tensor cores, float and double by their lanes,
  * which then have one `TALL` only. */
-#ifndef AH_CUDA_ATTENTION_TILE_CUH
-#define AH_CUDA_ATTENTION_TILE_CUH
+#pragma once
 
 #include "cuda/kernels/lib/matrix.cuh"
 #include "cuda/kernels/lib/reals.cuh"
@@ -301,5 +300,3 @@ __device__ __forceinline__ void ah_tile_store(const ah_real<T> (&sum)[TALL][WIDT
         }
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Arguments of adding a convolution's bias. */
-#ifndef AH_CUDA_KERNELS_CONV_H
-#define AH_CUDA_KERNELS_CONV_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ struct ah_conv_bias_args {
     int64_t count, channels, pixels;
     int32_t last, wide;
 };
-
-#endif

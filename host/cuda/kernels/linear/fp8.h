@@ -1,6 +1,5 @@
 /* Arguments of the kernels that make codes of 8-bit floats. */
-#ifndef AH_CUDA_KERNELS_FP8_H
-#define AH_CUDA_KERNELS_FP8_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ struct ah_fp8_args {
     int32_t e5m2;
     int32_t wide;  /* both addresses are multiples of 16 */
 };
-
-#endif

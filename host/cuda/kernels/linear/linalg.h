@@ -1,7 +1,6 @@
 /* Arguments of the kernels around cuSOLVER's routines. Batches are `batch` matrices one after another, infos and flags
  * an int32 for each. */
-#ifndef AH_CUDA_KERNELS_LINALG_H
-#define AH_CUDA_KERNELS_LINALG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -81,5 +80,3 @@ struct ah_linalg_residual_args {
     uint64_t x, b, product;
     int64_t batch, m, n, k;
 };
-
-#endif

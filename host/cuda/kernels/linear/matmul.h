@@ -1,7 +1,6 @@
 /* Arguments of the kernels that make numbers for comparing algorithms of a product, and compare their results; and of
  * products of integers. */
-#ifndef AH_CUDA_KERNELS_MATMUL_H
-#define AH_CUDA_KERNELS_MATMUL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ struct ah_matmul_integer_args {
     int64_t a_step[3], b_step[3];
     int64_t row_tiles, column_tiles;
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* Arguments of the recurrent kernels: one step of one direction of a layer, whose rows begin at `row` in the arrays of
  * all steps. Gates and their gradients have `gates` parts of `width`; hidden gates and the arrays for the rule (active,
  * inner, the running cell) are in the type of the computation, all else in the tensors' type. */
-#ifndef AH_CUDA_KERNELS_RECURRENT_H
-#define AH_CUDA_KERNELS_RECURRENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ struct ah_recurrent_adjoint_args {
     int64_t earlier, earlier_count; /* the first row of the step before, and its number of rows */
     int32_t kind;
 };
-
-#endif

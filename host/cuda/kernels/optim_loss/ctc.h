@@ -1,8 +1,7 @@
 /* Arguments of the CTC kernels: log_probs [steps, batch, classes], targets [batch, longest], of which a sequence has
  * its first target_length. Places are the labels with a blank before, between and after them, 2 longest + 1 at most.
  * alpha, terms and losses are in the type of the computation. */
-#ifndef AH_CUDA_KERNELS_CTC_H
-#define AH_CUDA_KERNELS_CTC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ struct ah_ctc_gradient_args {
     uint64_t chain, terms, loss, g, gx;
     int32_t wide;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Writing numbers that a kernel has among its arguments. */
-#ifndef AH_CUDA_KERNELS_GRAPH_H
-#define AH_CUDA_KERNELS_GRAPH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ struct ah_graph_write_args {
     uint64_t to;
     uint32_t count, word[AH_GRAPH_WORDS];
 };
-
-#endif

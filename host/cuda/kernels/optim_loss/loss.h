@@ -1,7 +1,6 @@
 /* Arguments of the loss kernels. Scores are outer x classes x inner, positions outer x inner; a label outside the
  * classes that is not `ignore` results in NaN (it was refused before). Reductions are those of ops/nn/loss.h. */
-#ifndef AH_CUDA_KERNELS_LOSS_H
-#define AH_CUDA_KERNELS_LOSS_H
+#pragma once
 
 #include "cuda/kernels/lib/rows.h"
 
@@ -43,5 +42,3 @@ struct ah_loss_total_args {
     uint64_t loss, out, total;
     int32_t mean;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of the optimizers' kernels. Elements are processed in chunks that never cross the border of a part; chunk c
  * belongs to the last part whose `first` is not above c. */
-#ifndef AH_CUDA_KERNELS_OPTIM_H
-#define AH_CUDA_KERNELS_OPTIM_H
+#pragma once
 
 #include "optim/scalars.h"
 
@@ -85,5 +84,3 @@ struct ah_scale_args {
     double number;
     int32_t clamp, shrinks; /* shrinks: nothing is done where the number is at least 1 */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Numbers of a thread's Philox stream, as cuRAND makes them of its words, and numbers computed from them. It has fma
  * where nvcc fuses a product and a sum of PyTorch. */
-#ifndef AH_CUDA_RANDOM_CUH
-#define AH_CUDA_RANDOM_CUH
+#pragma once
 
 #include "cuda/kernels/lib/elementwise.cuh"
 #include "cuda/kernels/lib/fast.cuh"
@@ -134,5 +133,3 @@ template <class SOURCE, typename T, class OP> __device__ __forceinline__ void ah
         }
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of the kernels that draw random numbers. The iteration's operand 0 is filled, in any dtype; its numbers are
  * the distribution's. */
-#ifndef AH_CUDA_KERNELS_RANDOM_H
-#define AH_CUDA_KERNELS_RANDOM_H
+#pragma once
 
 #include "cuda/kernels/lib/elementwise.h"
 #include "cuda/kernels/lib/philox.h"
@@ -42,5 +41,3 @@ struct ah_island_args {
     int64_t n;
     int32_t wide;
 };
-
-#endif

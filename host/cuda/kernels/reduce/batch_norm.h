@@ -1,7 +1,6 @@
 /* Arguments of batch norm's kernels. A batch is n x c x pixels, or, `last`, n x pixels rows of c channels. Each channel
  * is cut into splits of `length` values, whose statistics are combined in their order. */
-#ifndef AH_CUDA_KERNELS_BATCH_NORM_H
-#define AH_CUDA_KERNELS_BATCH_NORM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ struct ah_batch_apply_args {
     uint64_t x, g, y, scale, shift, of_g;
     int32_t wide; /* packs are in one channel or, `last`, in one row */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Arguments of the distances of all pairs of rows. The pair (i, j), i < j, follows those of the rows before i. */
-#ifndef AH_CUDA_KERNELS_DISTANCE_H
-#define AH_CUDA_KERNELS_DISTANCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct ah_distance_args {
     double p;
     int32_t norm;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of layer norm and RMS norm (which subtracts no mean and has no bias): rows of `width`. Statistics are of
  * the compute type. */
-#ifndef AH_CUDA_KERNELS_NORM_H
-#define AH_CUDA_KERNELS_NORM_H
+#pragma once
 
 #include "cuda/kernels/lib/rows.h"
 
@@ -42,5 +41,3 @@ struct ah_column_total_args {
     uint64_t parts, total;
     int64_t width, chunks;
 };
-
-#endif

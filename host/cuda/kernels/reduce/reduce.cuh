@@ -1,7 +1,6 @@
 /* Folding the inputs of each output, in an order that depends on the sizes alone: a thread folds inputs at a stride,
  * then the threads of an output are joined as a tree. */
-#ifndef AH_CUDA_REDUCE_CUH
-#define AH_CUDA_REDUCE_CUH
+#pragma once
 
 #include "cuda/kernels/lib/kernel.cuh"
 #include "cuda/kernels/reduce/reduce.h"
@@ -237,5 +236,3 @@ __device__ void ah_reduce_all(const ah_reduce_args &a, const F &f, typename F::S
         __syncthreads();
     }
 }
-
-#endif

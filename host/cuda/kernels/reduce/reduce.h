@@ -4,8 +4,7 @@
  * share the inputs of an output. With `across` neighbouring threads process neighbouring outputs, else neighbouring
  * inputs. Of a reduction in `parts`, each part of an output's inputs writes its state to `partial`, in order, and a
  * second launch joins them. */
-#ifndef AH_CUDA_KERNELS_REDUCE_H
-#define AH_CUDA_KERNELS_REDUCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -52,5 +51,3 @@ struct ah_reduce_args {
     int32_t single;  /* exponentials of floats are float's, not double's */
     int32_t joining; /* the second launch: `folded` parts of each output */
 };
-
-#endif

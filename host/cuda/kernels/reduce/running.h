@@ -2,8 +2,7 @@
  *
  * Of a line in parts, first each part is folded into a separate state; then each part begins with the fold of the
  * states before it. The number of parts depends on the sizes alone. */
-#ifndef AH_CUDA_KERNELS_RUNNING_H
-#define AH_CUDA_KERNELS_RUNNING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ struct ah_running_args {
     int32_t reverse, exclusive; /* from the end of each line; without the element itself */
     int32_t wide; /* runs of AH_RUNNING_RUN elements are aligned */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Arguments of the softmax kernels: rows of `length` elements, or, with inner > 1, columns of outer x length x
  * inner. */
-#ifndef AH_CUDA_KERNELS_SOFTMAX_H
-#define AH_CUDA_KERNELS_SOFTMAX_H
+#pragma once
 
 #include "cuda/kernels/lib/rows.h"
 
@@ -25,5 +24,3 @@ struct ah_masked_softmax_args {
     int64_t rows, length, queries, size[AH_SOFTMAX_DIMS], stride[AH_SOFTMAX_DIMS]; /* of the mask */
     int32_t ndim, causal, boolean, wide;
 };
-
-#endif

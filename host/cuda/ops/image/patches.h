@@ -1,6 +1,5 @@
 /* Windows of images as the columns of matrices, for the ops im2col and col2im and for convolutions by products. */
-#ifndef AH_CUDA_PATCHES_H
-#define AH_CUDA_PATCHES_H
+#pragma once
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
@@ -12,5 +11,3 @@ int ah_cuda_take_patches(struct ah_device *device, const char *op_name, enum ah_
                          struct ah_patches_args *args);
 int ah_cuda_add_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
                         struct ah_patches_args *args);
-
-#endif

@@ -1,6 +1,5 @@
 /* The places where a mask is true: their number before each tile of it, and in all. */
-#ifndef AH_CUDA_COMPACT_H
-#define AH_CUDA_COMPACT_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -20,5 +19,3 @@ int ah_cuda_nonzeros_count(struct ah_device *device, const struct ah_cuda_nonzer
 /* Write the coordinates of the places to int64 [count, ndim] (ndim 0: of a flat mask, [count]). */
 int ah_cuda_nonzeros_write(struct ah_device *device, const char *op_name, const struct ah_cuda_nonzeros *places,
                            struct ah_tensor *to, bool flat);
-
-#endif

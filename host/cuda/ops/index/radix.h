@@ -1,6 +1,5 @@
 /* A stable sort of unsigned keys on the device. */
-#ifndef AH_CUDA_RADIX_H
-#define AH_CUDA_RADIX_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 
@@ -26,5 +25,3 @@ static inline int ah_cuda_bits(int64_t n)
         bits++;
     return bits;
 }
-
-#endif

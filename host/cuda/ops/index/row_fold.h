@@ -1,6 +1,5 @@
 /* Adding rows to rows that an index names, and writing over them. */
-#ifndef AH_CUDA_ROW_FOLD_H
-#define AH_CUDA_ROW_FOLD_H
+#pragma once
 
 #include "cuda/driver/stream/launch.h"
 #include "cuda/kernels/index/index.h"
@@ -33,5 +32,3 @@ int ah_cuda_fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_t
 
 /* Add by keys that are sorted, in pieces; the sums of destinations of several are joined behind that. */
 int ah_cuda_add_rows(struct ah_call *c, enum ah_dtype dtype, struct ah_rows_fold_args *args);
-
-#endif

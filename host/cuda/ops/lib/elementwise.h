@@ -1,6 +1,5 @@
 /* Running elementwise kernels over tensors of any strides and dtypes. */
-#ifndef AH_CUDA_ELEMENTWISE_H
-#define AH_CUDA_ELEMENTWISE_H
+#pragma once
 
 #include "cuda/driver/stream/launch.h"
 #include "cuda/kernels/lib/elementwise.h"
@@ -64,5 +63,3 @@ struct ah_tensor *ah_cuda_input(struct ah_cuda_inputs *in, struct ah_tensor *giv
 /* A tensor in its own layout if `last` (channels-last), else row-major. */
 struct ah_tensor *ah_cuda_input_last(struct ah_cuda_inputs *in, struct ah_tensor *given, bool last);
 int ah_cuda_inputs_close(struct ah_cuda_inputs *in); /* returns `status` */
-
-#endif

@@ -1,7 +1,6 @@
 /* Prototypes of the kernels of CUDA devices, from the op table and kernels.def: ah_cuda_KERNEL, ah_cuda_draw_KERNEL,
  * ah_cuda_solve_KERNEL. */
-#ifndef AH_CUDA_OPS_H
-#define AH_CUDA_OPS_H
+#pragma once
 
 #include "ops/dispatch/op.h"
 
@@ -16,5 +15,3 @@
 #undef SOLVE
 #undef DRAW
 #undef HOST
-
-#endif

@@ -1,6 +1,5 @@
 /* Launching kernels made by AH_ROW_KERNEL (kernels/lib/rows.cuh). */
-#ifndef AH_CUDA_ROWS_H
-#define AH_CUDA_ROWS_H
+#pragma once
 
 #include "cuda/driver/stream/reals.h"
 #include "cuda/kernels/lib/rows.h"
@@ -29,5 +28,3 @@ static inline bool ah_cuda_rows_wide(int64_t length, enum ah_dtype dtype, uint64
 {
     return ((a | b | c) | (uint64_t)length * ah_dtype_size(dtype)) % 16 == 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Search for elements that an op has to refuse. The device is waited for: the answer decides the next step. */
-#ifndef AH_CUDA_SEARCH_H
-#define AH_CUDA_SEARCH_H
+#pragma once
 
 #include "cuda/driver/stream/launch.h"
 #include "tensor/tensor.h"
@@ -11,5 +10,3 @@ int ah_cuda_find_zero(struct ah_device *device, const char *op_name, const struc
 /* The same of an element outside low..high-1, and its value. */
 int ah_cuda_find_outside(struct ah_device *device, const char *op_name, const struct ah_tensor *tensor, int64_t low,
                          int64_t high, int64_t *at, int64_t *value);
-
-#endif

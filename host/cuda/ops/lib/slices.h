@@ -1,6 +1,5 @@
 /* The lines of a tensor along one dim, laid out one after another. */
-#ifndef AH_CUDA_SLICES_H
-#define AH_CUDA_SLICES_H
+#pragma once
 
 #include "tensor/tensor.h"
 
@@ -23,5 +22,3 @@ int ah_cuda_slices(struct ah_device *device, struct ah_tensor **out, struct ah_t
 int ah_cuda_slices_open(struct ah_device *device, struct ah_tensor **room, struct ah_tensor *out, int dim,
                         enum ah_dtype dtype);
 int ah_cuda_slices_close(struct ah_device *device, struct ah_tensor *room, struct ah_tensor *out, int dim, int status);
-
-#endif

@@ -1,7 +1,6 @@
 /* Attention by cuDNN's fused kernels, where they support it and pay: fp16 and bf16 on cards of compute capability 9.0
  * and above, no mask but the causal one, no dropout, no window, sequences of one length. */
-#ifndef AH_CUDA_ATTENTION_DNN_H
-#define AH_CUDA_ATTENTION_DNN_H
+#pragma once
 
 #include "cuda/driver/api/device.h"
 #include "cuda/kernels/linear/attention.h"
@@ -18,5 +17,3 @@ int ah_cuda_attention_dnn_read(void);
 
 /* Forget the plans of a device that is closed. */
 void ah_cuda_attention_dnn_forget(const struct ah_cuda_device *cuda);
-
-#endif

@@ -1,8 +1,7 @@
 /* Attention as a graph of cuDNN's operations, in the one form that its fused engines recognise: scores, scale, causal
  * mask, softmax, product with the values; backward the chain of the gradients. Knows no device, so that a test asks the
  * library itself whether it supports the graph (spec/device/cuda_attention_dnn_check.c). */
-#ifndef AH_CUDA_ATTENTION_GRAPH_H
-#define AH_CUDA_ATTENTION_GRAPH_H
+#pragma once
 
 #include "cuda/vendor/dnn_plan.h"
 
@@ -58,5 +57,3 @@ struct ah_sdpa_graph {
 void ah_sdpa_graph_make(struct ah_dnn_work *work, cudnnHandle_t handle, const struct ah_sdpa *sdpa,
                         struct ah_sdpa_graph *out);
 void ah_sdpa_graph_drop(const struct ah_cudnn *dnn, struct ah_sdpa_graph *graph);
-
-#endif

@@ -1,7 +1,6 @@
 /* The three products of a convolution on memory of a known order: by cuDNN (conv_dnn.c), or by matrices of windows
  * (conv_patches.c). */
-#ifndef AH_CUDA_CONV_H
-#define AH_CUDA_CONV_H
+#pragma once
 
 #include "base/numeric/dtype.h"
 #include "cuda/driver/api/device.h"
@@ -31,5 +30,3 @@ int ah_cuda_patches_convolve(struct ah_device *device, const char *op_name, cons
 
 /* Drop the cached objects of a device that is closed. */
 void ah_cuda_dnn_forget(const struct ah_cuda_device *cuda);
-
-#endif

@@ -1,6 +1,5 @@
 /* Routines of cuSOLVER and cuBLAS over a batch of column-major matrices, as steps of a work (linalg_steps.h). */
-#ifndef AH_CUDA_LINALG_ROUTINES_H
-#define AH_CUDA_LINALG_ROUTINES_H
+#pragma once
 
 #include "cuda/ops/linear/linalg_steps.h"
 
@@ -31,5 +30,3 @@ struct ah_linalg_triangle {
     cublasDiagType_t diag;
 };
 void ah_linalg_trsm(struct ah_linalg_work *w, const struct ah_linalg_triangle *t);
-
-#endif

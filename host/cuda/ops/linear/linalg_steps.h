@@ -3,8 +3,7 @@
  * A work holds the inputs and the scratch memory of one op. After its first failure, which it keeps, nothing more is
  * done, so that only ah_linalg_close has to be checked. All is queued on the compute stream; nothing waits. Matrices
  * are `batch` ones after each other, addressed by the first. Lua thread only. */
-#ifndef AH_CUDA_LINALG_STEPS_H
-#define AH_CUDA_LINALG_STEPS_H
+#pragma once
 
 #include "cuda/driver/stream/times.h"
 #include "cuda/kernels/linear/linalg.h"
@@ -69,5 +68,3 @@ struct ah_linalg_span ah_linalg_begin(struct ah_linalg_work *w, const char *rout
 /* Keep its status, and wait for it where each launch is waited for. */
 void ah_linalg_end(struct ah_linalg_work *w, struct ah_linalg_span span, int status, const char *library,
                    const char *routine);
-
-#endif

@@ -11,7 +11,6 @@ local fail = arguments.fail
 
 local INTERVAL = 0.25 -- seconds between two drawings of a figure that is shown
 
----@class Figure
 ---@field curves table<string, {x: number[], y: number[]}> by name
 local Figure = class.new "Figure"
 

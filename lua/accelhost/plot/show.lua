@@ -34,7 +34,6 @@ function show.text(runs, panels, width, height, color)
 end
 
 --- The kind of picture that a file's name asks for; nil for another file.
----@param path string
 ---@return "svg"|"png"|nil
 function show.kind_of(path)
   local kind = path:match "%.(%l+)$"

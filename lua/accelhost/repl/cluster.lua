@@ -109,7 +109,6 @@ function Cluster:is_complete(text)
 end
 
 --- Does an empty line end an incomplete text?
----@param text string
 function Cluster:ends_when_empty(text)
   return self.here:ends_when_empty((text:gsub("^%s*%%ranks?%s+[%d,%-]+%s*", "")))
 end

@@ -156,7 +156,6 @@ end
 
 --- Does an empty line end an incomplete text? It does where no block, bracket or long string is open: after `x =`,
 --- `1 +` or `for i = 1, 3`.
----@param text string
 function Evaluate:ends_when_empty(text)
   local depth = 0
   for kind, word in lexer.words(without_sign(text:gsub("^%s*%%time%s", "", 1))) do

@@ -22,7 +22,6 @@ end
 
 --- Run `fn`, and show all that it writes by e.write at once: in a pager if it has more lines than the terminal.
 ---@param e {write: (fun(text: string)), rows: (fun(): integer)?}
----@param fn function
 ---@param ... any its arguments
 ---@return any # the result of fn
 return function(e, fn, ...)

@@ -31,7 +31,6 @@ local names = arguments.sorted_keys(fields)
 ---@field bnb_4bit_compute_dtype string the dtype of products with 4-bit codes; default "float32"
 ---@field llm_int8_skip_modules string[]? beginnings or ends of names of modules that stay as they are; default the head
 ---@field llm_int8_threshold number
----@class BitsAndBytesConfig
 local BitsAndBytesConfig = class.new "BitsAndBytesConfig"
 quantization.BitsAndBytesConfig = BitsAndBytesConfig
 

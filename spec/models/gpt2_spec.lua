@@ -1,19 +1,20 @@
 -- GPT-2 against transformers: logits, loss, gradients, and generated text.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local models = accelhost.models
-
-local folder = "spec/fixtures/models/"
-local expected = require("spec.support.fixtures").load("models/expected").gpt2
+local files = require "spec.support.files"
+local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
+local models, optim, json = accelhost.models, accelhost.optim, accelhost.json
+
+local folder = require("lfs").currentdir() .. "/spec/fixtures/models/"
+local numbers = require("spec.support.fixtures").load "models/expected"
+local expected, exact = numbers.gpt2, numbers.gpt2_float64
 
 local ids = tensors.long
 
 local weighed = tensors.weighed
 
-local function flat(rows)
-  return check.flat(accelhost.tensor(rows, {dtype = "float64"}))
-end
+local function flat(rows) return check.flat(tensors.double(rows)) end
 
 local model = models.AutoModelForCausalLM.from_pretrained(folder .. "gpt2")
 local prompt, mask = ids(expected.ids), ids(expected.mask)
@@ -27,6 +28,54 @@ describe("GPT2LMHeadModel", function()
     output.loss:backward()
     check.near(expected.grad_wte, weighed(own.transformer.wte.weight.grad), 1e-4)
     check.near(expected.grad_c_attn, weighed(own.transformer.h[1].attn.c_attn.weight.grad), 1e-4)
+  end)
+
+  it("returns transformers' logits, loss and gradients in float64", function()
+    local own = models.GPT2LMHeadModel.from_pretrained(folder .. "gpt2", {dtype = "float64"})
+    local output = own {input_ids = prompt, labels = prompt}
+    check.near(flat(exact.logits), output.logits, 1e-10)
+    check.near(exact.loss, output.loss:item(), 1e-10)
+    output.loss:backward()
+    for path, gradient in pairs(exact.gradients) do
+      check.near(gradient, weighed(own:get_parameter(path).grad), 1e-9, path)
+    end
+  end)
+
+  it("returns them in float32 to its rounding", function()
+    local output = model {input_ids = prompt, labels = prompt}
+    assert.equal("float32", output.logits.dtype)
+    check.near(flat(exact.logits), output.logits, 1e-5)
+    check.near(exact.loss, output.loss:item(), 1e-5)
+  end)
+
+  it("has transformers' losses in 20 steps of AdamW", function()
+    local own, losses = models.GPT2LMHeadModel.from_pretrained(folder .. "gpt2", {dtype = "float64"}), {}
+    local optimizer = optim.AdamW(own:parameters(), {lr = 1e-3, weight_decay = 0.1})
+    for i = 1, 20 do
+      local loss = own {input_ids = prompt, labels = prompt}.loss
+      loss:backward()
+      optimizer:step()
+      optimizer:zero_grad()
+      losses[i] = loss:item()
+    end
+    check.near(exact.steps, losses, 1e-9)
+  end)
+
+  it("is saved and read again, bit for bit, with the entries of its configuration", function()
+    local kept = os.getenv "ACCELHOST_SAVED" -- for the fixture's script
+    local leave = temporary.enter()
+    local out = kept and kept .. "/gpt2" or "out"
+    model:save_pretrained(out)
+    local again, report = models.AutoModelForCausalLM.from_pretrained(out, {output_loading_info = true})
+    assert.same({missing_keys = {}, unexpected_keys = {}, mismatched_keys = {}}, report)
+    for path, tensor in pairs(model:state_dict()) do assert.is_true(again:state_dict()[path]:equal(tensor), path) end
+    local before, after = json.decode(files.read(folder .. "gpt2/config.json")),
+      json.decode(files.read(out .. "/config.json"))
+    leave()
+    before.transformers_version = nil
+    for field, value in pairs(before) do
+      if value ~= json.null then assert.same(value, after[field], field) end
+    end
   end)
 
   it("leaves out labels of -100, and the last token of each row, which has no next one", function()

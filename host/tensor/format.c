@@ -93,11 +93,9 @@ static void each_shown(const struct printer *p, int dim, int64_t flat,
         visit(context, flat);
         return;
     }
-    for (int64_t i = 0; i < t->size[dim]; i++) {
-        if (p->summarize && t->size[dim] > 2 * edge && i == edge)
-            i = t->size[dim] - edge;
-        each_shown(p, dim + 1, flat * t->size[dim] + i, visit, context);
-    }
+    int64_t n = t->size[dim], left_out = p->summarize && n > 2 * edge ? n - 2 * edge : 0;
+    for (int64_t i = 0; i < n - left_out; i++)
+        each_shown(p, dim + 1, flat * n + (i < edge || !left_out ? i : i + left_out), visit, context);
 }
 
 struct survey {

@@ -36,6 +36,14 @@ describe("tostring(tensor)", function()
     assert.matches("^tensor%(%[%-150%d+%.0+,\n +0%.50+%],\n +dtype=float64%)$", text)
   end)
 
+  it("leaves out all items of the dims that are summarised with edgeitems = 0", function()
+    accelhost.set_printoptions {edgeitems = 0, threshold = 1}
+    local row, matrix = tostring(accelhost.arange(4096)), tostring(accelhost.arange(4096):reshape {64, 64})
+    accelhost.set_printoptions {profile = "default"}
+    assert.matches("^tensor%(%[ ?%.%.%.%]", row)
+    assert.matches("^tensor%(%[ ?%.%.%.%]", matrix)
+  end)
+
   it("refuses options out of their range and keeps the present ones", function()
     for _, options in ipairs {{precision = 65}, {precision = -1}, {edgeitems = 2 ^ 40}, {linewidth = 0},
       {profile = "long"}, {threshold = "all"}} do

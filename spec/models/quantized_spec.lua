@@ -129,6 +129,11 @@ describe("quantised linear maps", function()
     end
   end)
 
+  it("have the largest int8 codes where the largest number is too small for a reciprocal", function()
+    local codes = C.quantize_int8(accelhost.tensor {{1e-40, -1e-40, 0}})
+    assert.same({{127, -127, 0}}, codes:tolist())
+  end)
+
   it("have bias gradients and second derivatives of the input", function()
     local layer = nn.Linear4bit(64, 3, {quant_type = "nf4"})
     local x = accelhost.randn(2, 64):requires_grad_()
@@ -182,6 +187,9 @@ describe("quantised linear maps", function()
           state[entry] = text(C.json.encode(fields))
         end))
     end
+    check.raises("dequantize: expected code, nested_absmax and nested_code, or the first of them, or none", function()
+      C.dequantize(nn.Linear8bitLt(4, 2).weight, accelhost.ones(2), nil, accelhost.ones(1), nil, 2, 4)
+    end)
     check.raises("size mismatch for weight", function() layer:load_state_dict {weight = accelhost.ones(3, 65)} end)
     check.raises("quantized_matmul: input: expected float32, bfloat16 or float16, got float64", function()
       layer(accelhost.ones({1, 64}, {dtype = "float64"}))

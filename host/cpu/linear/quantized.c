@@ -265,8 +265,8 @@ static void quantize_int8_rows(void *context, int64_t begin, int64_t end)
         float largest = quantized_largest(x, z->block), factor = largest > 0 ? 1.0f / largest * 127.0f : 0;
         z->absmax[row] = largest;
         for (int64_t i = 0; i < z->block; i++) {
-            float scaled = x[i] * factor;
-            codes[i] = scaled == scaled ? (int8_t)rintf(scaled) : 0;
+            float scaled = x[i] * factor; /* infinite where the reciprocal of a subnormal number is */
+            codes[i] = scaled == scaled ? (int8_t)rintf(scaled < -127 ? -127 : scaled > 127 ? 127 : scaled) : 0;
         }
     }
 }

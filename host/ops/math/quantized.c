@@ -40,6 +40,9 @@ static int quantized_check(const struct ah_call *c, const struct quantized_parts
         return ah_fail(AH_EINVAL, "%s: expected a weight of at least 1 x 1, got %lld x %lld", c->op->name,
                        (long long)p->rows, (long long)p->columns);
     int64_t numel = p->rows * p->columns;
+    if ((p->nested_absmax && !p->code) || (p->nested_code && !p->nested_absmax))
+        return ah_fail(AH_EINVAL, "%s: expected code, nested_absmax and nested_code, or the first of them, or none",
+                       c->op->name);
     if (!p->code) {
         AH_TRY(quantized_expect(c, "weight", p->weight, AH_I8, numel));
         return quantized_expect(c, "absmax", p->absmax, AH_F32, p->rows);

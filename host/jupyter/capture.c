@@ -14,18 +14,20 @@ static const int64_t publish_after_ns = 30000000, ms_ns = 1000000;
 
 int ah_capture_replace(int fd[2])
 {
-    for (int i = 0; i < 2; i++) {
-        int ends[2];
-        if (pipe2(ends, O_CLOEXEC)) {
-            if (i == 1)
-                close(fd[0]);
-            return ah_fail(AH_EIO, "output cannot be captured: %s", strerror(errno));
+    int ends[2][2];
+    for (int i = 0; i < 2; i++)
+        if (pipe2(ends[i], O_CLOEXEC)) {
+            int reason = errno;
+            for (int k = 0; k < 2 * i; k++)
+                close(ends[0][k]);
+            return ah_fail(AH_EIO, "output cannot be captured: %s", strerror(reason));
         }
-        fcntl(ends[0], F_SETFL, O_NONBLOCK);
-        fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
-        dup2(ends[1], STDOUT_FILENO + i);
-        close(ends[1]);
-        fd[i] = ends[0];
+    for (int i = 0; i < 2; i++) {
+        fcntl(ends[i][0], F_SETFL, O_NONBLOCK);
+        fcntl(ends[i][1], F_SETPIPE_SZ, 1 << 20);
+        dup2(ends[i][1], STDOUT_FILENO + i);
+        close(ends[i][1]);
+        fd[i] = ends[i][0];
     }
     return 0;
 }

@@ -30,11 +30,11 @@ struct ah_capture {
     void *context;
 };
 
-/* Replace stdout and stderr of the process by new pipes; their ends to read are stored in `fd`. AH_EIO. */
+/* Replace stdout and stderr of the process by new pipes; their ends to read are stored in `fd`. AH_EIO: both remain. */
 int ah_capture_replace(int fd[2]);
 
 /* Add a pair for a request, with a copy of its header; fds of -1 give the newest pair to the request. The capture owns
- * the fds. AH_ENOMEM: the newest pair remains. */
+ * the fds, and has fewer than AH_CAPTURE_PAIRS pairs before. AH_ENOMEM: the newest pair remains. */
 int ah_capture_add(struct ah_capture *capture, const int fd[2], struct ah_jupyter_text header);
 
 /* Read all that the pipes have now; publish texts that are long or older than 30 ms, or all with `now`. Pairs at their

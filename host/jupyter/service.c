@@ -33,7 +33,7 @@ static struct {
     pthread_t thread;
     struct ah_jupyter_queue requests, answers, outgoing; /* of the shell channel, of the stdin channel, to be sent */
     struct ah_capture capture;
-    atomic_int pairs;
+    atomic_int pairs; /* of `capture`, and those that are queued for it: a thread that is late must not have too many */
     atomic_bool done;
     int64_t end_ns; /* of a kernel whose end was requested; 0: it was not */
     pid_t parent, own;
@@ -98,22 +98,30 @@ static void service_stream(void *context, const struct ah_capture_pair *pair, co
     json_decref(content);
 }
 
+/* Read and publish captured text; count the pairs that have reached their end. */
+static void service_read_text(bool now)
+{
+    int before = service.capture.count;
+    ah_capture_read(&service.capture, now);
+    atomic_fetch_sub(&service.pairs, before - service.capture.count);
+}
+
 /* Send the queued messages in order, each after the text written before it. */
 static void service_send_queued(void)
 {
     struct ah_jupyter_message *message;
     while ((message = ah_queue_take(&service.outgoing))) {
-        ah_capture_read(&service.capture, true);
+        service_read_text(true);
         if (*message->type) {
             service_write(message);
         } else {
             int fd[2];
             memcpy(fd, message->route.bytes, sizeof fd);
-            ah_capture_add(&service.capture, fd, message->header);
+            if (ah_capture_add(&service.capture, fd, message->header) < 0 && fd[0] >= 0)
+                atomic_fetch_sub(&service.pairs, 1);
         }
         free(message);
     }
-    atomic_store(&service.pairs, service.capture.count);
 }
 
 /* Receiving. */
@@ -294,11 +302,11 @@ static void *service_run(void *unused)
         uint64_t wakes;
         if (item[AH_SOCKETS].revents && read(service.wake, &wakes, sizeof wakes) > 0)
             service_send_queued();
-        ah_capture_read(&service.capture, false);
+        service_read_text(false);
         service_check_end();
     }
     service_send_queued();
-    ah_capture_read(&service.capture, true);
+    service_read_text(true);
     return NULL;
 }
 
@@ -374,6 +382,7 @@ int ah_service_open(const char *path, const char *info)
     AH_TRYGO(service_bind_all(), failed);
     AH_TRYGO(ah_capture_replace(fd), failed);
     AH_TRYGO(ah_capture_add(&service.capture, fd, service_text("{}")), failed);
+    atomic_store(&service.pairs, 1);
     setvbuf(stdout, NULL, _IONBF, 0); /* text of one write is shown at once, and in order with the children's */
     service_publish("status", (struct ah_jupyter_text){0}, "{\"execution_state\":\"starting\"}");
     AH_TRYGO(service_start(), failed);
@@ -429,8 +438,8 @@ static int service_queue(const struct ah_jupyter_message *message)
     const uint64_t one = 1;
     ah_queue_wait(&service.outgoing, false, 60);
     ah_queue_add(&service.outgoing, copy);
-    if (write(service.wake, &one, sizeof one) < 0 && errno != EAGAIN)
-        return ah_fail(AH_EIO, "the thread of the sockets cannot be woken: %s", strerror(errno));
+    if (write(service.wake, &one, sizeof one) < 0)
+        errno = 0; /* the counter is at its largest number: the thread is woken already */
     return 0;
 }
 
@@ -446,13 +455,16 @@ int ah_service_send(const struct ah_jupyter_message *message)
 int ah_service_begin(struct ah_jupyter_text header, bool shared)
 {
     int fd[2] = {-1, -1};
-    if (!shared && atomic_load(&service.pairs) < AH_CAPTURE_PAIRS - 2)
+    if (!shared && atomic_load(&service.pairs) < AH_CAPTURE_PAIRS) {
         AH_TRY(ah_capture_replace(fd));
+        atomic_fetch_add(&service.pairs, 1);
+    }
     struct ah_jupyter_message message = {.header = header, .route = {(const char *)fd, sizeof fd}};
     int status = service_queue(&message);
     if (status < 0 && fd[0] >= 0) {
         close(fd[0]);
         close(fd[1]);
+        atomic_fetch_sub(&service.pairs, 1);
     }
     return status;
 }

@@ -187,6 +187,7 @@ describe("a kernel", function()
   it("runs cells beyond its most pipes while the programs of the earlier ones stay", function()
     if is_missing() then return end
     for _ = 1, 60 do assert.equal("ok", client:execute("os.execute 'sleep 5 &'").status) end
+    for _ = 1, 60 do client:send("shell", "execute_request", {code = "os.execute 'sleep 5 &'"}) end
     assert.equal("ok", client:execute("print 'still'").status)
     while client:receive("iopub", "stream").content.text ~= "still\n" do assert.is_nil(kernel:wait(0)) end
   end)

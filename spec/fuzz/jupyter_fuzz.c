@@ -1,13 +1,16 @@
-/* Fuzz target: a client's frames to a kernel, and its connection file. The first byte selects one of the two, and
- * whether the frames' signature is made right; each frame is two bytes of length, then its bytes. A message that is
- * accepted has the parts of its frames, and its identities are those in front of the delimiter.
- * sources: host/jupyter/message.c host/jupyter/connection.c host/base/numeric/hmac.c host/base/numeric/sha256.c
- * sources: host/base/numeric/sha256_blocks.c host/base/status/status.c */
+/* Fuzz target: a client's frames to a kernel, its connection file, and text that a process writes. The first byte
+ * selects one of the three, and whether the frames' signature is made right, or the text is whole; each frame is two
+ * bytes of length, then its bytes. A message that is accepted has the parts of its frames, and its identities are those
+ * in front of the delimiter. Text becomes valid UTF-8, which stays as it is.
+ * sources: host/jupyter/message.c host/jupyter/connection.c host/jupyter/capture.c host/base/numeric/hmac.c
+ * sources: host/base/numeric/sha256.c host/base/numeric/sha256_blocks.c host/base/status/status.c
+ * sources: host/base/trace/time.c */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status/status.h"
+#include "jupyter/capture.h"
 #include "jupyter/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
@@ -55,12 +58,31 @@ static void read_frames(const uint8_t *bytes, size_t count, bool sign)
     free(message);
 }
 
+static void read_text(const uint8_t *bytes, size_t count, bool whole)
+{
+    char *given = malloc(count + 1), *text = malloc(3 * count + 1), *again = malloc(9 * count + 1);
+    size_t used, used_again;
+    if (!given || !text || !again)
+        abort();
+    memcpy(given, bytes, count);
+    size_t length = ah_capture_utf8(text, given, count, whole, &used);
+    if (used > count || (whole && used < count) || count - used > 3 || length > 3 * used)
+        abort();
+    if (ah_capture_utf8(again, text, length, true, &used_again) != length || memcmp(again, text, length))
+        abort();
+    free(given);
+    free(text);
+    free(again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct ah_jupyter_connection connection;
     if (!count)
         return 0;
-    if (bytes[0] & 2)
+    if (bytes[0] & 4)
+        read_text(bytes + 1, count - 1, bytes[0] & 1);
+    else if (bytes[0] & 2)
         ah_connection_parse(&connection, (const char *)bytes + 1, count - 1);
     else
         read_frames(bytes + 1, count - 1, bytes[0] & 1);

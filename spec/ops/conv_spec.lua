@@ -9,6 +9,27 @@ local F = accelhost.nn.functional
 
 local leaf = tensors.leaf
 
+-- Does Winograd's filtering compute large 3x3 kernels? It needs vectors of 32 bytes (a processor with FMA, and a build
+-- for it). Elsewhere a library computes them, whose sums may depend on the threads and on the batch.
+local function has_winograd()
+  local profile = accelhost.profiler.profile({}, function()
+    F.conv2d(accelhost.ones(1, 32, 16, 16), accelhost.ones(32, 32, 3, 3))
+  end)
+  for _, event in ipairs(profile:events()) do
+    if event.kernel == "own winograd float32" then return true end
+  end
+  return false
+end
+
+-- Assert equal bits where Winograd's filtering makes them, else equal numbers up to rounding.
+local function same(wanted, found)
+  if has_winograd() then
+    assert.is_true(accelhost.equal(wanted, found))
+  else
+    check.near(0, ((wanted - found):abs():max() / wanted:abs():max()):item(), 1e-5)
+  end
+end
+
 describe("conv2d", function()
   it("has first and second derivatives", function()
     local cases = {
@@ -148,7 +169,7 @@ describe("conv2d", function()
         local all = {F.conv2d(x, weight, nil, 1, 1), C.conv2d_grad_input(g, weight, {n, c, h, w}, 1, 1, 1, 1),
           C.conv2d_grad_weight(g, x, {out, c, 3, 3}, 1, 1, 1, 1)}
         first = first or all
-        for i, result in ipairs(all) do assert.is_true(accelhost.equal(first[i], result)) end
+        for i, result in ipairs(all) do same(first[i], result) end
       end
     end
     accelhost.set_num_threads(threads)
@@ -161,7 +182,7 @@ describe("conv2d", function()
     local y, sum = F.conv2d(x, weight, nil, 1, 1), accelhost.zeros(weight:shape())
     for i = 1, n do
       local image, gradient = x:narrow(0, i - 1, 1), g:narrow(0, i - 1, 1)
-      assert.is_true(accelhost.equal(F.conv2d(image, weight, nil, 1, 1), y:narrow(0, i - 1, 1)))
+      same(F.conv2d(image, weight, nil, 1, 1), y:narrow(0, i - 1, 1))
       sum = sum + C.conv2d_grad_weight(gradient, image, {96, 512, 3, 3}, 1, 1, 1, 1)
     end
     local whole = C.conv2d_grad_weight(g, x, {96, 512, 3, 3}, 1, 1, 1, 1)

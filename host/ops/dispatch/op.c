@@ -342,6 +342,7 @@ int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inp
     call.out_count = 0;
     call.inplace = inplace || (op->flags & AH_MUTATES);
     call.stored_dtype = false;
+    call.float_result = false;
     call.recording = false;
     call.original = NULL;
     memset(call.out, 0, sizeof call.out);

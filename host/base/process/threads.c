@@ -4,6 +4,7 @@
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/process/quota.h"
@@ -12,7 +13,7 @@
 /* The affinity at the first call, before libgomp binds the main thread (OMP_PROC_BIND). */
 static struct ah_affinity initial_affinity;
 static int processors;   /* in it, 0 before the first call */
-static int threads_used; /* by kernels, 0 before the first call */
+static atomic_int threads_used; /* by kernels, 0 before the first call; relaxed: it announces nothing else */
 
 int ah_affinity_count(void)
 {
@@ -62,19 +63,21 @@ void ah_affinity_bind(int thread)
 
 int ah_num_threads(void)
 {
-    if (!threads_used) {
+    int used = atomic_load_explicit(&threads_used, memory_order_relaxed);
+    if (!used) {
         const char *text = getenv("OMP_NUM_THREADS");
         long number = text ? strtol(text, NULL, 10) : 0;
-        threads_used = number < 1 ? ah_cpu_count() : number > AH_MOST_THREADS ? AH_MOST_THREADS : (int)number;
+        used = number < 1 ? ah_cpu_count() : number > AH_MOST_THREADS ? AH_MOST_THREADS : (int)number;
+        atomic_store_explicit(&threads_used, used, memory_order_relaxed);
     }
-    return threads_used;
+    return used;
 }
 
 int ah_set_num_threads(int count)
 {
     if (count < 1 || count > AH_MOST_THREADS)
         return ah_fail(AH_EINVAL, "set_num_threads: expected 1..%d, got %d", AH_MOST_THREADS, count);
-    threads_used = count;
+    atomic_store_explicit(&threads_used, count, memory_order_relaxed);
     return 0;
 }
 

@@ -419,14 +419,29 @@ install: all $(BUILD)/docs/index.html $(BUILD)/plugin-headers ## into PREFIX=/us
 uninstall: ## remove the files of install from PREFIX, below DESTDIR
 	@scripts/package/install.sh uninstall "$(DESTDIR)" "$(PREFIX)"
 
+PORTABLE := $(patsubst $(BUILD)/%,build-portable/%,$(BUILD)/accelhost $(BUILD)/plugin-headers $(BUILD)/docs/index.html \
+            $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(JUPYTER) $(MPI) $(CUDA))
 .PHONY: deb
 deb: ## a Debian package for every x86-64, in build-portable
 	@scripts/install-deps.sh build
-	@$(MAKE) --no-print-directory ARCH=portable build-portable/accelhost build-portable/plugin-headers \
-		build-portable/docs/index.html $(patsubst $(BUILD)/%,build-portable/%,$(IMAGE) $(PLOT) $(STORE) $(REGEX) \
-		$(EDIT) $(JUPYTER) $(MPI) \
-		$(CUDA))
+	@$(MAKE) --no-print-directory ARCH=portable $(PORTABLE)
 	@scripts/package/build-deb.sh build-portable
+
+# For TARGET, in its BUILD, for the processors of ARCH.
+.PHONY: wheel
+ifeq ($(TARGET),)
+wheel: ## a Python wheel and a .tar.gz for every x86-64 with this glibc or newer, in build-portable; TARGET=
+	@scripts/install-deps.sh build wheel
+	@$(MAKE) --no-print-directory ARCH=portable $(PORTABLE)
+	@scripts/package/build-wheel.py build-portable
+else
+wheel: $(BUILD)/accelhost plugins $(BUILD)/plugin-headers
+	@TARGET=$(TARGET) SYSROOT=$(SYSROOT) scripts/package/build-wheel.py $(BUILD)
+endif
+
+.PHONY: check-wheel
+check-wheel: ## install the wheel by pip, uv and pipx and in clean roots of Debian, and train there (root, network)
+	@scripts/check-wheel
 
 # Missing packages are installed first, in a separate make, so that the probes above see them.
 .PHONY: demo

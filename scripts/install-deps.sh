@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install missing packages with apt; with another package manager print the packages' names there. Prints its actions;
 # prints nothing when there is nothing to do.
-# usage: install-deps.sh [--list MANAGER] [build|test|check|package|bench|mpi ...]      (default: build)
+# usage: install-deps.sh [--list MANAGER] [build|test|check|package|wheel|bench|mpi ...]      (default: build)
 #        install-deps.sh bench-new
 #   --list: the packages in the words of apt, dnf, pacman or apk, and nothing else
 #   bench-new: the newest PyTorch, transformers and tokenizers of PyPI in build/bench-env, where `make bench` finds them
@@ -37,6 +37,7 @@ packages() {
     apt:test) echo lua-busted '?g++' ;;
     apt:check) echo lua-check ;;
     apt:package) echo dpkg-dev debootstrap lintian ;;
+    apt:wheel) echo patchelf binutils python3 ;;
     apt:bench) echo python3-torch libtcmalloc-minimal4 ;;
     apt:mpi) echo libopenmpi-dev openmpi-bin ;;
     dnf:mpi) echo openmpi-devel ;;
@@ -44,8 +45,8 @@ packages() {
     apk:mpi) echo openmpi-dev ;;
     dnf:test) echo luarocks '?gcc-c++' ;;
     pacman:test | apk:test | dnf:check | pacman:check | apk:check) echo luarocks ;;
-    *:package | *:bench) fail 2 "'$2' is for Debian and Ubuntu" ;;
-    *) fail 2 "unknown group '$2' (known: build test check package bench mpi)" ;;
+    *:package | *:wheel | *:bench) fail 2 "'$2' is for Debian and Ubuntu" ;;
+    *) fail 2 "unknown group '$2' (known: build test check package wheel bench mpi)" ;;
     esac
 }
 

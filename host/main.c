@@ -33,6 +33,7 @@ static const struct ah_command commands[] = {
     {"env", "print versions, machine and settings", ah_cli_env},
     {"help", "print the documentation of a name: accelhost help nn.Linear", main_help},
     {"types", "write definition files for the Lua language server", ah_cli_types},
+    {"completion", "print the completion script of bash, zsh or fish", ah_cli_completion},
     {NULL, NULL, NULL},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] - 1 };

@@ -12,6 +12,7 @@ struct ah_command {
 
 /* The commands; each returns the program's exit code. */
 int ah_cli_run(int argc, char **argv);
+int ah_cli_completion(int argc, char **argv);
 int ah_cli_config(int argc, char **argv);
 int ah_cli_data(int argc, char **argv);
 int ah_cli_env(int argc, char **argv);

@@ -1,4 +1,6 @@
 -- Completion for bash, zsh and fish: the commands, their options with the values that are words, and files.
+local program = require "accelhost.docs.commands"
+
 local completion = {}
 
 local function names_of(commands)
@@ -101,6 +103,15 @@ function completion.fish(commands)
     end
   end
   return table.concat(out, "\n") .. "\n"
+end
+
+--- Print the script for a shell, made from the help of the running program.
+---@param shell string bash, zsh or fish
+---@return integer exit_code
+function completion.print(shell)
+  local binary = assert(program.binary(), "the path of the running program is not known")
+  io.write(completion[shell](program.of(binary)))
+  return 0
 end
 
 return completion

@@ -41,11 +41,13 @@ Description-Content-Type: text/markdown
 
 
 def epoch():
-    value = os.environ.get("SOURCE_DATE_EPOCH")
-    if not value:
-        asked = subprocess.run(["git", "log", "-1", "--format=%ct"], stdout=subprocess.PIPE, text=True, check=False)
-        value = asked.stdout.strip() or time.time()
-    return int(value)
+    """Return the time of the files: $SOURCE_DATE_EPOCH, that of the last commit, or, without git, now."""
+    try:
+        asked = subprocess.run(["git", "log", "-1", "--format=%ct"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        asked = ""
+    return int(os.environ.get("SOURCE_DATE_EPOCH") or asked or time.time())
 
 
 class Wheel:

@@ -1,9 +1,9 @@
--- AutoTokenizer on folders of encoder families against transformers: texts, pairs, and the names of the inputs.
+-- AutoTokenizer on folders of each family against transformers: texts, pairs, and the names of the inputs.
 local accelhost = require "accelhost"
 local files = require "spec.support.files"
 local temporary = require "spec.support.folder"
 
-local fixture = require("spec.support.fixtures").load "encoder_tokenizers"
+local fixture = require("spec.support.fixtures").load "tokenizer_folders"
 
 local function names_of(batch)
   local names = {}

@@ -1,9 +1,9 @@
 -- Checkpoint folders: reading, reports, refusals and writing.
 local accelhost = require "accelhost"
 local check = require "spec.support.check"
-local write = require("spec.support.files").write
+local files = require "spec.support.files"
 local temporary = require "spec.support.folder"
-local models = accelhost.models
+local models, write = accelhost.models, files.write
 
 local fixtures = require("lfs").currentdir() .. "/spec/fixtures/models/"
 local sizes = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, intermediate_size = 8}
@@ -38,6 +38,37 @@ describe("A checkpoint", function()
     model:save_pretrained "out"
     assert.is_nil(io.open "out/model.safetensors.index.json")
     same(model, models.AutoModelForCausalLM.from_pretrained "out")
+  end)
+
+  it("of several files is refused where one is cut, changed or absent, and where the index is damaged", function()
+    models.GPT2LMHeadModel.from_pretrained(fixtures .. "gpt2"):save_pretrained("out", {max_shard_size = "10KB"})
+    local path, index = "out/model-00002-of-00004.safetensors", "out/model.safetensors.index.json"
+    local bytes, list = files.read(path), files.read(index)
+    local function refused(reason)
+      local message = check.raises(reason, models.AutoModelForCausalLM.from_pretrained, "out")
+      assert.is_nil(message:find "\n")
+    end
+    for _, row in ipairs {
+      {"", "is in no format that is read here (safetensors, .npy, .npz, .pt), or cut"},
+      {bytes:sub(1, 100), "not a safetensors file, or cut: a header of"},
+      {bytes:sub(1, -2), "tensor 'transformer.h.1.ln_1.weight': data_offsets [8640, 8704] are outside the 8703 bytes"},
+      {bytes .. "x", "1 bytes after the last tensor"},
+    } do
+      write(path, row[1])
+      refused(("load: '%s'"):format(path))
+      refused(row[2])
+    end
+    assert(os.remove(path))
+    refused(("load: '%s': there is no such file"):format(path))
+    write(path, bytes)
+    for _, text in ipairs {list:sub(1, 40), "{}", "[1]"} do
+      write(index, text)
+      refused(("'%s' is no index of weights (a JSON object with \"weight_map\")"):format(index))
+    end
+    write(index, '{"weight_map": {"lm_head.weight": "../model.safetensors"}}')
+    refused "has '../model.safetensors' for lm_head.weight, which is no file in its folder"
+    write(index, list)
+    models.AutoModelForCausalLM.from_pretrained "out"
   end)
 
   it("has tied weights once and transformers' fields", function()

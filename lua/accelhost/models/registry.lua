@@ -17,6 +17,10 @@ local by_type = {
   resnet = {"vision.resnet", "ResNetConfig"}, vit = {"vision.vit", "ViTConfig"},
 }
 
+--- Return the model types that have a class, sorted.
+---@return string[]
+function registry.model_types() return arguments.sorted_keys(by_type) end
+
 --- Return the class of a config.json's model type, and its values, those of timm under transformers' names. An unknown
 --- type is an error that names those known.
 ---@param file string for messages
@@ -30,7 +34,7 @@ function registry.class_of(file, values)
   local found = type(values.model_type) == "string" and by_type[values.model_type]
   if not found then
     fail("%s: unknown model_type %s (known: %s)", file, describe(values.model_type),
-      table.concat(arguments.sorted_keys(by_type), ", "))
+      table.concat(registry.model_types(), ", "))
   end
   return require("accelhost.models." .. found[1])[found[2]], values
 end

@@ -4,7 +4,7 @@
 # usage: install-deps.sh [--list MANAGER] [build|test|check|package|wheel|bench|mpi ...]      (default: build)
 #        install-deps.sh bench-new
 #   --list: the packages in the words of apt, dnf, pacman or apk, and nothing else
-#   bench-new: the newest PyTorch, transformers and tokenizers of PyPI in build/bench-env, where `make bench` finds them
+#   bench-new: the newest PyTorch, transformers, tokenizers, peft of PyPI in build/bench-env for `make bench`
 set -eu
 
 fail() {
@@ -15,7 +15,7 @@ fail() {
 if [ "${1:-}" = bench-new ]; then
     cd "$(dirname "$0")/.."
     [ -x build/bench-env/bin/python3 ] || python3 -m venv build/bench-env
-    exec build/bench-env/bin/python3 -m pip install --upgrade torch transformers tokenizers numpy
+    exec build/bench-env/bin/python3 -m pip install --upgrade torch transformers tokenizers peft numpy
 fi
 
 # One line per group and package manager. A ? marks optional packages (oneDNN: convolutions are slower; libpng and

@@ -306,6 +306,25 @@ for _, what in ipairs {"train", "write"} do
   }
 end
 
+-- Fine-tuning of that shape, of all weights and of adapters, against peft.
+local tunings = {}
+local peft_version = transformers_python
+  and first_line(transformers_python .. " -c 'import peft; print(peft.__version__)'")
+for _, kind in ipairs {"full", "lora"} do
+  for _, dtype in ipairs {"float32", "bfloat16"} do
+    local name, arguments = ("decoder_%s_%s"):format(kind, dtype), ("tune 3 %s %s"):format(dtype, kind)
+    tunings[#tunings + 1] = name
+    workloads[name] = {
+      ours = ours("decoder.lua", arguments, 1, 1),
+      peer = options.against and run_by(options.against, "decoder.lua", arguments, 1, 1)
+        or (kind == "full" and transformers_python or peft_version)
+        and torch("decoder.py", arguments, 1, 1, transformers_python) or nil,
+      peer_name = options.against and "the other build" or transformers_version and ("transformers %s%s, PyTorch %s")
+        :format(transformers_version, kind == "lora" and ", peft " .. (peft_version or "-") or "", torch_version),
+    }
+  end
+end
+
 -- The same tokens with quantised weights, next to bfloat16.
 for _, dtype in ipairs {"int8", "nf4"} do
   workloads["decoder_write_" .. dtype] = {
@@ -406,6 +425,7 @@ end
 row("encoder_full", "encoder_full", "step_ms", "ms of processor time", true)
 row("encoder_padded", "encoder_padded", "step_ms", "ms of processor time", true)
 row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
+for _, name in ipairs(tunings) do row(name, name, "step_ms", "ms of processor time", true) end
 row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
 row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)
 for _, dtype in ipairs {"int8", "nf4"} do

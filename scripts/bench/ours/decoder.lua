@@ -1,10 +1,10 @@
 --- A decoder of the shape of SmolLM2-135M with random weights: a training step, the reading of a prompt, and written
---- tokens. usage: decoder.lua train BLOCKS | write BLOCKS [DTYPE [SHAPE]]
+--- tokens. usage: decoder.lua train BLOCKS | tune BLOCKS DTYPE full|lora | write BLOCKS [DTYPE [SHAPE]]
 --
 -- peers/decoder.py documents the measurement and does the same. DTYPE may be int8 or nf4: the layers' weights are
 -- quantised, the rest is bfloat16. SHAPE 0.5b is that of Qwen2-0.5B.
 local accelhost = require "accelhost"
-local models = accelhost.models
+local models, peft = accelhost.models, accelhost.peft
 
 local TOKENS, NEW = 128, 32
 local what, blocks, dtype = arg[1], tonumber(arg[2]), arg[3] or "float32"
@@ -14,7 +14,7 @@ local shapes = {
   ["0.5b"] = {vocab_size = 151936, hidden_size = 896, intermediate_size = 4864, num_hidden_layers = 24,
     num_attention_heads = 14, num_key_value_heads = 2},
 }
-local config = shapes[arg[4] or "135m"]
+local config = shapes[what == "write" and arg[4] or "135m"]
 config.tie_word_embeddings, config.max_position_embeddings = true, 8192
 config.rms_norm_eps, config.rope_theta = 1e-5, 100000
 accelhost.manual_seed(1)
@@ -39,6 +39,27 @@ local function train()
   end
   print("forward_ms", 1e3 * median(forward))
   print("step_ms", 1e3 * median(both))
+end
+
+local function tune(kind)
+  model:to(dtype)
+  if kind == "lora" then
+    model = peft.get_peft_model(model, peft.LoraConfig {r = 16, lora_alpha = 32, target_modules = "all-linear"})
+  end
+  model:train()
+  local trained, steps = {}, {}
+  for _, parameter in ipairs(model:parameters()) do
+    if parameter.requires_grad then trained[#trained + 1] = parameter end
+  end
+  local optimizer = accelhost.optim.AdamW(trained, {lr = 1e-4})
+  for block = 0, blocks do
+    local begin = os.clock()
+    model{input_ids = ids, labels = ids}.loss:backward()
+    optimizer:step()
+    optimizer:zero_grad()
+    if block > 0 then steps[block] = os.clock() - begin end
+  end
+  print("step_ms", 1e3 * median(steps))
 end
 
 -- The rate at which a thread reads memory, in GB/s: a sum of 512 MiB.
@@ -84,4 +105,4 @@ local function write()
   print("token_gb_s", bytes / median(writing) / 1e9)
 end
 
-if what == "train" then train() else write() end
+if what == "train" then train() elseif what == "tune" then tune(arg[4]) else write() end

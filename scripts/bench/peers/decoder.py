@@ -1,7 +1,9 @@
 """transformers' Llama of the shape of SmolLM2-135M with random weights, in float32 or, to write, another dtype.
 
-usage: decoder.py train BLOCKS          forward, and forward with backward, of a text of 128 tokens
-       decoder.py write BLOCKS [DTYPE]  a prompt of 128 tokens is read, then 32 tokens are written with the cache
+usage: decoder.py train BLOCKS                  forward, and forward with backward, of a text of 128 tokens
+       decoder.py tune BLOCKS DTYPE full|lora   a step of AdamW (fused) on that text: of all weights, or of peft's
+                                                adapters (r = 16) on all linear layers; weights are in DTYPE
+       decoder.py write BLOCKS [DTYPE]          a prompt of 128 tokens is read, then 32 tokens are written, with a cache
 
 Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count.
 """
@@ -41,6 +43,24 @@ def train(blocks):
     print("step_ms", 1e3 * statistics.median(both))
 
 
+def tune(blocks, dtype, kind):
+    model = make().to(getattr(torch, dtype))
+    if kind == "lora":
+        import peft  # pylint: disable=import-outside-toplevel
+        model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"))
+    model.train()
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
+    ids, steps = torch.randint(0, 49152, (1, TOKENS)), []
+    for block in range(blocks + 1):
+        begin = time.process_time()
+        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if block > 0:
+            steps.append(time.process_time() - begin)
+    print("step_ms", 1e3 * statistics.median(steps))
+
+
 class Clock:
     """A streamer that keeps the time of the first new token."""
 
@@ -72,4 +92,4 @@ def write(blocks, dtype="float32"):
     print("token_ms", 1e3 * statistics.median(writing))
 
 
-(train if sys.argv[1] == "train" else write)(int(sys.argv[2]), *sys.argv[3:])
+{"train": train, "tune": tune, "write": write}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])

@@ -59,7 +59,6 @@ local expected = {
 
 -- Modules that may be here: the name is an entry then.
 local either = {
-  ["torch.fft"] = {"fft", "torch.fft is not here (complex numbers"},
   ["torch.distributions.Categorical"] = {"distributions", "torch.distributions.Categorical is not here (probability"},
 }
 

@@ -107,7 +107,7 @@ describe("accelhost help", function()
     local result = run.host {"help", "torch.from_numpy"}
     run.succeeds(result)
     assert.matches("^torch%.from_numpy has another name here: accelhost%.tensor", result.stdout)
-    assert.matches("^fft is not here %(complex numbers", shown("fft"))
+    assert.matches("^stft is not here %(of a complex dtype", shown("stft"))
     assert.matches("^tqdm has another name here: accelhost%.progress", shown("tqdm"))
   end)
 

@@ -278,14 +278,6 @@ describe("accelhost.linalg refuses", function()
   end
 end)
 
-describe("accelhost.fft", function()
-  it("reports why it does not exist", function()
-    check.raises("accelhost.fft is not here: Fourier transforms need complex numbers", function()
-      return accelhost.fft
-    end)
-  end)
-end)
-
 describe("The older names", function()
   local A = double {{4, 1}, {2, 3}}
 

@@ -243,12 +243,12 @@ describe("accelhost.plot", function()
   it("refuses values that are no numbers, and options out of range", function()
     local zeros = accelhost.zeros(2, 2)
     for message, call in pairs {
-      ["plot: expected numbers in the list or tensor, got 'a' at 2"] = {{1, "a"}},
-      ["plot: expected numbers in the list or tensor, got none"] = {{}},
-      ["plot: expected curve '1', got 'a'"] = {{"a"}},
-      ["plot: expected numbers in curve 'train', got none"] = {{train = {}, valid = {1}}},
-      ["plot: expected the list or tensor with 1 dim, got a tensor with 2"] = {zeros},
-      ["plot: expected as many numbers as x has, 2, got 1"] = {{1, 2}, {1}},
+      ["plot: values: expected numbers in the list or tensor, got 'a' at 2"] = {{1, "a"}},
+      ["plot: values: expected numbers in the list or tensor, got none"] = {{}},
+      ["plot: values: expected curve '1', got 'a'"] = {{"a"}},
+      ["plot: values: expected numbers in curve 'train', got none"] = {{train = {}, valid = {1}}},
+      ["plot: values: expected the list or tensor with 1 dim, got a tensor with 2"] = {zeros},
+      ["plot: values: expected as many numbers as x has, 2, got 1"] = {{1, 2}, {1}},
       ["plot: smooth: expected a number from 0 to below 1, got 1"] = {losses, {smooth = 1}},
     } do
       check.raises(message, function() accelhost.plot(unpack(call)) end)

@@ -22,19 +22,19 @@ local read = arguments.signature("plot", {
 -- Return the numbers of a list or of a tensor with one dim.
 local function numbers_of(values, name)
   if C.is_tensor(values) then
-    if values:dim() ~= 1 then fail("plot: expected %s with 1 dim, got a tensor with %d", name, values:dim()) end
+    if values:dim() ~= 1 then fail("plot: values: expected %s with 1 dim, got a tensor with %d", name, values:dim()) end
     return values:detach():to {dtype = "float64", device = "cpu"}:tolist()
   end
-  if type(values) ~= "table" then fail("plot: expected %s, got %s", name, arguments.describe(values)) end
+  if type(values) ~= "table" then fail("plot: values: expected %s, got %s", name, arguments.describe(values)) end
   local list = {}
   for i, value in ipairs(values) do
     if C.is_tensor(value) and value:numel() == 1 then value = value:item() end
     if type(value) ~= "number" then
-      fail("plot: expected numbers in %s, got %s at %d", name, arguments.describe(value), i)
+      fail("plot: values: expected numbers in %s, got %s at %d", name, arguments.describe(value), i)
     end
     list[i] = value
   end
-  if not list[1] then fail("plot: expected numbers in %s, got none", name) end
+  if not list[1] then fail("plot: values: expected numbers in %s, got none", name) end
   return list
 end
 
@@ -57,7 +57,7 @@ local function set_curve(self, name, values, x)
   end
   local y = numbers_of(values, title)
   if x and #x ~= #y then
-    fail("plot: expected as many numbers as x has, %d, got %d%s", #x, #y, name == "" and "" or " in " .. title)
+    fail("plot: values: expected as many numbers as x has, %d, got %d%s", #x, #y, name == "" and "" or " in " .. title)
   end
   if not self.curves[name] then self._names[#self._names + 1] = name end
   self.curves[name] = {x = x or steps_of(#y), y = y}

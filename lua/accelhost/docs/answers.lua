@@ -103,7 +103,8 @@ local rows = {
       "saddmm",
     "sparse layouts: tensors here are dense"},
   {".*", ".*quantiz.* .*fake_quantize.* q_.* qscheme int_repr dequantize is_quantized qint.*",
-    "quantised tensors: accelhost trains"},
+    "quantised tensors: models.BitsAndBytesConfig reads a model with weights of 8 or 4 bits; "
+      .. "accelhost help fine_tuning"},
   {".*", ".*_copy narrow_copy slice_inverse unsafe_.* _.* alias_copy", "forms for PyTorch's own compiler"},
   {".*", "align_as align_to names refine_names rename rename_ has_names", "named tensors, a prototype in PyTorch"},
   {".*",
@@ -183,8 +184,10 @@ local modules = {
   {"torch.hub", "downloads of code: accelhost.models.AutoModel.from_pretrained(folder) and accelhost.load read local "
     .. "files"},
   {"torch.utils.model_zoo", "downloads of weights: accelhost.load reads local files, those of PyTorch too"},
-  {"torch.ao", "quantised tensors: training is in float64, float32, bfloat16 and float16"},
-  {"torch.quantization", "quantised tensors: training is in float64, float32, bfloat16 and float16"},
+  {"torch.ao", "quantised tensors: models.BitsAndBytesConfig reads a model with weights of 8 or 4 bits; "
+    .. "accelhost help fine_tuning"},
+  {"torch.quantization", "quantised tensors: models.BitsAndBytesConfig reads a model with weights of 8 or 4 bits; "
+    .. "accelhost help fine_tuning"},
   {"torch.multiprocessing", "as accelhost.launcher(fn, {num_processes = 2}), accelhost launch, and num_workers of a "
     .. "DataLoader"},
   {"torch.futures", "as async_op and wait of accelhost.distributed"},

@@ -60,6 +60,7 @@ describe("accelhost help", function()
     end
     assert.truthy(count > 40, count)
     assert.matches("\n    backends%.cuda%.matmul  How CUDA", shown("backends.cuda"))
+    assert.matches("^accelhost%.nn%.utils%.prune\n", shown "prune")
   end)
 
   it("shows a command's own help and the environment variables", function()
@@ -124,10 +125,12 @@ describe("accelhost help", function()
       assert.matches("^Found for [^\n]+:\n  accelhost%.EarlyStoppingCallback ", shown(words))
     end
     assert.matches("\n  nn%.utils%.clip_grad_norm_ ", shown "gradient clipping")
+    assert.is_nil(shown("lazy"):find "has_uninitialized_params")
     for _, word in ipairs {"--num_processes", "num_processes"} do
       assert.matches("\n  launch %-%-num_processes ", shown(word))
     end
     assert.matches("accelhost %-%-version", shown "version")
+    assert.matches("^Nothing mentions 'learning rate finder'%. Found for '", shown "learning rate finder")
     assert.matches("^Nothing mentions 'gradeint cliping'%. Found for 'grad", shown "gradeint cliping")
     local result = run.host {"help", "zzzqqq", "qqqzzz"}
     assert.equal(1, result.code)

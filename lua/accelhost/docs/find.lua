@@ -73,6 +73,9 @@ return function(reference, word)
     if reference.by_name[tried[i]] then return reference.by_name[tried[i]] end
   end
   if answers.is_foreign(word) then return nil end
+  for _, page in ipairs(reference.pages) do
+    if not page.class and page.name:match "[%w_]+$" == word then return nil, page end
+  end
   for _, entry in ipairs(reference.entries) do
     if entry.name:match "[%w_]+$" == word then return entry end
   end

@@ -413,7 +413,8 @@ function help.text(accelhost, commands, word)
     local owners = takers(reference, word)
     if owners ~= "" then page:wrap(("'%s' is an argument of %s."):format(word, owners), 0) end
     if not show_found(page, reference, commands, word, true) and owners == "" then
-      local found = near(reference, commands, word)
+      -- Several words are a search: a name that resembles the last one is no answer.
+      local found = word:find "%s" and {} or near(reference, commands, word)
       if #found > 0 or not show_found(page, reference, commands, word) then return nil, unknown(word, found) end
     end
   end

@@ -120,6 +120,16 @@ local function rank(row, wanted)
   return place - 0.9 * in_name / #wanted
 end
 
+-- Is a row a method that is found only by the name of its class, which is found too?
+local function is_found_by_class(row, wanted, names)
+  local class, method = row.name:match "^(.*)[%.:]([%w_]+)$"
+  if not names[class] or not class:find "%u[%w_]*$" then return false end
+  for _, word in ipairs(wanted) do
+    if has(words_of(method), word) or has(row.words[2], word) then return false end
+  end
+  return true
+end
+
 local function ranked(rows, wanted)
   local found = {}
   for i, row in ipairs(rows) do
@@ -130,8 +140,12 @@ local function ranked(rows, wanted)
     if a[1] ~= b[1] then return a[1] < b[1] end
     return a[2] < b[2]
   end)
-  for i, one in ipairs(found) do found[i] = one[3] end
-  return found
+  local names, list = {}, {}
+  for _, one in ipairs(found) do names[one[3].name] = true end
+  for _, one in ipairs(found) do
+    if not is_found_by_class(one[3], wanted, names) then list[#list + 1] = one[3] end
+  end
+  return list
 end
 
 -- The query with each unknown word replaced by the known one that is spelt most alike.

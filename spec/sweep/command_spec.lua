@@ -409,6 +409,8 @@ describe("accelhost sweep", function()
     assert.matches("status: expected a study's folder", sweep("status").stderr)
     assert.matches("unexpected argument 'b'", sweep("a.lua", "b").stderr)
     assert.matches("cannot read no.lua: No such file", sweep("no.lua").stderr)
+    assert.equal("accelhost sweep: there is neither a command nor a file 'statu' (did you mean 'status'?)\n"
+      .. "Try 'accelhost sweep --help'.\n", sweep("statu", "a.study").stderr)
     assert.matches("there is no study in 'no.study' %(study.db is not there", sweep("best", "no.study").stderr)
     assert.equal(2, sweep("best", "no.study").code)
   end)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status/nearest.h"
 #include "cli/base/flags.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
@@ -116,6 +117,9 @@ int ah_cli_sweep(int argc, char **argv)
     if ((options.reports || options.format >= 0) && !export)
         return ah_usage("sweep", "--format and --reports are options of export");
     int first = strcmp(what, "run") != 0;
+    const char *near = first || !count || !access(argv[0], F_OK) ? NULL : ah_nearest(argv[0], others);
+    if (near)
+        return ah_usage("sweep", "there is neither a command nor a file '%s' (did you mean '%s'?)", argv[0], near);
     if (count == first)
         return first ? ah_usage("sweep", "%s: expected a study's folder", what) : ah_usage("sweep", "expected a file");
     if (count > first + 1)

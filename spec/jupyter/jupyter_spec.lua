@@ -65,7 +65,7 @@ describe("accelhost jupyter", function()
   it("refuses wrong words, names and places", function()
     if needs_plugin() then return end
     local cases = {
-      {{}, 2, "expected install, uninstall or kernel"},
+      {{}, 2, "expected install, uninstall or kernel, got nothing\n"},
       {{"install", "--user", "--sys-prefix"}, 2, "expected one of %-%-user"},
       {{"install", "--prefix", path, "--name", "../up"}, 1, "%-%-name: expected letters"},
       {{"uninstall", "--prefix", path}, 1, "uninstall: there is no kernel in"},

@@ -119,6 +119,8 @@ int ah_cli_jupyter(int argc, char **argv)
         return 0;
     }
     bool kernel = !strcmp(action, "kernel");
+    if (!argc)
+        return ah_usage("jupyter", "expected install, uninstall or kernel, got nothing");
     if (!kernel && strcmp(action, "install") && strcmp(action, "uninstall"))
         return ah_usage("jupyter", "expected install, uninstall or kernel, got '%s'", action);
     int read = ah_flags_read("jupyter", kernel ? kernel_flags : place_flags, kernel ? KERNEL_FLAGS : PLACE_FLAGS,

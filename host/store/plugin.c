@@ -73,6 +73,8 @@ static int plugin_fail(struct store *store, const char *sql)
                  code == SQLITE_ERROR || code == SQLITE_CONSTRAINT || code == SQLITE_RANGE ||
                  code == SQLITE_MISMATCH ? AH_EINVAL : AH_EIO;
     const char *file = sqlite3_db_filename(store->file, NULL);
+    if (status != AH_EINVAL) /* a full disk, a damaged file: the statement is not the cause */
+        return ah_fail(status, "'%s': %s", file ? file : "", sqlite3_errmsg(store->file));
     return ah_fail(status, "'%s': %s (in \"%.200s\")", file ? file : "", sqlite3_errmsg(store->file), sql);
 }
 

@@ -204,6 +204,7 @@ return {small = Model, other = 3}]])
         "got 'much'",
       [{"net.lua", "--optimizer", "LBFGS"}] = "--optimizer: cannot infer the state of LBFGS from shapes: " ..
         "LBFGS:step: closure: expected a function",
+      [{"net.lua", "--optimizer", "Adamw"}] = "accelhost.optim has no 'Adamw' (did you mean 'AdamW'?)",
       [{"net.lua", "--optimizer", "SGD,lr=-1"}] = "--optimizer: cannot infer the state of SGD from shapes: SGD: lr: ",
       [{"model.safetensors", "--batch", "3"}] = "--batch is for a model (a script or a checkpoint's folder)",
       [{"no.safetensors"}] = "no.safetensors",
@@ -215,7 +216,8 @@ return {small = Model, other = 3}]])
       assert.is_nil(result.stderr:find "library frames")
     end
     for words, text in pairs {
-      [{}] = "expected a model script or a file of weights", [{"none.lua"}] = "cannot read 'none.lua'",
+      [{}] = "expected a model script, a checkpoint's folder or a file of weights",
+      [{"none.lua"}] = "cannot read 'none.lua'",
       [{"net.lua", "more"}] = "unexpected argument 'more'",
       [{"net.lua", "--bacth", "3"}] = "unknown option '--bacth' (did you mean '--batch'?)",
     } do

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST = 64 }; /* letters of a word; longer ones are far from all */
 
@@ -59,7 +60,7 @@ const char *ah_nearest(const char *word, const char *const *list)
     if (strlen(word) < 2)
         return NULL; /* every name of one letter is near */
     for (const char *const *known = list; *known; known++) {
-        int d = nearest_distance(word, *known);
+        int d = strcasecmp(word, *known) ? nearest_distance(word, *known) : 0; /* "Adamw" is AdamW, not Adam */
         /* The list may be made from a Lua table, in any order. */
         if (d < best || (nearest && d == best && strcmp(*known, nearest) < 0)) {
             best = d;

@@ -117,7 +117,7 @@ int ah_cli_estimate_memory(int argc, char **argv)
     if (!path && first < argc)
         path = argv[first++];
     if (!path)
-        return ah_usage("estimate-memory", "expected a model script or a file of weights");
+        return ah_usage("estimate-memory", "expected a model script, a checkpoint's folder or a file of weights");
     if (!options.trace && options.steps > 0)
         return ah_usage("estimate-memory", "--steps: expected --trace with it");
     if (options.trace && (options.batch || options.dtypes || options.optimizer || options.model))

@@ -122,8 +122,9 @@ local function prepare(accelhost, path, options)
   local what = {path = path, optimizer = options.optimizer or "AdamW", batch = options.batch}
   local optim = accelhost.optim
   local name = what.optimizer:match "^%w+"
-  if not name or not pcall(function() return optim[name] end) then
-    fail("--optimizer: accelhost.optim has no '%s'", what.optimizer)
+  local fine, message = pcall(function() return optim[name or ""] end)
+  if not fine then
+    fail("--optimizer: accelhost.optim has no '%s'%s", what.optimizer, message:match " %(did you mean .*$" or "")
   end
   local checkpoint = source.checkpoint_folder(path)
   if checkpoint or path:find "%.lua$" then

@@ -81,7 +81,10 @@ function step.measure(accelhost, model, inputs, dtype)
   C.system.collect_stress(false)
   accelhost.set_default_device(default)
   model:zero_grad()
-  if not fine then fail("the model does not accept --batch: %s", message) end
+  if not fine then
+    message = message:gsub("%(a tensor of Lua numbers is made with .-%)$", "(such as --batch 8x128:int64)")
+    fail("the model does not accept --batch: %s", message)
+  end
   return result
 end
 

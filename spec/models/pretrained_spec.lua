@@ -167,10 +167,12 @@ describe("A checkpoint", function()
 
   it("is refused where there is none, with the reason", function()
     local load = models.AutoModel.from_pretrained
-    check.raises("AutoModel.from_pretrained: 'bert-base-cased' is no folder (there is nothing); nothing is downloaded",
+    check.raises("AutoModel.from_pretrained: 'bert-base-cased' is no folder (it does not exist); nothing is downloaded",
       function() load "bert-base-cased" end)
     require("lfs").mkdir "empty"
-    check.raises("'empty' has no config.json", function() load "empty" end)
+    check.raises("'empty' has no config.json: it is no folder of a model", function() load "empty" end)
+    write("empty/adapter_config.json", "{}")
+    check.raises("it is the folder of an adapter: read its base", function() load "empty" end)
     write("empty/config.json", "[1]")
     check.raises("config.json' is no JSON object", function() load "empty" end)
     write("empty/config.json", '{"model_type": "xlnet"}')

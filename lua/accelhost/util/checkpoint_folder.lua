@@ -11,7 +11,7 @@ return function(what, path)
   local kind = C.data.look(path)
   if kind ~= "folder" then
     arguments.fail("%s: '%s' is no folder%s; nothing is downloaded: pass the folder of a checkpoint", what, path,
-      kind and "" or " (there is nothing)")
+      kind and "" or " (it does not exist)")
   end
   return path
 end

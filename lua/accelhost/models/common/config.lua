@@ -239,7 +239,12 @@ end
 ---@return PretrainedConfig
 function config.read(what, folder, changes)
   local values = config.read_object(what, checkpoint_folder(what, folder) .. "/config.json")
-  if not values then fail("%s: '%s' has no config.json: it is no folder of a model", what, folder) end
+  if not values then
+    local adapter = C.data.look(folder .. "/adapter_config.json") == "file"
+    fail("%s: '%s' has no config.json: it is %s", what, folder, adapter and "the folder of an adapter: read its base, "
+      .. "and the adapter by peft.PeftModel.from_pretrained(model, folder); accelhost generate BASE --adapter FOLDER"
+      or "no folder of a model")
+  end
   local file = what .. ": " .. folder .. "/config.json"
   local cls
   cls, values = registry.class_of(file, values)

@@ -74,7 +74,7 @@ local function candidates(trainer, from)
   local folder, paths = trainer.args.output_dir, {}
   for _, step in ipairs(checkpoints.steps(folder)) do table.insert(paths, 1, checkpoints.path(folder, step)) end
   if #paths == 0 then
-    arguments.fail("Trainer: resume_from_checkpoint: there is no checkpoint in '%s'", folder)
+    arguments.fail("Trainer: resume_from_checkpoint: there is no checkpoint in '%s'; train() begins a new run", folder)
   end
   return paths
 end

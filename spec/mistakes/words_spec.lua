@@ -12,6 +12,7 @@ describe("The message translates", function()
     {"def", "def f(x): return x", "Lua writes function name(arguments) ... end"},
     {"class", "class Net(nn.Module):", 'a class is local Net = nn.Module:extend "Net"'},
     {"import", "import torch", 'Lua writes local accelhost = require "accelhost"'},
+    {"print as a statement", "print x", "Lua writes print(x)"},
     {"with", "with accelhost.no_grad():", "a `with` block is a function: accelhost.no_grad(function() ... end)"},
     {"assert", 'assert x == 1, "no"', "assert is a function: assert(condition, message)"},
     {"a list in brackets", "local l = [1, 2]", "a list is {1, 2, 3}"},

@@ -42,10 +42,18 @@ elsewhere.globals = {
   raise = "error(\"message\")", sorted = "table.sort(list)", any = "x:any()", all = "x:all()",
 }
 
+--- Modules of Python that a script requires, by the first part of their names.
+elsewhere.modules = {
+  torch = "Lua writes local accelhost = require \"accelhost\"", numpy = "accelhost.tensor, :tolist()",
+  torchvision = "accelhost.data.transforms, accelhost.models", optuna = "accelhost.sweep", peft = "accelhost.peft",
+  accelerate = "accelhost.Accelerator", transformers = "accelhost.Trainer, accelhost.models, accelhost.text",
+}
+
 --- Options.
 elsewhere.options = {
   download = "`accelhost data mnist --dir DIR` downloads the files",
   pin_memory_device = "leave it out: pin_memory = true pins for CUDA devices",
+  tokenizer = "its name is processing_class",
   num_classes = "the last layer has as many outputs", device_ids = "accelhost launch spreads a script over processes",
   map_location = 'leave it out: t:to "cpu" moves the result',
   weights_only = "leave it out: nothing in a file is run",

@@ -35,6 +35,19 @@ local function class_name(value)
   return type(meta) == "table" and type(meta._name) == "string" and meta._name or "an object"
 end
 
+-- Return a public name with its module, for a script that writes it as a global; nil where it is none.
+local function public_name(name)
+  local accelhost = package.loaded.accelhost
+  for _, path in ipairs(type(accelhost) == "table" and {"", "nn", "nn.functional", "optim", "data"} or {}) do
+    local fine, value = pcall(function()
+      local module = accelhost
+      for part in path:gmatch "%a+" do module = module[part] end
+      return module[name]
+    end)
+    if fine and value ~= nil then return "accelhost." .. path .. (path ~= "" and "." or "") .. name end
+  end
+end
+
 -- The rules. Each gets the place and the captures of its pattern, and returns the hint or nil.
 
 local function missing_global(at, name)
@@ -42,7 +55,9 @@ local function missing_global(at, name)
   if known_elsewhere then return ("'%s' is nothing here: %s"):format(name, known_elsewhere) end
   -- Further names of the prompt (repl/evaluate.lua).
   local more = debug.getregistry()["accelhost.names"]
-  for _, from in ipairs {at.seen, more and more() or {}, _G} do
+  for i, from in ipairs {at.seen, more and more() or {}, _G} do
+    local public = i == 2 and public_name(name)
+    if public then return ("write %s"):format(public) end
     local known = {}
     for other in next, from do known[#known + 1] = other end
     table.sort(known)
@@ -257,7 +272,16 @@ local function name_object(message, method)
   end
 end
 
+-- The library of Python that a script requires: the places where it was searched are not the cause.
+local function foreign_module(message)
+  local first, name = message:match "^([^\n]-module '(%a+)[%w_%.]*' not found):\n"
+  local hint = name and elsewhere.modules[name]
+  return hint and ("%s (%s)"):format(first, hint)
+end
+
 local function explain(message)
+  local foreign = foreign_module(message)
+  if foreign then return foreign end
   local method = message:match "object:([%w_]+)%(%.%.%.%)"
   if method then return name_object(message, method) end
   local at = place.find(1)

@@ -26,6 +26,7 @@ local rows = {
   {"near '[^']+'", "^%s*elif%s", "Lua writes elseif condition then"},
   {"near '[^']+'", "^%s*try%s*:", "Lua writes local fine, message = pcall(function() ... end)"},
   {"near '[^']+'", "^%s*raise%s", "Lua writes error(\"message\")"},
+  {"near '[^']+'", "^%s*print%s+[^%s%(\"'{%[]", "Lua writes print(x)"},
   {"near '[^']+'", "^%s*assert%s", "assert is a function: assert(condition, message)"},
   {"near '[^']+'", "^%s*del%s", "Lua writes name = nil"},
   {"near '[^']+'", "^%s*pass%s*$", "an empty block holds nothing"},

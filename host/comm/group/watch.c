@@ -342,7 +342,10 @@ int ah_watch_look(struct ah_watch *watch, struct ah_group *group, enum ah_counte
     AH_TRY(ah_device_comm_check(group));
     if (which == AH_ISSUED)
         AH_TRY(ah_mismatch_check(group, target));
-    AH_TRY(check_peers(group, which, target));
+    int lost = check_peers(group, which, target);
+    if (lost < 0 && which == AH_ISSUED) /* the peer may have issued its call, and left, since the check above */
+        AH_TRY(ah_mismatch_check(group, target));
+    AH_TRY(lost);
     bool monitored =
         which == AH_ISSUED && ah_group_call_record(group, group->rank, sequence)->kind == AH_MONITORED_BARRIER;
     own_call(group, sequence, call, sizeof call);

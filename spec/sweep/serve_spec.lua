@@ -63,6 +63,13 @@ describe("The page of a sweep", function()
     end
   end)
 
+  it("has no files that are larger than a log", function()
+    assert.equal(0, os.execute "truncate -s 20M s.study/trials/0000/weights.bin")
+    local code, body = get "/trials/0000/weights.bin"
+    assert.equal(413, code)
+    assert.matches("weights.bin is larger than 16 MiB", body, 1, true)
+  end)
+
   it("refuses other methods and names of other sites", function()
     assert.equal(403, (get("/", "-H 'Host: example.com'")))
     assert.equal(0, (get("/", "-X POST")))

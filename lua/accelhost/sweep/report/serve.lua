@@ -6,6 +6,8 @@ local source = require "accelhost.sweep.report.source"
 
 local HTML, TEXT = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 
+local LARGEST = 2 ^ 24 -- bytes of a file that is sent; checkpoints have more
+
 -- Added to the page: no reload while the page is hidden or a row is being searched for.
 local POLLING = [[
 <script>
@@ -59,8 +61,11 @@ local function answer_to(directory, target)
   if kind == "folder" and target:find "/$" then return "200 OK", HTML, folder_page(path) end
   local file = kind and kind ~= "folder" and io.open(path, "rb")
   if not file then return "404 Not Found", TEXT, "not found\n" end
-  local text = file:read "*a"
+  local size = file:seek "end"
+  file:seek "set"
+  local text = size <= LARGEST and file:read "*a"
   file:close()
+  if not text then return "413 Content Too Large", TEXT, ("%s is larger than 16 MiB\n"):format(path) end
   return "200 OK", TEXT, text
 end
 

@@ -27,6 +27,7 @@ for step = 1, tonumber(arg[1] or 9) do
   optimizer:step()
   optimizer:zero_grad()
   print("step", step)
+  collectgarbage() -- the figures shall not depend on the moments at which the collector runs
 end
 ]]
 

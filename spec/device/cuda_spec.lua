@@ -39,6 +39,9 @@ describe("The list of kernels", function()
   local on_host = {
     ["the CPU's generator"] = {"standard_gamma"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
+    ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward"},
+    ["quantised weights are computed with on the CPU alone"] = {"dequantize"},
+    ["as dequantize"] = {"quantize_4bit", "quantize_blockwise", "quantize_int8"},
   }
 
   it("leaves these to the host and no others, each with its reason", function()

@@ -61,7 +61,7 @@ describe("examples/char_gpt.lua and generate.lua", function()
     assert.matches("the tokenizer knows nothing of the prompt", result.stderr)
     result = start(path, {"generate.lua", "--model", "none"})
     assert.equal(1, result.code)
-    assert.matches("'none' is no folder %(there is nothing%)", result.stderr)
+    assert.matches("'none' is no folder %(it does not exist%)", result.stderr)
   end)
 
   it("learn the same with layers that are computed again, and in float64 and mixed precision something near", function()

@@ -49,13 +49,6 @@ describe("The default dtype", function()
     end)
   end)
 
-  it("is the one that printing leaves out", function()
-    with("float64", function()
-      assert.equal("tensor([1.5000])", tostring(accelhost.tensor {1.5}))
-      assert.equal("tensor([1.5000], dtype=float32)", tostring(accelhost.tensor({1.5}, {dtype = "float32"})))
-    end)
-  end)
-
   it("is inherited by processes that the script launches", function()
     with("float64", function()
       assert.equal("float64", accelhost.launcher(function() return accelhost.zeros(1).dtype end))

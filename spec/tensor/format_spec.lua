@@ -52,6 +52,14 @@ describe("tostring(tensor)", function()
     assert.same({precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80}, accelhost.get_printoptions())
   end)
 
+  it("leaves out the default dtype", function()
+    accelhost.set_default_dtype "float64"
+    local default, other = tostring(accelhost.tensor {1.5}), tostring(accelhost.tensor({1.5}, {dtype = "float32"}))
+    accelhost.set_default_dtype "float32"
+    assert.equal("tensor([1.5000])", default)
+    assert.equal("tensor([1.5000], dtype=float32)", other)
+  end)
+
   it("prints a view by its own order", function()
     local t = accelhost.tensor {{1, 2}, {3, 4}}
     assert.equal("tensor([[1., 3.],\n        [2., 4.]])", tostring(t:t()))

@@ -18,7 +18,7 @@ local places = {
   ["torch.optim"] = optim, ["torch.utils.data"] = data, ["torch.autograd"] = accelhost.autograd,
   ["torch.distributed"] = accelhost.distributed,
 }
-for _, path in ipairs {"linalg", "special", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations",
+for _, path in ipairs {"fft", "linalg", "special", "nn.utils.rnn", "nn.utils.parametrize", "nn.utils.parametrizations",
   "optim.lr_scheduler", "optim.swa_utils", "utils.checkpoint"} do
   local place = accelhost
   for step in path:gmatch "[%w_]+" do

@@ -110,12 +110,15 @@ describe("accelhost jupyter", function()
     assert.matches("^accelhost jupyter: ipc://.*no/folder%-1: No such file", result.stderr)
   end)
 
+  -- A kernel that is installed in the Python environment would be found first under the usual name.
+  local name_here = "accelhost-of-spec"
+
   it("passes the suite of jupyter_kernel_test", function()
     if needs_jupyter() then return end
-    run.succeeds(jupyter {"install", "--prefix", path})
+    run.succeeds(jupyter {"install", "--prefix", path, "--name", name_here})
     local result = run.program({python, "spec/jupyter/kernel_test.py"}, {timeout = 240, env = {
       JUPYTER_DATA_DIR = path .. "/share/jupyter", JUPYTER_RUNTIME_DIR = path .. "/runtime",
-      XDG_STATE_HOME = path .. "/state", PYTHONDONTWRITEBYTECODE = "1",
+      XDG_STATE_HOME = path .. "/state", PYTHONDONTWRITEBYTECODE = "1", KERNEL_NAME = name_here,
     }})
     run.succeeds(result)
     assert.matches("\nOK", result.stderr)
@@ -134,10 +137,10 @@ describe("accelhost jupyter", function()
   for name, texts in pairs(notebooks) do
     it(("runs examples/notebooks/%s.ipynb from its first cell to its last"):format(name), function()
       if needs_jupyter() then return end
-      run.succeeds(jupyter {"install", "--prefix", path})
+      run.succeeds(jupyter {"install", "--prefix", path, "--name", name_here})
       local copy = ("%s/%s.ipynb"):format(path, name)
       files.write(copy, files.read(("examples/notebooks/%s.ipynb"):format(name)))
-      local result = run.program({python, "spec/jupyter/notebooks.py", "accelhost", copy}, {timeout = 240, env = {
+      local result = run.program({python, "spec/jupyter/notebooks.py", name_here, copy}, {timeout = 240, env = {
         JUPYTER_DATA_DIR = path .. "/share/jupyter", JUPYTER_RUNTIME_DIR = path .. "/runtime",
         XDG_STATE_HOME = path .. "/state", PYTHONDONTWRITEBYTECODE = "1", NOTEBOOK_STEPS = "60",
       }})

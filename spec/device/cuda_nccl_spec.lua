@@ -123,8 +123,12 @@ describe("a group of one rank with ACCELHOST_NCCL_ALONE", function()
       assert.equal(1, result.code)
     end)
 
-    case("has other results where streams do not wait for each other", 1, function()
-      assert.equal(1, alone({}, {ACCELHOST_SIM_FAIL = "wait:1+", ACCELHOST_SIM_SEED = 1}).code)
+    case("has other results in some order of streams that do not wait for each other", 1, function()
+      local differs = false
+      for seed = 1, 8 do
+        differs = differs or alone({}, {ACCELHOST_SIM_FAIL = "wait:1+", ACCELHOST_SIM_SEED = seed}).code == 1
+      end
+      assert.is_true(differs)
     end)
   end
 end)

@@ -11,6 +11,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local hooks = require "accelhost.nn.hooks"
 local namespace = require "accelhost.util.namespace"
+local other_dims = require("accelhost.nn.utils.weight").other_dims
 
 local fail, no_grad, signature = arguments.fail, C.autograd.no_grad, arguments.signature
 local prune = {}
@@ -79,14 +80,6 @@ function Container:add_pruning_method(method)
     fail("add_pruning_method: expected a pruning method, got %s", arguments.describe(method))
   end
   self.methods[#self.methods + 1] = method
-end
-
-local function other_dims(t, dim)
-  local dims = {}
-  for d = 0, t:dim() - 1 do
-    if d ~= dim then dims[#dims + 1] = d end
-  end
-  return dims
 end
 
 -- The mask of all elements, from that of the elements that are left.

@@ -7,8 +7,9 @@ local conv = require "accelhost.nn.conv"
 
 local weight = {}
 
--- All dims but one; none for all of them.
-local function other_dims(tensor, dim)
+--- All dims but one.
+---@return integer[]
+function weight.other_dims(tensor, dim)
   local dims = {}
   for d = 0, tensor:dim() - 1 do
     if d ~= dim then dims[#dims + 1] = d end
@@ -23,7 +24,7 @@ end
 function weight.norm_except_dim(tensor, dim)
   if dim == -1 then return tensor:norm(2) end
   if tensor:dim() == 1 then return tensor:abs() end
-  return tensor:norm(2, other_dims(tensor, dim), true)
+  return tensor:norm(2, weight.other_dims(tensor, dim), true)
 end
 
 --- The tensor of direction v and lengths g.
@@ -40,7 +41,7 @@ end
 ---@param dim integer
 ---@return Tensor [size(dim), rest]
 function weight.as_matrix(tensor, dim)
-  if dim ~= 0 then tensor = tensor:permute(unpack({dim, unpack(other_dims(tensor, dim))})) end
+  if dim ~= 0 then tensor = tensor:permute(unpack({dim, unpack(weight.other_dims(tensor, dim))})) end
   return tensor:dim() > 1 and tensor:flatten(1) or tensor:unsqueeze(1)
 end
 

@@ -53,15 +53,27 @@ static bool load_from_checkout(lua_State *L, const struct ah_embedded *entry, co
     return true;
 }
 
+/* Push the text's memory; from->length bytes of it count. */
+static const char *push_unpacked(lua_State *L, const struct ah_packed *from)
+{
+    uLongf bytes = (uLongf)from->length;
+    char *text = lua_newuserdata(L, bytes);
+    if (uncompress((Bytef *)text, &bytes, (const Bytef *)from->packed, (uLong)from->bytes) != Z_OK)
+        luaL_error(L, "a text in the program is damaged");
+    return text;
+}
+
 /* A loader as require calls it; upvalue 1: the embedded module */
 static int load_module(lua_State *L)
 {
     const struct ah_embedded *entry = lua_touserdata(L, lua_upvalueindex(1));
     char chunk[256];
     snprintf(chunk, sizeof chunk, AH_LIBRARY_CHUNK "%s", entry->path + strlen("accelhost/"));
-    if (!load_from_checkout(L, entry, chunk) &&
-        luaL_loadbuffer(L, entry->bytecode, entry->bytes, chunk))
-        return lua_error(L);
+    if (!load_from_checkout(L, entry, chunk)) {
+        const char *bytecode = push_unpacked(L, &entry->bytecode);
+        if (luaL_loadbuffer(L, bytecode, entry->bytecode.length, chunk))
+            return lua_error(L);
+    }
     lua_pushstring(L, entry->module);
     lua_call(L, 1, 1);
     return 1;
@@ -69,11 +81,7 @@ static int load_module(lua_State *L)
 
 static int load_packed(lua_State *L, const struct ah_packed *from)
 {
-    uLongf bytes = (uLongf)from->length;
-    char *text = lua_newuserdata(L, bytes);
-    if (uncompress((Bytef *)text, &bytes, (const Bytef *)from->packed, (uLong)from->bytes) != Z_OK)
-        return luaL_error(L, "a text in the program is damaged");
-    lua_pushlstring(L, text, bytes);
+    lua_pushlstring(L, push_unpacked(L, from), from->length);
     return 1;
 }
 

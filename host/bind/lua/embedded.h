@@ -3,20 +3,19 @@
 
 #include <stddef.h>
 
-struct ah_embedded {
-    const char *module; /* "accelhost.nn" */
-    const char *path;   /* "accelhost/nn/init.lua" */
-    const char *bytecode;
-    size_t bytes;
-};
-
-extern const struct ah_embedded ah_embedded[];
-
 /* A text, packed by zlib, and its length. */
 struct ah_packed {
     const char *packed;
     size_t bytes, length;
 };
+
+struct ah_embedded {
+    const char *module; /* "accelhost.nn" */
+    const char *path;   /* "accelhost/nn/init.lua" */
+    struct ah_packed bytecode;
+};
+
+extern const struct ah_embedded ah_embedded[];
 
 /* The documentation of the sources, for lua/accelhost/docs. */
 extern const struct ah_packed ah_docs;

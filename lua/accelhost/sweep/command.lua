@@ -58,13 +58,6 @@ local function make_observer(study, given, quiet)
   }
 end
 
-local function write_file(path, text)
-  local handle, reason = io.open(path, "wb")
-  if not handle then fail("cannot write %s", reason) end
-  handle:write(text)
-  handle:close()
-end
-
 -- The parameters of the Pareto front, a file for each trial; earlier ones are removed.
 local function write_front(directory, trials, settings)
   local folder = directory .. "/front"
@@ -73,7 +66,7 @@ local function write_front(directory, trials, settings)
     if name:find "^%d+%.yaml$" then os.remove(folder .. "/" .. name) end
   end
   for _, trial in ipairs(trials) do
-    write_file(("%s/%04d.yaml"):format(folder, trial.number), params.yaml(settings(trial.params)))
+    C.io.write_text(("%s/%04d.yaml"):format(folder, trial.number), params.yaml(settings(trial.params)))
   end
   return folder
 end
@@ -90,7 +83,7 @@ local function report_best(study, directory, quiet)
   local best = study:best()
   if not best then return end
   local values = study.space:expand(best.leader.params)
-  write_file(directory .. "/best.yaml", params.yaml(values))
+  C.io.write_text(directory .. "/best.yaml", params.yaml(values))
   if not quiet then
     io.write(("%s/best.yaml, for accelhost launch --params:\n%s\n"):format(directory, params.lua(values)))
   end
@@ -210,7 +203,7 @@ function command.best(directory)
     return 0
   end
   local values = params.nest(study.settings(best.params))
-  write_file(study.directory .. "/best.yaml", params.yaml(values))
+  C.io.write_text(study.directory .. "/best.yaml", params.yaml(values))
   io.write(params.lua(values), "\n")
   io.stderr:write(("trial %d: %s %.6g; as YAML: %s/best.yaml\n"):format(best.number,
     printable.text(study.metric), best.value, printable.text(study.directory)))

@@ -22,14 +22,6 @@ local function decode_number(value)
   return value
 end
 
---- Write a file whole.
-function TrialProcess.write_file(path, text)
-  local handle, reason = io.open(path, "wb")
-  if not handle then error("cannot write " .. reason, 0) end
-  handle:write(text)
-  handle:close()
-end
-
 --- The arguments of accelhost for a trial, without `run`.
 ---@param path string the sweep's file
 ---@return string[]
@@ -73,7 +65,7 @@ function TrialProcess:init(study, trial, place)
   self.trial, self.directory, self.metric, self.gpus = trial, place.directory, definition.metric, place.gpus
   self.waits = study.has_pruner or definition.num_processes > 1
   LogFile.folder("sweep", self.directory)
-  self.write_file(self.directory .. "/params.yaml", params.yaml(study.space:expand(trial.params)))
+  C.io.write_text(self.directory .. "/params.yaml", params.yaml(study.space:expand(trial.params)))
   self.metrics = LogFile("sweep", self.directory .. "/metrics.jsonl")
   self.reported, self.last_words = {}, ""
   self:_launch(study, place)

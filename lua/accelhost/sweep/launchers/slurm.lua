@@ -116,11 +116,11 @@ function SlurmTrial:_launch(study, place)
   self.mailbox = ("%s/slurm-%d"):format(self.directory, next_start(self.directory))
   self.inbox, self.outbox = link.mailbox(self.mailbox .. ".messages"), link.mailbox(self.mailbox .. ".answers")
   self.log_size = #(read(self.directory .. "/log.txt") or "")
-  self.write_file(self.mailbox .. ".sh", script_text(self, study, place))
+  C.io.write_text(self.mailbox .. ".sh", script_text(self, study, place))
   local answer = ask(("sbatch --parsable --output=%s %s"):format(output, quote(self.mailbox .. ".sh")))
   self.number = answer:match "^(%d+)"
   if not self.number then error(("sbatch: %s"):format(answer:gsub("%s+$", "")), 0) end
-  self.write_file(self.mailbox .. ".job", self.number)
+  C.io.write_text(self.mailbox .. ".job", self.number)
   self.asked = C.system.now()
 end
 

@@ -15,6 +15,8 @@ describe("The message names the nearest name for", function()
     {"a function of accelhost without its module", "manual_seed(0)", "write accelhost.manual_seed"},
     {"a class of data without its module", "DataLoader(dataset)", "write accelhost.data.DataLoader"},
     {"a module of Python", 'require "torch.nn"', "module 'torch.nn' not found (Lua writes local accelhost = require "},
+    {"a method of a table of tensors", "local q, k = x:chunk(2, 1); q:view(-1)",
+      "q is a table of tensors: q[1] is the first", "unpack(q) are all"},
     {"a method of a tensor", "x:sigmod()", "a tensor has no field or method 'sigmod'", "did you mean 'sigmoid'?"},
     {"a method of a module", "model:paramters()", "model (Net) has no 'paramters'; did you mean 'parameters'?"},
     {"a layer of a module", "model.fc3(x)", "model (Net) has no 'fc3'; did you mean 'fc1'?"},

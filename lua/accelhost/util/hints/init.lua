@@ -74,6 +74,9 @@ local function missing_field(at, name)
   if name == "grad" and C.is_tensor(value) then
     return ("%s has no gradient: no backward has reached it since it was made, or since zero_grad"):format(path)
   end
+  if type(value) == "table" and C.is_tensor(value[1]) and pcall(function() return value[1][name] end) then
+    return ("%s is a table of tensors: %s[1] is the first, unpack(%s) are all"):format(path, path, path)
+  end
   if elsewhere.sentences[name] then return elsewhere.sentences[name] end
   if elsewhere.fields[name] then return ("write %s%s"):format(path, elsewhere.fields[name]) end
   local near = C.system.nearest(name, names_of(value))

@@ -1,7 +1,7 @@
-/* Compile the Lua library for the binary: bytecode with debug information for tracebacks, each module packed, as one file
- * of bytes, and a C table of its pieces. Sources would cost each start ten times as much; one that does not compile stops
- * the build. The documentation of the sources follows, as one text, and then the sources themselves and files that are
- * not Lua (style sheets, scripts of pages). Nothing is unpacked before it is requested.
+/* Compile the Lua library for the binary: bytecode with debug information for tracebacks, each module packed, as one
+ * file of bytes, and a C table of its pieces. Sources would cost each start ten times as much; one that does not
+ * compile stops the build. The documentation of the sources follows, as one text, and then the sources themselves and
+ * files that are not Lua (style sheets, scripts of pages). Nothing is unpacked before it is requested.
  *
  * usage: embed OUT.c OUT.bin lua/accelhost/init.lua ... lua/accelhost/PAGE.css --docs SCRIPT SOURCE... */
 #include <lauxlib.h>
@@ -66,7 +66,7 @@ static int write_row(FILE *table, FILE *bytes, const char *path, const struct te
     return failed;
 }
 
-/* A text that has a name of its own. */
+/* A text and its name in C. */
 static int write_named(FILE *table, FILE *bytes, const char *name, const char *text, size_t length)
 {
     fprintf(table, "const struct ah_packed %s = ", name);

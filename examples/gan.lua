@@ -16,6 +16,7 @@ local args = accelhost.parse_args {
   {"noise", 64, "size of the random vector of each drawing", integer = true, minimum = 1},
   {"lr", 2e-4, "learning rate of both networks"},
   {"seed", 1, "seed of weights, order and noise", integer = true, minimum = 0},
+  {"samples", nil, "write 64 drawings as this file", type = "string", metavar = "FILE.png"},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }
 if args.smoke then args.epochs, args.train_size = 1, 640 end
@@ -80,12 +81,13 @@ end
 
 generator:eval()
 accelhost.no_grad(function()
-  local image = (generator(accelhost.randn {1, args.noise}) + 1) / 2
+  local images = (generator(accelhost.randn {64, args.noise}) + 1) / 2
   local shades = {" ", ".", "+", "#"}
-  for _, row in ipairs(F.avg_pool2d(image, {2, 1})[{0, 0}]:tolist()) do
+  for _, row in ipairs(F.avg_pool2d(images[0], {2, 1})[0]:tolist()) do
     for x, ink in ipairs(row) do row[x] = shades[math.max(1, math.ceil(4 * ink))] end
     accelerator:print(table.concat(row))
   end
+  if args.samples and accelerator.is_main_process then data.save_image(images, args.samples) end
 end)
 local both = accelerator:reduce(accelhost.stack {d_loss:detach(), g_loss:detach()}, "mean")
 accelerator:print(("Loss: %.4f discriminator, %.4f generator"):format(both[0]:item(), both[1]:item()))

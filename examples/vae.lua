@@ -15,6 +15,7 @@ local args = accelhost.parse_args {
   {"latent", 16, "size of the latent code of an image", integer = true, minimum = 1},
   {"lr", 1e-3, "learning rate"},
   {"seed", 1, "seed of weights, order and samples", integer = true, minimum = 0},
+  {"samples", nil, "write 64 drawings as this file", type = "string", metavar = "FILE.png"},
   {"smoke", false, "the same in a few seconds, on a small part of the data"},
 }
 
@@ -68,10 +69,12 @@ accelhost.no_grad(function()
     batches = batches + 1
   end
   local shades = {" ", ".", "+", "#"}
-  local image = accelerator:unwrap_model(model).decoder(accelhost.randn {1, args.latent}):sigmoid()
-  for _, row in ipairs(F.avg_pool2d(image:view(1, 28, 28), {2, 1}):squeeze(0):tolist()) do
+  local images = accelerator:unwrap_model(model).decoder(accelhost.randn {64, args.latent}):sigmoid()
+  images = images:view(64, 1, 28, 28)
+  for _, row in ipairs(F.avg_pool2d(images[0], {2, 1})[0]:tolist()) do
     for x, ink in ipairs(row) do row[x] = shades[math.ceil(4 * ink)] end
     accelerator:print(table.concat(row))
   end
+  if args.samples and accelerator.is_main_process then data.save_image(images, args.samples) end
 end)
 accelerator:print(("Loss: %.2f"):format(total / batches))

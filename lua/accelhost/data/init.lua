@@ -27,7 +27,8 @@ local files = {
   ["tables.row_stream"] = {"RowStream"},
   ["sets.tokens"] = {"TokenFile"},
   ["sets.write_tokens"] = {"write_tokens"},
-  ["sets.folder"] = {"read_image", "decode_image", "DatasetFolder", "ImageFolder"},
+  ["sets.image_files"] = {"read_image", "decode_image", "make_grid", "save_image", "write_png"},
+  ["sets.folder"] = {"DatasetFolder", "ImageFolder"},
   ["loader.worker"] = {"get_worker_info"},
 }
 

@@ -209,7 +209,7 @@ local modules = {
   {"torchvision.datasets", "as data.mnist, data.CIFAR10 and data.ImageFolder"},
   {"torchvision.transforms", "as data.transforms, where this one is not"},
   {"timm", "as models.create_model and models.AutoModelForImageClassification, where this one is not"},
-  {"torchvision", "as data.transforms, data.ImageFolder and data.read_image"},
+  {"torchvision", "as data.transforms, data.ImageFolder, data.read_image and data.save_image"},
   {"torchaudio", "sound: tensors of samples are read from .npy files or accelhost.from_string"},
   {"torchtext", "as accelhost.text and data.load_dataset"},
   {"torchmetrics", "as accelhost.metrics"}, {"evaluate", "as accelhost.metrics"}, {"sklearn", "as accelhost.metrics"},

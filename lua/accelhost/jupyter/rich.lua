@@ -1,6 +1,7 @@
 --- Values that a notebook shows better than as text: tensors and rows as tables, images, modules with their parameters.
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
+local image_grid = require "accelhost.util.image_grid"
 local printable = require "accelhost.util.printable"
 local show = require "accelhost.repl.show"
 
@@ -91,21 +92,6 @@ local function to_bytes(tensor)
   return plain
 end
 
--- Images [n, channels, rows, columns] in rows of eight, with two pixels between them.
-local function grid_of(images)
-  local accelhost = require "accelhost"
-  local count, channels, rows, columns = unpack(images:shape())
-  count = math.min(count, MOST_IMAGES)
-  local across = math.min(8, count)
-  local down = math.ceil(count / across)
-  local grid = accelhost.full({channels, down * (rows + 2) - 2, across * (columns + 2) - 2}, 255):to "uint8"
-  for i = 0, count - 1 do
-    local top, left = math.floor(i / across) * (rows + 2), i % across * (columns + 2)
-    grid:narrow(1, top, rows):narrow(2, left, columns):copy_(images:select(0, i))
-  end
-  return grid
-end
-
 -- Does the tensor have the shape of one image, or of several?
 local function is_picture(tensor)
   local shape = tensor:shape()
@@ -119,7 +105,7 @@ end
 local function picture_of(tensor)
   local image = to_bytes(tensor)
   if image:dim() == 2 then image = image:unsqueeze(0) end
-  if image:dim() == 4 then image = grid_of(image) end
+  if image:dim() == 4 then image = image_grid(image:narrow(0, 0, math.min(image:size(0), MOST_IMAGES)), 8, 2, 255) end
   local side = math.max(image:size(1), image:size(2))
   local scale = math.max(1, math.floor(SHOWN_SIDE / side))
   return C.data.encode_png(image:contiguous()), {width = image:size(2) * scale, height = image:size(1) * scale}

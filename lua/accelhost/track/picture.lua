@@ -1,6 +1,6 @@
 -- Tensors of any order of dims as images: uint8, channels first, several as one grid.
-local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local image_grid = require "accelhost.util.image_grid"
 
 local fail = arguments.fail
 
@@ -35,19 +35,6 @@ local function in_order(image, places)
   return places.N and image or image:unsqueeze(0)
 end
 
--- A grid of images, black where there is none.
-local function grid(images)
-  local count, channels, rows, columns = unpack(images:shape())
-  local across = math.min(count, COLUMNS)
-  local down = math.ceil(count / across)
-  local canvas = C.zeros({channels, rows * down, columns * across}, {dtype = "uint8"})
-  for i = 0, count - 1 do
-    local x, y = i % across, math.floor(i / across)
-    canvas:narrow(1, y * rows, rows):narrow(2, x * columns, columns):copy_(images:select(0, i))
-  end
-  return canvas
-end
-
 --- A uint8 image [channels, rows, columns] of 3 or 4 channels. Floats from 0 to 1 become 0 to 255, others are cut off;
 --- gray becomes RGB; several images become a grid of 8 columns.
 ---@param image userdata
@@ -62,5 +49,5 @@ return function(what, image, layout)
   if channels == 1 then images = images:expand({-1, 3, -1, -1}) end
   if channels == 2 or channels > 4 then fail("%s: expected 1, 3 or 4 channels, got %d", what, channels) end
   if not places.N then return images:select(0, 0):contiguous() end
-  return grid(images)
+  return image_grid(images, COLUMNS, 0, 0)
 end

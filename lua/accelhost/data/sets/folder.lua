@@ -1,4 +1,4 @@
---- Images in files: read_image, ImageFolder, and DatasetFolder for files of any kind.
+--- Folders of samples: ImageFolder, and DatasetFolder for files of any kind.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dataset = require "accelhost.data.sets.dataset"
@@ -6,39 +6,6 @@ local dataset = require "accelhost.data.sets.dataset"
 local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
 local native = C.data
 local folder = {}
-
-local MODES = "'unchanged'|'gray'|'gray_alpha'|'rgb'|'rgb_alpha'"
-
-local read_read = signature("read_image", {"path: string", {"mode: " .. MODES, "unchanged"}})
-
---- An image file, PNG or JPEG, as uint8 [channels, rows, columns]. Palettes become colours,
---- 16 bits a value become 8, and CMYK becomes rgb.
---
---   | local image = data.read_image("cat.jpg", {mode = "rgb"})
----@param mode? string|table "gray", "gray_alpha", "rgb" or "rgb_alpha" (1 to 4 channels); default: the file's
----@return userdata
-function folder.read_image(...)
-  return native.read_image(read_read(...))
-end
-
-local read_decode = signature("decode_image", {"input: string|tensor", {"mode: " .. MODES, "unchanged"}})
-
---- An image from the bytes of a file, as read_image returns it: a string, or a uint8 tensor of one dimension.
---
---   | local image = data.decode_image(io.open("cat.jpg", "rb"):read "*a")
----@param mode? string|table as for read_image
----@return userdata
-function folder.decode_image(...)
-  local input, mode = read_decode(...)
-  if C.is_tensor(input) then
-    if input.dtype ~= "uint8" or input:dim() ~= 1 then
-      fail("decode_image: input: expected a uint8 tensor of one dimension, got %s %s", input.dtype,
-        arguments.shape_text(input))
-    end
-    input = C.to_string(input:cpu():contiguous())
-  end
-  return native.decode_image(input, mode)
-end
 
 -- Names in a folder, sorted by their bytes.
 local function names_in(path)

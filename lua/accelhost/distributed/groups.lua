@@ -60,8 +60,10 @@ local outside = setmetatable({}, {
 })
 groups.outside = outside
 
--- The world, once there is one, and the timeout and the device backend before it.
+-- The world, once there is one, and the timeout and the device backend before it. One that an accelerator made is
+-- replaced by that of init_process_group.
 local world, timeout_before, choice_before
+local made_by_accelerator = false
 
 local function all_ranks()
   local ranks = {}
@@ -84,7 +86,7 @@ end
 ---@return ProcessGroup?
 function groups.resolve(what, group)
   if not world and (not group or group ~= job) then
-    fail("%s: there is no process group yet; call init_process_group first", what)
+    fail("%s: there is no process group yet; call init_process_group first, or create an accelerator", what)
   end
   if group == nil then return world end
   if group == outside then return nil end
@@ -177,10 +179,10 @@ local function check_place(name, variable, given, found)
   end
 end
 
---- Begin: all processes of the job become the world. Rank and size are those of the launch, by
---- `accelhost launch`, torchrun or by hand with RANK and WORLD_SIZE; given ones must agree with that. Processes that
---- torchrun or a shell has started find each other on their host by MASTER_PORT, or by init_method. Returns
---- when all processes are here.
+--- Begin: all processes of the job become the world; after an accelerator was created they are it already, and only
+--- timeout and backend change. Rank and size are those of the launch, by `accelhost launch`, torchrun or by hand with
+--- RANK and WORLD_SIZE; given ones must agree with that. Processes that torchrun or a shell has started find each other
+--- on their host by MASTER_PORT, or by init_method. Returns when all processes are here.
 --
 --   dist.init_process_group{backend = "gloo", timeout = 60}
 ---@param backend? string "gloo" or "shm": both are this host's shared memory, and tensors of GPUs are copied through
@@ -193,7 +195,9 @@ end
 ---@param device_id? string a valid device; without effect, a group uses the device of its tensors
 function groups.init_process_group(...)
   local backend, init_method, timeout, size, rank, store, name, pg_options, device_id = read_init(...)
-  if world then fail("distributed.init_process_group: there is a world already; destroy_process_group ends it") end
+  if world and not made_by_accelerator then
+    fail("distributed.init_process_group: there is a world already; destroy_process_group ends it")
+  end
   groups.check_backend("distributed.init_process_group", backend)
   check_method(store, pg_options, device_id)
   take_place(init_method, size, rank)
@@ -205,8 +209,14 @@ function groups.init_process_group(...)
   choice_before = native:device_comm "any"
   local asked_for = groups.choose_backend(native, backend)
   native:barrier()
-  world = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg")
+  world, made_by_accelerator = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg"), false
   world.asked_for = asked_for
+end
+
+--- Make all processes of the job the world where there is none, as Accelerate's state does; here one process, too.
+function groups.begin()
+  if world then return end
+  world, made_by_accelerator = ProcessGroup(comm.world(), all_ranks(), "world", "default_pg"), true
 end
 
 local read_destroy = arguments.signature("distributed.destroy_process_group", {{"group: group"}})
@@ -218,8 +228,10 @@ function groups.destroy_process_group(...)
   local group = groups.resolve("distributed.destroy_process_group", (read_destroy(...)))
   if not group then return end
   if group == world then
-    world.native:timeout(timeout_before)
-    world.native:device_comm(choice_before)
+    if not made_by_accelerator then
+      world.native:timeout(timeout_before)
+      world.native:device_comm(choice_before)
+    end
     world = nil
   else
     group.native:close()
@@ -227,7 +239,7 @@ function groups.destroy_process_group(...)
   end
 end
 
---- Has init_process_group been called?
+--- Has init_process_group been called, or an accelerator been created?
 --
 --   dist.is_initialized()  --> true
 function groups.is_initialized() return world ~= nil end

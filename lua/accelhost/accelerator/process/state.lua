@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local groups = require "accelhost.distributed.groups"
 local place = require "accelhost.accelerator.process.place"
 local comm = C.comm
 
@@ -66,6 +67,7 @@ function PartialState:_describe(device)
   rawset(self, "device", device)
   rawset(self, "backend", comm.size() > 1 and comm.backend(device:match "^[^:]+") or nil)
   rawset(self, "initialized", true)
+  groups.begin()
 end
 
 -- As Accelerate prints it.

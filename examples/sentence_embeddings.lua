@@ -64,7 +64,7 @@ local folder = args.model or "runs/sentence_embeddings"
 if not args.model and accelerator.is_main_process then make_folder(rows, folder) end
 accelerator:wait_for_everyone()
 local model = models.SentenceTransformer(folder)
-local loss_of = models.MultipleNegativesRankingLoss(model)
+local loss_of = models.MultipleNegativesRankingLoss(model, {gather_across_devices = true})
 
 local function collate(list)
   local anchors, positives = {}, {}

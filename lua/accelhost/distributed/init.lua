@@ -45,6 +45,7 @@ namespace.add(lazy, "accelhost.data", {"DistributedSampler"})
 lazy.DistributedDataParallel = {"accelhost.distributed.parallel"}
 lazy.GradBucket = {"accelhost.distributed.bucket"}
 lazy.algorithms = {"accelhost.distributed.algorithms"}
+lazy.nn = {"accelhost.distributed.functional"}
 
 return namespace.new("distributed", {group = groups.group}, lazy, {refused = {
   TCPStore = "the launcher connects the processes", FileStore = "the launcher connects the processes",

@@ -12,6 +12,7 @@ local held = {
 local homes = {
   {"torch.cuda.amp.", "amp."}, {"torch.cpu.amp.", "amp."}, {"torch.utils.data.distributed.", "data."},
   {"torch.nn.modules.%l+.", "nn."}, {"torch.autograd.functional.", "autograd."},
+  {"torch.distributed.nn.functional.", "distributed.nn."},
   {"torch.utils.tensorboard.", "track."}, {"tensorboardX.", "track."},
   {"torchvision.transforms.v2.functional.", "data.transforms.functional."},
   {"torchvision.transforms.functional.", "data.transforms.functional."},

@@ -3,6 +3,7 @@
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
+local distributed = require "accelhost.distributed"
 local Module = require("accelhost.nn.module").Module
 
 local fail = arguments.fail
@@ -34,14 +35,17 @@ local scores = {
 ---@param model SentenceTransformer
 ---@param scale? number factor of the similarities (default 20)
 ---@param similarity_fct? string "cos_sim" (the default) or "dot_score"
+---@param gather_across_devices? boolean compare anchors with the positives and negatives of all processes, which have
+--- equal numbers of texts; needs an accelerator or init_process_group
 local MultipleNegatives = Module:extend "MultipleNegativesRankingLoss"
 losses.MultipleNegativesRankingLoss = MultipleNegatives
 
 local set_ranking = arguments.signature("MultipleNegativesRankingLoss",
-  {"model: any", {"scale: number", 20}, {"similarity_fct: 'cos_sim'|'dot_score'", "cos_sim"}})
+  {"model: any", {"scale: number", 20}, {"similarity_fct: 'cos_sim'|'dot_score'", "cos_sim"},
+    {"gather_across_devices: flag", false}})
 
 function MultipleNegatives:init(...)
-  self.model, self.scale, self.similarity_fct = set_ranking(...)
+  self.model, self.scale, self.similarity_fct, self.gather_across_devices = set_ranking(...)
 end
 
 ---@param columns table[] features of anchors, positives, negatives
@@ -50,8 +54,13 @@ end
 function MultipleNegatives:forward(columns, labels) -- luacheck: ignore 212
   local vectors = embed(self, columns, 2)
   local anchors = table.remove(vectors, 1)
+  local targets = C.arange(anchors:size(0), {device = anchors.device})
+  if self.gather_across_devices then
+    for i, column in ipairs(vectors) do vectors[i] = C.cat(distributed.nn.all_gather(column), 0) end
+    targets = targets + distributed.get_rank() * anchors:size(0)
+  end
   local similarity = scores[self.similarity_fct](anchors, C.cat(vectors, 0)) * self.scale
-  return F.cross_entropy(similarity, C.arange(anchors:size(0), {device = anchors.device}))
+  return F.cross_entropy(similarity, targets)
 end
 
 --- Mean squared error of the cosine of two columns' embeddings.

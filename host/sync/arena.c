@@ -145,13 +145,11 @@ int ah_arena_tensor(struct ah_tensor **out, struct ah_arena *arena, size_t offse
 
 int ah_copy_dense(void *to, struct ah_device *device, struct ah_tensor *tensor)
 {
-    struct ah_tensor *dense = NULL;
+    AH_OWNED struct ah_tensor *dense = NULL;
     AH_GRAD_SCOPE(false);
     AH_TRY(ah_tensor_row_major(tensor));
     AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(tensor)));
-    int status = ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, ah_tensor_bytes(dense));
-    ah_tensor_release(dense);
-    return status;
+    return ah_device_copy(to, device, ah_tensor_data(dense), dense->storage->device, ah_tensor_bytes(dense));
 }
 
 int ah_arena_adopt(struct ah_arena *arena, size_t offset, struct ah_tensor *tensor)

@@ -425,16 +425,15 @@ static int finish_group(struct ah_reducer *r)
 static int average_divide(struct ah_reducer *r, const struct ah_bucket *bucket)
 {
     int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
-    struct ah_tensor *all, *same;
+    struct ah_tensor *same;
+    AH_OWNED struct ah_tensor *all = NULL;
     int outputs;
     AH_TRY(ah_arena_tensor(&all, r->grads, bucket->offset, &count, 1, bucket->dtype));
     AH_GRAD_SCOPE(false);
     const struct ah_value args[] = {AH_T(all), AH_N(r->weight)};
-    int status = ah_op_call(AH_OP_div, args, 2, true, &same, &outputs);
-    if (status == 0)
-        ah_tensor_release(same);
-    ah_tensor_release(all);
-    return status;
+    AH_TRY(ah_op_call(AH_OP_div, args, 2, true, &same, &outputs));
+    ah_tensor_release(same);
+    return 0;
 }
 
 static int finish_alone(struct ah_reducer *r)

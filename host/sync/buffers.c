@@ -96,14 +96,10 @@ static int buffers_unpack(struct ah_tensor *tensor, const void *from, struct ah_
         AH_TRY(ah_tensor_row_major(tensor));
         return ah_device_copy(ah_tensor_data(tensor), tensor->storage->device, from, device, ah_tensor_bytes(tensor));
     }
-    struct ah_tensor *dense, *same = NULL;
+    AH_OWNED struct ah_tensor *dense = NULL, *same = NULL;
     AH_TRY(ah_tensor_empty_like(&dense, tensor));
-    int status = ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, device, ah_tensor_bytes(dense));
-    if (status == 0)
-        status = ah_op1(AH_OP_copy_, &same, AH_T(tensor), AH_T(dense));
-    ah_tensor_release(same);
-    ah_tensor_release(dense);
-    return status;
+    AH_TRY(ah_device_copy(ah_tensor_data(dense), dense->storage->device, from, device, ah_tensor_bytes(dense)));
+    return ah_op1(AH_OP_copy_, &same, AH_T(tensor), AH_T(dense));
 }
 
 int ah_buffers_send(struct ah_buffers *b, int from, enum ah_purpose purpose, const char *where)

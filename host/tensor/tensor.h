@@ -99,6 +99,13 @@ static inline void ah_tensor_touch(struct ah_tensor *tensor)
 
 struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
 void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */
+/* Before a declaration of pointers to tensors, each NULL at first: release them at the end of the block, however that
+ * is left but by a Lua error. */
+#define AH_OWNED __attribute__((cleanup(ah_tensor_release_owned)))
+static inline void ah_tensor_release_owned(struct ah_tensor *const *tensor)
+{
+    ah_tensor_release(*tensor);
+}
 
 /* Allocate an uninitialised storage, held by the caller. */
 int ah_storage_new(struct ah_storage **out, size_t nbytes, struct ah_device *device);

@@ -17,18 +17,13 @@ int ah_anomaly_mark(struct ah_node *node)
 
 static int holds_nan(struct ah_tensor *grad, bool *found)
 {
-    struct ah_tensor *truth = NULL, *any = NULL, *here = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *truth = NULL, *any = NULL, *here = NULL;
     AH_GRAD_SCOPE(false);
-    AH_TRYGO(ah_op1(AH_OP_isnan, &truth, AH_T(grad)), out);
-    AH_TRYGO(ah_op1(AH_OP_any, &any, AH_T(truth)), out);
-    AH_TRYGO(ah_host_copy(&here, any), out);
+    AH_TRY(ah_op1(AH_OP_isnan, &truth, AH_T(grad)));
+    AH_TRY(ah_op1(AH_OP_any, &any, AH_T(truth)));
+    AH_TRY(ah_host_copy(&here, any));
     *found = ah_tensor_get(here, 0) != 0;
-out:
-    ah_tensor_release(truth);
-    ah_tensor_release(any);
-    ah_tensor_release(here);
-    return status;
+    return 0;
 }
 
 int ah_anomaly_check(const struct ah_node *node, struct ah_tensor **grad_in)

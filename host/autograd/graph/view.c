@@ -7,13 +7,12 @@
 int ah_remake_view(struct ah_tensor *view)
 {
     struct ah_grad_meta *meta = view->grad;
-    struct ah_tensor *fresh;
+    AH_OWNED struct ah_tensor *fresh = NULL;
     AH_GRAD_SCOPE(true);
     AH_TRY(ah_op1(AH_OP_as_strided, &fresh, AH_T(meta->base), AH_INTS_OF(view->size, view->ndim),
                   AH_INTS_OF(view->stride, view->ndim), AH_I(view->offset)));
     int status = ah_set_history(view, fresh->grad->fn, 0);
     meta->base_version = ah_tensor_version(view);
-    ah_tensor_release(fresh);
     return status;
 }
 

@@ -95,7 +95,7 @@ static int apply_bits(struct ah_tensor *out, struct ah_tensor *input, struct ah_
         ah_parallel_for((out->numel + CHUNK - 1) / CHUNK, ah_grain(CHUNK, AH_SHARE_LIGHT), dropout_chunks, &run);
         return 0;
     }
-    struct ah_tensor *bytes;
+    AH_OWNED struct ah_tensor *bytes = NULL;
     AH_TRY(ah_tensor_empty(&bytes, input->size, input->ndim, AH_BOOL, &ah_cpu));
     uint8_t *all = ah_tensor_data(bytes), keep[CHUNK];
     for (int64_t at = 0; at < input->numel; at += CHUNK) {
@@ -103,9 +103,7 @@ static int apply_bits(struct ah_tensor *out, struct ah_tensor *input, struct ah_
         dropout_unpack(keep, (uint8_t *)ah_tensor_data(mask) + at / 8, count);
         memcpy(all + at, keep, (size_t)count);
     }
-    int status = apply_mask(out, input, bytes, scale);
-    ah_tensor_release(bytes);
-    return status;
+    return apply_mask(out, input, bytes, scale);
 }
 
 static int apply_any(struct ah_tensor *out, struct ah_tensor *input, struct ah_tensor *mask, double scale)

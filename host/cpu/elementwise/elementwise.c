@@ -93,7 +93,7 @@ int ah_elementwise_compare(struct ah_call *c, const ah_loop *loops, bool exchang
  * 256 is 0 in uint8. */
 static int elementwise_refuse_zero(const struct ah_call *c, enum ah_dtype dtype)
 {
-    struct ah_tensor *divisor = NULL;
+    AH_OWNED struct ah_tensor *divisor = NULL;
     AH_TRY(ah_contiguous_as(&divisor, ah_args(c, div)->other.tensor, dtype));
     size_t item = ah_dtype_size(dtype);
     const char *at = ah_tensor_data(divisor);
@@ -101,13 +101,11 @@ static int elementwise_refuse_zero(const struct ah_call *c, enum ah_dtype dtype)
     int64_t i = 0;
     while (i < divisor->numel && memcmp(at + (size_t)i * item, zero, item) != 0)
         i++;
-    int status = 0;
     if (i < divisor->numel && c->out[0]->numel > 0) {
-        status = ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
-                         c->op->name, ah_dtype_name(dtype), (long long)i);
+        return ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
+                       c->op->name, ah_dtype_name(dtype), (long long)i);
     }
-    ah_tensor_release(divisor);
-    return status;
+    return 0;
 }
 
 int ah_elementwise_divide(struct ah_call *c, const ah_loop *loops)

@@ -198,9 +198,7 @@ int ah_cpu_zero_(struct ah_call *c)
         ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
         return 0;
     }
-    struct ah_tensor *zero;
+    AH_OWNED struct ah_tensor *zero = NULL;
     AH_TRY(ah_tensor_scalar(&zero, 0, out->dtype, &ah_cpu));
-    int status = ah_copy(out, zero);
-    ah_tensor_release(zero);
-    return status;
+    return ah_copy(out, zero);
 }

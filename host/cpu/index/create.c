@@ -9,11 +9,9 @@
 
 static int create_fill(struct ah_tensor *out, double value)
 {
-    struct ah_tensor *number;
+    AH_OWNED struct ah_tensor *number = NULL;
     AH_TRY(ah_tensor_scalar(&number, value, out->dtype, &ah_cpu));
-    int status = ah_copy(out, number);
-    ah_tensor_release(number);
-    return status;
+    return ah_copy(out, number);
 }
 
 int ah_cpu_ones(struct ah_call *c)

@@ -132,21 +132,17 @@ static void pick_range(void *context, int64_t begin, int64_t end)
 int ah_cpu_index_select(struct ah_call *c)
 {
     const struct ah_args_index_select *arg = ah_args(c, index_select);
-    struct ah_tensor *x = arg->input.tensor, *source, *at;
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *source = NULL, *at = NULL;
     int dim = (int)arg->dim.integer;
     int64_t n = x->ndim > 0 ? x->size[dim] : 1;
     AH_TRY(ah_checked_index("index_select", arg->index.tensor, n, false, dim, x, &at));
-    int status = ah_contiguous_as(&source, x, x->dtype);
-    if (status == 0) {
-        struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
-        struct pick_job job = {ah_tensor_data(c->out[0]), ah_tensor_data(source), &rows,
-                               ah_dtype_size(x->dtype)};
-        if (c->out[0]->numel > 0)
-            ah_parallel_for(rows.outer * rows.count, ah_grain(rows.inner, AH_SHARE_LIGHT), pick_range, &job);
-        ah_tensor_release(source);
-    }
-    ah_tensor_release(at);
-    return status;
+    AH_TRY(ah_contiguous_as(&source, x, x->dtype));
+    struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
+    struct pick_job job = {ah_tensor_data(c->out[0]), ah_tensor_data(source), &rows, ah_dtype_size(x->dtype)};
+    if (c->out[0]->numel > 0)
+        ah_parallel_for(rows.outer * rows.count, ah_grain(rows.inner, AH_SHARE_LIGHT), pick_range, &job);
+    return 0;
 }
 
 struct rows_job {
@@ -227,31 +223,30 @@ void ah_rows_copy(void *dst, const void *src, const struct ah_rows *rows, size_t
 int ah_cpu_index_select_backward(struct ah_call *c)
 {
     const struct ah_args_index_select_backward *arg = ah_args(c, index_select_backward);
-    struct ah_tensor *out = c->out[0], *grad = NULL, *at = NULL;
-    int dim = (int)arg->dim.integer, status;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *grad = NULL, *at = NULL;
+    int dim = (int)arg->dim.integer;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
-    AH_TRYGO(ah_checked_index("index_select", arg->index.tensor, n, false, dim, out, &at), out);
-    AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
+    AH_TRY(ah_checked_index("index_select", arg->index.tensor, n, false, dim, out, &at));
+    AH_TRY(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype));
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     ah_rows_add(ah_tensor_data(out), ah_tensor_data(grad), &rows, 1, out->dtype);
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(grad);
-    return status;
+    return 0;
 }
 
 /* index_add, index_copy: source rows into out's rows. */
 static int place_rows(struct ah_call *c, bool add)
 {
     const struct ah_args_index_add *arg = ah_args(c, index_add);
-    struct ah_tensor *out = c->out[0], *source = NULL, *at = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *source = NULL, *at = NULL;
     struct ah_target target = {out, out};
-    int dim = (int)arg->dim.integer, status;
+    int dim = (int)arg->dim.integer;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
     AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, n, false, dim, out, &at));
-    AH_TRYGO(ah_contiguous_as(&source, arg->source.tensor, out->dtype), out);
-    AH_TRYGO(ah_target_open(c, true, &target), out);
+    AH_TRY(ah_contiguous_as(&source, arg->source.tensor, out->dtype));
+    AH_TRY(ah_target_open(c, true, &target));
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
     double alpha = !add ? 1 : out->dtype == AH_BOOL ? arg->alpha.number != 0 : arg->alpha.number;
     if (add)
@@ -259,11 +254,7 @@ static int place_rows(struct ah_call *c, bool add)
     else
         ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows,
                      ah_dtype_size(out->dtype));
-    status = ah_target_close(&target, 0);
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(source);
-    return status;
+    return ah_target_close(&target, 0);
 }
 
 int ah_cpu_index_add(struct ah_call *c)
@@ -279,13 +270,14 @@ int ah_cpu_index_copy(struct ah_call *c)
 int ah_cpu_index_fill(struct ah_call *c)
 {
     const struct ah_args_index_fill *arg = ah_args(c, index_fill);
-    struct ah_tensor *out = c->out[0], *value = NULL, *at = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *value = NULL, *at = NULL;
     struct ah_target target = {out, out};
-    int dim = (int)arg->dim.integer, status;
+    int dim = (int)arg->dim.integer;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
     AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, n, false, dim, out, &at));
-    AH_TRYGO(ah_tensor_scalar(&value, arg->value.number, out->dtype, &ah_cpu), out);
-    AH_TRYGO(ah_target_open(c, true, &target), out);
+    AH_TRY(ah_tensor_scalar(&value, arg->value.number, out->dtype, &ah_cpu));
+    AH_TRY(ah_target_open(c, true, &target));
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
 #define FILL(type)                                                                           \
     do {                                                                                     \
@@ -297,25 +289,21 @@ int ah_cpu_index_fill(struct ah_call *c)
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(out->dtype), FILL)
 #undef FILL
-    status = ah_target_close(&target, 0);
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(value);
-    return status;
+    return ah_target_close(&target, 0);
 }
 
 int ah_cpu_index_put(struct ah_call *c)
 {
     const struct ah_args_index_put *arg = ah_args(c, index_put);
-    struct ah_tensor *out = c->out[0], *values = arg->values.tensor, *wide = NULL, *source = NULL;
+    struct ah_tensor *out = c->out[0], *values = arg->values.tensor;
+    AH_OWNED struct ah_tensor *wide = NULL, *source = NULL;
     struct ah_tensor *at = c->extra[0], *shape = c->extra[1];
     struct ah_target target = {out, out};
     int64_t stride[AH_MAX_DIMS];
-    int status;
     ah_broadcast_strides(values, shape->size, shape->ndim, stride);
     AH_TRY(ah_tensor_view(&wide, values, shape->size, stride, shape->ndim, values->offset));
-    AH_TRYGO(ah_contiguous_as(&source, wide, out->dtype), out);
-    AH_TRYGO(ah_target_open(c, true, &target), out);
+    AH_TRY(ah_contiguous_as(&source, wide, out->dtype));
+    AH_TRY(ah_target_open(c, true, &target));
     struct ah_rows rows = {
         .outer = 1, .n = 1, .inner = 1, .count = at->numel, .at = ah_tensor_data(at)};
     for (int d = 0; d < out->ndim; d++)
@@ -325,9 +313,5 @@ int ah_cpu_index_put(struct ah_call *c)
     else
         ah_rows_copy(ah_tensor_data(target.work), ah_tensor_data(source), &rows,
                      ah_dtype_size(out->dtype));
-    status = ah_target_close(&target, 0);
-out:
-    ah_tensor_release(wide);
-    ah_tensor_release(source);
-    return status;
+    return ah_target_close(&target, 0);
 }

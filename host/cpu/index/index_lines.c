@@ -120,44 +120,41 @@ static int64_t slices_length(const struct ah_tensor *tensor, int dim)
 int ah_cpu_gather(struct ah_call *c)
 {
     const struct ah_args_gather *arg = ah_args(c, gather);
-    struct ah_tensor *x = arg->input.tensor, *at;
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *at = NULL;
     int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(x, dim), false, dim, x, &at));
     slices_run(AH_GATHER, c->out[0], x, at, dim);
-    ah_tensor_release(at);
     return 0;
 }
 
 int ah_cpu_gather_backward(struct ah_call *c)
 {
     const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
-    struct ah_tensor *out = c->out[0], *at;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *at = NULL;
     int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     slices_run(AH_SCATTER_ADD, out, arg->grad.tensor, at, dim);
-    ah_tensor_release(at);
     return 0;
 }
 
 static int slices_scatter(struct ah_call *c, enum ah_line_action action)
 {
     const struct ah_args_scatter *arg = ah_args(c, scatter);
-    struct ah_tensor *out = c->out[0], *at = NULL, *src = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *at = NULL, *src = NULL;
     struct ah_target target = {out, out};
-    int dim = (int)arg->dim.integer, status;
+    int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
     if (arg->src.tensor->wrapped)
-        AH_TRYGO(ah_contiguous_as(&src, arg->src.tensor, out->dtype), out);
+        AH_TRY(ah_contiguous_as(&src, arg->src.tensor, out->dtype));
     else
         src = ah_tensor_retain(arg->src.tensor);
-    AH_TRYGO(ah_target_open(c, true, &target), out);
+    AH_TRY(ah_target_open(c, true, &target));
     slices_run(action, target.work, src, at, dim);
-    status = ah_target_close(&target, 0);
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(src);
-    return status;
+    return ah_target_close(&target, 0);
 }
 
 int ah_cpu_scatter(struct ah_call *c)

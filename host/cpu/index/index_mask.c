@@ -11,13 +11,11 @@
 /* A tensor broadcast to a shape, row-major. */
 static int mask_spread(struct ah_tensor *tensor, const int64_t *size, int ndim, struct ah_tensor **out)
 {
-    struct ah_tensor *wide;
+    AH_OWNED struct ah_tensor *wide = NULL;
     int64_t stride[AH_MAX_DIMS];
     ah_broadcast_strides(tensor, size, ndim, stride);
     AH_TRY(ah_tensor_view(&wide, tensor, size, stride, ndim, tensor->offset));
-    int status = ah_contiguous_as(out, wide, tensor->dtype);
-    ah_tensor_release(wide);
-    return status;
+    return ah_contiguous_as(out, wide, tensor->dtype);
 }
 
 static int64_t count_true(const struct ah_tensor *mask)
@@ -61,14 +59,15 @@ int ah_cpu_index_positions(struct ah_call *c)
 int ah_cpu_masked_select(struct ah_call *c)
 {
     const struct ah_args_masked_select *arg = ah_args(c, masked_select);
-    struct ah_tensor *x = arg->input.tensor, *mask = NULL, *source = NULL;
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *mask = NULL, *source = NULL;
     int64_t size[AH_MAX_DIMS];
-    int ndim, status;
+    int ndim;
     AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
-    AH_TRYGO(mask_spread(arg->mask.tensor, size, ndim, &mask), out);
-    AH_TRYGO(mask_spread(x, size, ndim, &source), out);
+    AH_TRY(mask_spread(arg->mask.tensor, size, ndim, &mask));
+    AH_TRY(mask_spread(x, size, ndim, &source));
     int64_t count = count_true(mask);
-    AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
+    AH_TRY(ah_call_output(c, 0, &count, 1, x->dtype));
     const uint8_t *keep = ah_tensor_data(mask);
 #define SELECT(type)                               \
     do {                                           \
@@ -82,10 +81,7 @@ int ah_cpu_masked_select(struct ah_call *c)
     } while (0)
     AH_ITEM_TYPES(ah_dtype_size(x->dtype), SELECT)
 #undef SELECT
-out:
-    ah_tensor_release(mask);
-    ah_tensor_release(source);
-    return status;
+    return 0;
 }
 
 /* Write the first `count` entries of `source` in order to the true places of `mask`, of which there are as many. */
@@ -110,16 +106,13 @@ static void place_masked(struct ah_tensor *dst, const struct ah_tensor *mask, co
 int ah_cpu_masked_select_backward(struct ah_call *c)
 {
     const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
-    struct ah_tensor *out = c->out[0], *mask = NULL, *grad = NULL;
-    int status;
-    AH_TRYGO(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
-    AH_TRYGO(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype), out);
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *mask = NULL, *grad = NULL;
+    AH_TRY(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask));
+    AH_TRY(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype));
     ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
     place_masked(out, mask, grad, grad->numel);
-out:
-    ah_tensor_release(mask);
-    ah_tensor_release(grad);
-    return status;
+    return 0;
 }
 
 int ah_cpu_masked_scatter(struct ah_call *c)
@@ -148,28 +141,26 @@ out:
 
 int ah_cpu_nonzero(struct ah_call *c)
 {
-    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor, *mask;
+    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor;
+    AH_OWNED struct ah_tensor *mask = NULL;
     AH_TRY(ah_contiguous_as(&mask, x, AH_BOOL));
     int64_t size[2] = {count_true(mask), x->ndim};
-    int status = ah_call_output(c, 0, size, 2, AH_I64);
-    if (status == 0) {
-        const uint8_t *keep = ah_tensor_data(mask);
-        int64_t *to = ah_tensor_data(c->out[0]), *end = to + size[0] * size[1];
-        int64_t row[AH_MAX_DIMS] = {0}, inner = x->ndim > 0 ? x->size[x->ndim - 1] : 1;
-        int lead = x->ndim > 0 ? x->ndim - 1 : 0;
-        for (int64_t first = 0; to < end; first += inner) {
-            for (int64_t i = 0; i < inner && to < end; i++) {
-                for (int d = 0; d < lead; d++)
-                    to[d] = row[d];
-                to[lead] = i;
-                to += (keep[first + i] != 0) * x->ndim;
-            }
-            for (int d = lead - 1; d >= 0 && ++row[d] == x->size[d]; d--)
-                row[d] = 0;
+    AH_TRY(ah_call_output(c, 0, size, 2, AH_I64));
+    const uint8_t *keep = ah_tensor_data(mask);
+    int64_t *to = ah_tensor_data(c->out[0]), *end = to + size[0] * size[1];
+    int64_t row[AH_MAX_DIMS] = {0}, inner = x->ndim > 0 ? x->size[x->ndim - 1] : 1;
+    int lead = x->ndim > 0 ? x->ndim - 1 : 0;
+    for (int64_t first = 0; to < end; first += inner) {
+        for (int64_t i = 0; i < inner && to < end; i++) {
+            for (int d = 0; d < lead; d++)
+                to[d] = row[d];
+            to[lead] = i;
+            to += (keep[first + i] != 0) * x->ndim;
         }
+        for (int d = lead - 1; d >= 0 && ++row[d] == x->size[d]; d--)
+            row[d] = 0;
     }
-    ah_tensor_release(mask);
-    return status;
+    return 0;
 }
 
 /* Add 1 for each entry of `at`. With few bins every other entry is counted apart, so that equal neighbours do not wait
@@ -198,10 +189,9 @@ int ah_cpu_bincount(struct ah_call *c)
     const struct ah_args_bincount *arg = ah_args(c, bincount);
     struct ah_tensor *x = arg->input.tensor,
                      *weights = arg->weights.kind == AH_TENSOR ? arg->weights.tensor : NULL;
-    struct ah_tensor *list = NULL, *weight = NULL;
+    AH_OWNED struct ah_tensor *list = NULL, *weight = NULL;
     int64_t bins = arg->minlength.integer;
-    int status;
-    AH_TRYGO(ah_contiguous_as(&list, x, AH_I64), out);
+    AH_TRY(ah_contiguous_as(&list, x, AH_I64));
     const int64_t *at = ah_tensor_data(list);
     int64_t low = 0, high = 0;
     for (int64_t i = 0; i < list->numel; i++) {
@@ -210,24 +200,22 @@ int ah_cpu_bincount(struct ah_call *c)
     }
     for (int64_t i = 0; (low < 0 || high == INT64_MAX) && i < list->numel; i++) {
         if (at[i] < 0) {
-            status = ah_fail(AH_EINVAL,
-                             "bincount: expected values of at least 0, got %lld at position %lld",
-                             (long long)at[i], (long long)i);
-            goto out;
+            return ah_fail(AH_EINVAL,
+                           "bincount: expected values of at least 0, got %lld at position %lld",
+                           (long long)at[i], (long long)i);
         }
         if (at[i] == INT64_MAX) {
-            status = ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to", (long long)at[i],
-                             (long long)i);
-            goto out;
+            return ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to", (long long)at[i],
+                           (long long)i);
         }
     }
     if (list->numel > 0 && high >= bins)
         bins = high + 1;
     enum ah_dtype dtype = !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64;
-    AH_TRYGO(ah_call_output(c, 0, &bins, 1, dtype), out);
+    AH_TRY(ah_call_output(c, 0, &bins, 1, dtype));
     ah_zero_fill(ah_tensor_data(c->out[0]), (size_t)bins * ah_dtype_size(dtype));
     if (weights)
-        AH_TRYGO(ah_contiguous_as(&weight, weights, dtype), out);
+        AH_TRY(ah_contiguous_as(&weight, weights, dtype));
     if (!weights)
         bincount_ones(ah_tensor_data(c->out[0]), bins, at, list->numel);
     else if (dtype == AH_F32)
@@ -236,8 +224,5 @@ int ah_cpu_bincount(struct ah_call *c)
     else
         for (int64_t i = 0; i < list->numel; i++)
             ((double *)ah_tensor_data(c->out[0]))[at[i]] += ((const double *)ah_tensor_data(weight))[i];
-out:
-    ah_tensor_release(list);
-    ah_tensor_release(weight);
-    return status;
+    return 0;
 }

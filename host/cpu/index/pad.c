@@ -14,15 +14,13 @@
 
 static int pad_fill(struct ah_tensor *out, double value)
 {
-    struct ah_tensor *one;
+    AH_OWNED struct ah_tensor *one = NULL;
     if (value == 0) {
         ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
         return 0;
     }
     AH_TRY(ah_tensor_scalar(&one, value, out->dtype, &ah_cpu));
-    int status = ah_copy(out, one);
-    ah_tensor_release(one);
-    return status;
+    return ah_copy(out, one);
 }
 
 int ah_cpu_constant_pad(struct ah_call *c)

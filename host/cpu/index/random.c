@@ -39,17 +39,12 @@ static int random_fill(struct ah_tensor *out, enum ah_dtype dtype, draw_fn draw,
         draw(g, ah_tensor_data(out), out->numel, context);
         return 0;
     }
-    struct ah_tensor *drawn = NULL, *ordered = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *drawn = NULL, *ordered = NULL;
     AH_TRY(ah_check_writable(out)); /* a failing call draws nothing */
-    AH_TRYGO(in_memory_order(&ordered, out), done);
-    AH_TRYGO(ah_tensor_empty(&drawn, ordered->size, ordered->ndim, dtype, &ah_cpu), done);
+    AH_TRY(in_memory_order(&ordered, out));
+    AH_TRY(ah_tensor_empty(&drawn, ordered->size, ordered->ndim, dtype, &ah_cpu));
     draw(g, ah_tensor_data(drawn), drawn->numel, context);
-    AH_TRYGO(ah_copy(ordered, drawn), done);
-done:
-    ah_tensor_release(ordered);
-    ah_tensor_release(drawn);
-    return status;
+    return ah_copy(ordered, drawn);
 }
 
 static void uniform_f32(struct ah_generator *g, void *data, int64_t n, const void *context)
@@ -198,12 +193,11 @@ int ah_cpu_random_(struct ah_call *c)
 
 int ah_cpu_randperm(struct ah_call *c)
 {
-    struct ah_tensor *out = c->out[0], *drawn;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *drawn = NULL;
     AH_TRY(ah_tensor_empty(&drawn, out->size, out->ndim, AH_I64, &ah_cpu));
     ah_generator_fill_permutation(ah_default_generator(), ah_tensor_data(drawn), out->numel);
-    int status = ah_copy(out, drawn);
-    ah_tensor_release(drawn);
-    return status;
+    return ah_copy(out, drawn);
 }
 
 static void random_keep(struct ah_generator *g, void *data, int64_t n, const void *context)
@@ -242,19 +236,16 @@ HITS(f64, double)
 /* One probability per element: the draw has the precision of the probabilities. */
 int ah_cpu_bernoulli(struct ah_call *c)
 {
-    struct ah_tensor *p, *out = c->out[0];
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *p = NULL;
     bool wide = out->dtype == AH_F64;
     AH_TRY(ah_contiguous_as(&p, ah_args(c, bernoulli)->input.tensor, wide ? AH_F64 : AH_F32));
     const void *chance = ah_tensor_data(p);
     int64_t n = p->numel, at = wide ? no_chance_f64(chance, n) : no_chance_f32(chance, n);
-    int status;
     if (at < n)
-        status = ah_fail(AH_EINVAL, "bernoulli: expected probabilities in 0..1, got %g",
-                         wide ? ((const double *)chance)[at] : (double)((const float *)chance)[at]);
-    else
-        status = random_fill(out, wide ? AH_F64 : AH_F32, wide ? random_hits_f64 : random_hits_f32, chance);
-    ah_tensor_release(p);
-    return status;
+        return ah_fail(AH_EINVAL, "bernoulli: expected probabilities in 0..1, got %g",
+                       wide ? ((const double *)chance)[at] : (double)((const float *)chance)[at]);
+    return random_fill(out, wide ? AH_F64 : AH_F32, wide ? random_hits_f64 : random_hits_f32, chance);
 }
 
 static double random_exponential(struct ah_generator *g, double lambd)
@@ -350,18 +341,16 @@ static double random_poisson(struct ah_generator *g, double rate)
 int ah_cpu_poisson(struct ah_call *c)
 {
     struct ah_generator *g = ah_default_generator();
-    struct ah_tensor *rates, *out = c->out[0];
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *rates = NULL;
     AH_TRY(ah_contiguous_as(&rates, ah_args(c, poisson)->input.tensor, AH_F64));
     const double *rate = ah_tensor_data(rates);
-    int status = 0;
-    for (int64_t i = 0; i < out->numel && status == 0; i++) {
+    for (int64_t i = 0; i < out->numel; i++) {
         if (!(rate[i] >= 0 && rate[i] < 0x1p53))
-            status = ah_fail(AH_EINVAL, "poisson: expected finite rates of 0 or more, got %g", rate[i]);
-        else
-            ah_tensor_set(out, i, random_poisson(g, rate[i]));
+            return ah_fail(AH_EINVAL, "poisson: expected finite rates of 0 or more, got %g", rate[i]);
+        ah_tensor_set(out, i, random_poisson(g, rate[i]));
     }
-    ah_tensor_release(rates);
-    return status;
+    return 0;
 }
 
 /* By squeezed rejection (Marsaglia and Tsang 2000); a concentration below 1 is raised by 1 and the number scaled.
@@ -392,21 +381,18 @@ static double standard_gamma(struct ah_generator *g, double alpha, bool rounded)
 int ah_cpu_standard_gamma(struct ah_call *c)
 {
     struct ah_generator *g = ah_default_generator();
-    struct ah_tensor *alphas, *out = c->out[0];
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *alphas = NULL;
     bool wide = out->dtype == AH_F64;
     double least = wide ? DBL_MIN : FLT_MIN;
     AH_TRY(ah_contiguous_as(&alphas, ah_args(c, standard_gamma)->input.tensor, AH_F64));
     const double *alpha = ah_tensor_data(alphas);
-    int status = 0;
-    for (int64_t i = 0; i < out->numel && status == 0; i++) {
+    for (int64_t i = 0; i < out->numel; i++) {
         if (!(alpha[i] >= 0 && alpha[i] < INFINITY))
-            status = ah_fail(AH_EINVAL, "standard_gamma: expected finite concentrations of 0 or more, got %g",
-                             alpha[i]);
-        else
-            ah_tensor_set(out, i, fmax(least, standard_gamma(g, alpha[i], !wide)));
+            return ah_fail(AH_EINVAL, "standard_gamma: expected finite concentrations of 0 or more, got %g", alpha[i]);
+        ah_tensor_set(out, i, fmax(least, standard_gamma(g, alpha[i], !wide)));
     }
-    ah_tensor_release(alphas);
-    return status;
+    return 0;
 }
 
 /* Without replacement (and for one sample): the largest of p / exponential, which is how PyTorch draws. */

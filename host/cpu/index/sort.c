@@ -235,16 +235,16 @@ SEARCH(double)
 int ah_cpu_searchsorted(struct ah_call *c)
 {
     const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
-    struct ah_tensor *edges = NULL, *x = NULL, *out = c->out[0];
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *edges = NULL, *x = NULL;
     enum ah_dtype of_edges = arg->sorted_sequence.tensor->dtype, of_values = arg->input.tensor->dtype;
     enum ah_dtype dtype = AH_F64;
     if (of_edges == AH_F32 && of_values == AH_F32)
         dtype = AH_F32;
     else if (!ah_dtype_is_float(of_edges) && !ah_dtype_is_float(of_values))
         dtype = AH_I64;
-    int status;
-    AH_TRYGO(ah_contiguous_as(&edges, arg->sorted_sequence.tensor, dtype), out);
-    AH_TRYGO(ah_contiguous_as(&x, arg->input.tensor, dtype), out);
+    AH_TRY(ah_contiguous_as(&edges, arg->sorted_sequence.tensor, dtype));
+    AH_TRY(ah_contiguous_as(&x, arg->input.tensor, dtype));
     struct search s = {.edges = ah_tensor_data(edges),
                        .values = ah_tensor_data(x),
                        .out = out,
@@ -253,8 +253,5 @@ int ah_cpu_searchsorted(struct ah_call *c)
                        .right = arg->right.flag};
     ah_parallel_for(x->numel, AH_SHARE_SORT,
                     dtype == AH_I64 ? search_int64_t : dtype == AH_F32 ? search_float : search_double, &s);
-out:
-    ah_tensor_release(edges);
-    ah_tensor_release(x);
-    return status;
+    return 0;
 }

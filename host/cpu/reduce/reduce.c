@@ -276,13 +276,10 @@ static int reduce_run(struct ah_reduction *out, struct ah_tensor *input, uint32_
     }
     /* Nothing is dense: a row-major copy is. */
     ah_reduction_free(out);
-    struct ah_tensor *copy;
+    AH_OWNED struct ah_tensor *copy = NULL;
     AH_TRY(ah_tensor_empty_like(&copy, input));
-    int status = ah_copy(copy, input);
-    if (status == 0)
-        status = reduce_run(out, copy, mask, fold, p);
-    ah_tensor_release(copy);
-    return status;
+    AH_TRY(ah_copy(copy, input));
+    return reduce_run(out, copy, mask, fold, p);
 }
 
 int ah_reduce(struct ah_reduction *out, struct ah_tensor *input, uint32_t mask, enum ah_fold fold, double p)

@@ -23,11 +23,9 @@ static int reduce_fold(struct ah_call *c, struct ah_reduction *r, enum ah_fold h
     struct ah_tensor *input = ah_args(c, all)->input.tensor;
     if (!dtype || dtype->kind != AH_DTYPE || dtype->dtype == input->dtype)
         return ah_reduce(r, input, mask_of(c), how, p);
-    struct ah_tensor *converted;
+    AH_OWNED struct ah_tensor *converted = NULL;
     AH_TRY(ah_contiguous_as(&converted, input, dtype->dtype));
-    int status = ah_reduce(r, converted, mask_of(c), how, p);
-    ah_tensor_release(converted);
-    return status;
+    return ah_reduce(r, converted, mask_of(c), how, p);
 }
 
 static int fold_and_store(struct ah_call *c, enum ah_fold how, const struct ah_value *dtype)
@@ -169,29 +167,27 @@ int ah_cpu_norm(struct ah_call *c)
 static int by_rows(struct ah_call *c, struct ah_tensor *input, enum ah_dtype dtype, struct ah_tensor *out,
                    ah_range_fn body, struct ah_by_row *job)
 {
-    struct ah_tensor *matrix;
+    AH_OWNED struct ah_tensor *matrix = NULL;
     int64_t rows;
     AH_TRY(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job->columns));
     job->input = ah_tensor_data(matrix);
     job->out = ah_tensor_data(out);
     ah_parallel_for(rows, ah_grain(job->columns, AH_SHARE_MIDDLE), body, job);
-    ah_tensor_release(matrix);
     return 0;
 }
 
 /* Run a body that writes `dtype`, by way of a temporary when the output is a half. */
 static int rows_to_output(struct ah_call *c, ah_range_fn body32, ah_range_fn body64, struct ah_by_row *job)
 {
-    struct ah_tensor *out = c->out[0], *wide = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *wide = NULL;
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
     if (dtype != out->dtype)
         AH_TRY(ah_tensor_empty(&wide, out->size, out->ndim, dtype, &ah_cpu));
-    int status = by_rows(c, ah_args(c, std)->input.tensor, dtype, wide ? wide : out,
-                         dtype == AH_F64 ? body64 : body32, job);
-    if (status == 0 && wide)
-        status = ah_copy(out, wide);
-    ah_tensor_release(wide);
-    return status;
+    AH_TRY(by_rows(c, ah_args(c, std)->input.tensor, dtype, wide ? wide : out, dtype == AH_F64 ? body64 : body32, job));
+    if (wide)
+        AH_TRY(ah_copy(out, wide));
+    return 0;
 }
 
 int ah_cpu_var(struct ah_call *c)
@@ -215,10 +211,11 @@ int ah_cpu_logsumexp(struct ah_call *c)
  * through a view in which they are last in the output too. */
 static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn body, struct ah_by_row *job)
 {
-    struct ah_tensor *out = c->out[0], *view = NULL, *drawn = NULL, *converted = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *view = NULL, *drawn = NULL, *converted = NULL;
     int64_t size[AH_MAX_DIMS], stride[AH_MAX_DIMS];
     uint32_t mask = mask_of(c);
-    int n = 0, status = 0;
+    int n = 0;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (int d = 0; d < out->ndim; d++) {
             if ((mask >> d & 1) != pass)
@@ -227,17 +224,12 @@ static int rows_in_place(struct ah_call *c, enum ah_dtype dtype, ah_range_fn bod
             stride[n++] = out->stride[d];
         }
     }
-    AH_TRYGO(ah_tensor_view(&view, out, size, stride, n, out->offset), done);
-    AH_TRYGO(ah_tensor_empty(&drawn, size, n, dtype, &ah_cpu), done);
+    AH_TRY(ah_tensor_view(&view, out, size, stride, n, out->offset));
+    AH_TRY(ah_tensor_empty(&drawn, size, n, dtype, &ah_cpu));
     /* Convert to the result's dtype first: running sums of a narrower type would round or wrap as they go. */
-    AH_TRYGO(ah_contiguous_as(&converted, ah_args(c, cumsum)->input.tensor, out->dtype), done);
-    AH_TRYGO(by_rows(c, converted, dtype, drawn, body, job), done);
-    AH_TRYGO(ah_copy(view, drawn), done);
-done:
-    ah_tensor_release(view);
-    ah_tensor_release(drawn);
-    ah_tensor_release(converted);
-    return status;
+    AH_TRY(ah_contiguous_as(&converted, ah_args(c, cumsum)->input.tensor, out->dtype));
+    AH_TRY(by_rows(c, converted, dtype, drawn, body, job));
+    return ah_copy(view, drawn);
 }
 
 int ah_cpu_prod_others(struct ah_call *c)
@@ -250,7 +242,8 @@ int ah_cpu_prod_others(struct ah_call *c)
 /* Values (NULL: not wanted) and indices. Integers are compared as int64, halves as float32. */
 static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *values, struct ah_tensor *indices)
 {
-    struct ah_tensor *input = ah_args(c, argmax)->input.tensor, *wide = NULL, *matrix = NULL;
+    struct ah_tensor *input = ah_args(c, argmax)->input.tensor;
+    AH_OWNED struct ah_tensor *wide = NULL, *matrix = NULL;
     enum ah_dtype dtype = ah_compute_dtype(input->dtype);
     if (!ah_dtype_is_float(dtype))
         dtype = AH_I64;
@@ -259,19 +252,15 @@ static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *val
                                          : (largest ? ah_rows_largest_i64 : ah_rows_smallest_i64);
     struct ah_by_row job = {.index = ah_tensor_data(indices)};
     int64_t rows;
-    int status = 0;
     if (values && values->dtype != dtype)
-        AH_TRYGO(ah_tensor_empty(&wide, values->size, values->ndim, dtype, &ah_cpu), done);
-    AH_TRYGO(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job.columns), done);
+        AH_TRY(ah_tensor_empty(&wide, values->size, values->ndim, dtype, &ah_cpu));
+    AH_TRY(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job.columns));
     job.input = ah_tensor_data(matrix);
     job.out = wide ? ah_tensor_data(wide) : values ? ah_tensor_data(values) : NULL;
     ah_parallel_for(rows, ah_grain(job.columns, AH_SHARE_MIDDLE), body, &job);
     if (wide)
-        status = ah_copy(values, wide);
-done:
-    ah_tensor_release(wide);
-    ah_tensor_release(matrix);
-    return status;
+        AH_TRY(ah_copy(values, wide));
+    return 0;
 }
 
 int ah_cpu_max_dim(struct ah_call *c)

@@ -136,10 +136,11 @@ struct bodies {
 /* Run over the input, converted to the result's dtype first, and store into out[0] (and out[1], the places). */
 static int running_run(struct ah_call *c, struct bodies bodies, struct lines *l)
 {
-    struct ah_tensor *out = c->out[0], *x = NULL, *y = NULL, *same = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *x = NULL, *y = NULL, *same = NULL;
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
     ah_range_fn body = dtype == AH_F32 ? bodies.f32 : dtype == AH_F64 ? bodies.f64 : bodies.i64;
-    int dim = out->ndim > 0 ? __builtin_ctz(c->state.reduce.dims) : 0, status;
+    int dim = out->ndim > 0 ? __builtin_ctz(c->state.reduce.dims) : 0;
     if (!ah_dtype_is_float(dtype))
         dtype = AH_I64;
     l->n = out->ndim > 0 ? out->size[dim] : 1;
@@ -148,22 +149,17 @@ static int running_run(struct ah_call *c, struct bodies bodies, struct lines *l)
         l->inner *= out->size[d];
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(ah_contiguous_as(&same, ah_args(c, cumprod)->input.tensor, out->dtype), done);
-    AH_TRYGO(ah_contiguous_as(&x, same, dtype), done);
+    AH_TRY(ah_contiguous_as(&same, ah_args(c, cumprod)->input.tensor, out->dtype));
+    AH_TRY(ah_contiguous_as(&x, same, dtype));
     bool direct = out->dtype == dtype && ah_tensor_is_contiguous(out);
     if (direct)
         ah_tensor_retain(y = out);
     else
-        AH_TRYGO(ah_tensor_empty(&y, out->size, out->ndim, dtype, &ah_cpu), done);
+        AH_TRY(ah_tensor_empty(&y, out->size, out->ndim, dtype, &ah_cpu));
     l->x = ah_tensor_data(x);
     l->y = ah_tensor_data(y);
     ah_parallel_for(out->numel / l->n, ah_grain(l->n, AH_SHARE_MIDDLE), body, l);
-    status = direct ? 0 : ah_copy(out, y);
-done:
-    ah_tensor_release(same);
-    ah_tensor_release(x);
-    ah_tensor_release(y);
-    return status;
+    return direct ? 0 : ah_copy(out, y);
 }
 
 int ah_cpu_cumsum(struct ah_call *c)

@@ -10,20 +10,16 @@
 static int linear_by_product(struct ah_call *c)
 {
     const struct ah_args_linear *arg = ah_args(c, linear);
-    struct ah_tensor *weight = NULL, *product = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *weight = NULL, *product = NULL;
     c->recording = false;
-    AH_TRYGO(ah_op1(AH_OP_t, &weight, arg->weight), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &product, arg->input, AH_T(weight)), out);
+    AH_TRY(ah_op1(AH_OP_t, &weight, arg->weight));
+    AH_TRY(ah_op1(AH_OP_matmul, &product, arg->input, AH_T(weight)));
     if (arg->bias.tensor)
-        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(product), arg->bias), out);
+        AH_TRY(ah_op1(AH_OP_add, &c->out[0], AH_T(product), arg->bias));
     else
         c->out[0] = ah_tensor_retain(product);
     c->out_count = 1;
-out:
-    ah_tensor_release(weight);
-    ah_tensor_release(product);
-    return status;
+    return 0;
 }
 
 /* The weight and the bias of a linear map must fit the input. */
@@ -139,20 +135,15 @@ int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix)
 int ah_linear_weight_backward_by_parts(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
-    struct ah_tensor *left = NULL, *by_columns = NULL;
-    int status;
-    AH_TRYGO(ah_turned(&left, arg->turned.flag ? arg->input.tensor : arg->grad.tensor), out);
+    AH_OWNED struct ah_tensor *left = NULL, *by_columns = NULL;
+    AH_TRY(ah_turned(&left, arg->turned.flag ? arg->input.tensor : arg->grad.tensor));
     if (arg->turned.flag) {
-        AH_TRYGO(ah_turned(&by_columns, c->out[0]), out);
-        AH_TRYGO(ah_call_part(c, AH_OP_matmul, by_columns, AH_T(left), arg->grad), out);
+        AH_TRY(ah_turned(&by_columns, c->out[0]));
+        AH_TRY(ah_call_part(c, AH_OP_matmul, by_columns, AH_T(left), arg->grad));
     } else {
-        AH_TRYGO(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(left), arg->input), out);
+        AH_TRY(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(left), arg->input));
     }
-    AH_TRYGO(ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad), out);
-out:
-    ah_tensor_release(by_columns);
-    ah_tensor_release(left);
-    return status;
+    return ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad);
 }
 
 /* The sum over all dims but the last: the gradient of a bias. */

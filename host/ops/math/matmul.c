@@ -96,16 +96,12 @@ int ah_forward_outer(struct ah_call *c)
     const struct ah_args_outer *arg = ah_args(c, outer);
     AH_TRY(expect_ndim(c, 0, 1));
     AH_TRY(expect_ndim(c, 1, 1));
-    struct ah_tensor *column = NULL, *row = NULL;
-    int status = ah_op1(AH_OP_unsqueeze, &column, arg->input, AH_I(1));
-    if (status == 0)
-        status = ah_op1(AH_OP_unsqueeze, &row, arg->vec2, AH_I(0));
-    if (status == 0)
-        status = ah_op1(AH_OP_mul, &c->out[0], AH_T(column), AH_T(row));
-    c->out_count = status == 0;
-    ah_tensor_release(column);
-    ah_tensor_release(row);
-    return status;
+    AH_OWNED struct ah_tensor *column = NULL, *row = NULL;
+    AH_TRY(ah_op1(AH_OP_unsqueeze, &column, arg->input, AH_I(1)));
+    AH_TRY(ah_op1(AH_OP_unsqueeze, &row, arg->vec2, AH_I(0)));
+    AH_TRY(ah_op1(AH_OP_mul, &c->out[0], AH_T(column), AH_T(row)));
+    c->out_count = 1;
+    return 0;
 }
 
 static int matmul_scaled(struct ah_tensor **out, struct ah_tensor *t, double factor)
@@ -161,28 +157,22 @@ static int add_product(struct ah_call *c, int ndim)
         return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
     if ((a->dtype == AH_F16 || a->dtype == AH_BF16) && a->dtype == b->dtype && a->dtype == arg->input.tensor->dtype)
         return add_product_of_halves(c);
-    struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
-    int status;
-    AH_TRYGO(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]), out);
+    AH_OWNED struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
+    AH_TRY(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]));
     if (!broadcasts_to(arg->input.tensor, raw)) {
-        status = ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(arg->input.tensor),
-                         ah_shape(raw));
-        goto out;
+        return ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(arg->input.tensor),
+                       ah_shape(raw));
     }
     double beta = product_factor(raw, &arg->beta);
-    AH_TRYGO(matmul_scaled(&right, raw, product_factor(raw, &arg->alpha)), out);
+    AH_TRY(matmul_scaled(&right, raw, product_factor(raw, &arg->alpha)));
     if (beta == 0) {
         c->out[0] = ah_tensor_retain(right);
     } else {
-        AH_TRYGO(matmul_scaled(&left, arg->input.tensor, beta), out);
-        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)), out);
+        AH_TRY(matmul_scaled(&left, arg->input.tensor, beta));
+        AH_TRY(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)));
     }
     c->out_count = 1;
-out:
-    ah_tensor_release(raw);
-    ah_tensor_release(right);
-    ah_tensor_release(left);
-    return status;
+    return 0;
 }
 
 int ah_forward_addmm(struct ah_call *c)

@@ -64,16 +64,12 @@ static int in_double(struct ah_tensor **out, struct ah_tensor *x)
 int ah_forward_float_power(struct ah_call *c)
 {
     const struct ah_args_float_power *arg = ah_args(c, float_power);
-    struct ah_tensor *base = NULL, *exponent = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *base = NULL, *exponent = NULL;
     if (arg->input.tensor->wrapped && arg->exponent.tensor->wrapped)
         return ah_fail(AH_EINVAL, "float_power: expected at least one tensor, got two numbers");
-    AH_TRYGO(in_double(&base, arg->input.tensor), out);
-    AH_TRYGO(in_double(&exponent, arg->exponent.tensor), out);
-    status = ah_op1(AH_OP_pow, &c->out[0], AH_T(base), AH_T(exponent));
-    c->out_count = status == 0;
-out:
-    ah_tensor_release(base);
-    ah_tensor_release(exponent);
-    return status;
+    AH_TRY(in_double(&base, arg->input.tensor));
+    AH_TRY(in_double(&exponent, arg->exponent.tensor));
+    AH_TRY(ah_op1(AH_OP_pow, &c->out[0], AH_T(base), AH_T(exponent)));
+    c->out_count = 1;
+    return 0;
 }

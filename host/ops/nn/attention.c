@@ -211,24 +211,21 @@ static int find_packed(struct ah_tensor **packed, struct ah_tensor *const *input
  * copy (autograd/engine/parts.h). Allocates nothing where they are no such slices. */
 static int make_packed_gradients(struct ah_call *c, struct ah_tensor *const *input)
 {
-    struct ah_tensor *packed, *grad = NULL;
-    int order[3], dim, status;
+    AH_OWNED struct ah_tensor *packed = NULL, *grad = NULL;
+    int order[3], dim;
     int64_t start = 0;
     AH_TRY(find_packed(&packed, input, order, &dim));
     if (!packed)
         return 0;
-    AH_TRYGO(ah_tensor_empty_ordered(&grad, packed, packed->dtype, c->device), out);
+    AH_TRY(ah_tensor_empty_ordered(&grad, packed, packed->dtype, c->device));
     for (int i = 0; i < 3 && grad->stride[grad->ndim - 1] == 1; i++) {
         const struct ah_tensor *t = input[order[i]];
-        AH_TRYGO(ah_tensor_view(&c->out[order[i]], grad, t->size, grad->stride, t->ndim,
-                                grad->offset + start * grad->stride[dim]), out);
+        AH_TRY(ah_tensor_view(&c->out[order[i]], grad, t->size, grad->stride, t->ndim,
+                              grad->offset + start * grad->stride[dim]));
         start += t->size[dim];
         c->out_count = 3;
     }
-out:
-    ah_tensor_release(grad);
-    ah_tensor_release(packed);
-    return status;
+    return 0;
 }
 
 int ah_forward_attention_backward(struct ah_call *c)
@@ -344,17 +341,14 @@ static int64_t attention_chunk(const struct ah_call *c, const struct ah_args_att
 static int attention_part(const struct ah_args_attention_by_ops *arg, int64_t first, int64_t count,
                           struct ah_tensor **out)
 {
-    struct ah_tensor *query = NULL, *mask = ah_given(&arg->attn_mask), *own = NULL;
+    struct ah_tensor *mask = ah_given(&arg->attn_mask);
+    AH_OWNED struct ah_tensor *query = NULL, *own = NULL;
     int64_t queries = arg->query.tensor->size[arg->query.tensor->ndim - 2];
-    int status = ah_op1(AH_OP_narrow, &query, arg->query, AH_I(-2), AH_I(first), AH_I(count));
-    if (status == 0 && mask && mask->ndim >= 2 && mask->size[mask->ndim - 2] == queries)
-        status = ah_op1(AH_OP_narrow, &own, arg->attn_mask, AH_I(-2), AH_I(first), AH_I(count));
-    if (status == 0)
-        status = ah_op1(AH_OP_attention_by_ops, out, AH_T(query), arg->key, arg->value, AH_T(own ? own : mask),
-                        arg->dropout_p, arg->is_causal, arg->scale, arg->enable_gqa);
-    ah_tensor_release(query);
-    ah_tensor_release(own);
-    return status;
+    AH_TRY(ah_op1(AH_OP_narrow, &query, arg->query, AH_I(-2), AH_I(first), AH_I(count)));
+    if (mask && mask->ndim >= 2 && mask->size[mask->ndim - 2] == queries)
+        AH_TRY(ah_op1(AH_OP_narrow, &own, arg->attn_mask, AH_I(-2), AH_I(first), AH_I(count)));
+    return ah_op1(AH_OP_attention_by_ops, out, AH_T(query), arg->key, arg->value, AH_T(own ? own : mask),
+                  arg->dropout_p, arg->is_causal, arg->scale, arg->enable_gqa);
 }
 
 static int attention_in_chunks(struct ah_call *c, const struct ah_args_attention_by_ops *arg, int64_t rows)

@@ -32,18 +32,14 @@ static int wide_heads(struct ah_tensor **out, const struct ah_tensor *t)
 /* That as the products want it: widened, its heads repeated to `heads`. */
 static int wide_operand(struct ah_tensor **out, const struct ah_tensor *t, int64_t heads)
 {
-    struct ah_tensor *view = NULL, *wide = NULL;
-    int status;
-    AH_TRYGO(wide_heads(&view, t), out);
-    AH_TRYGO(ah_op1(AH_OP_to, &wide, AH_T(view), AH_D(ah_compute_dtype(t->dtype))), out);
+    AH_OWNED struct ah_tensor *view = NULL, *wide = NULL;
+    AH_TRY(wide_heads(&view, t));
+    AH_TRY(ah_op1(AH_OP_to, &wide, AH_T(view), AH_D(ah_compute_dtype(t->dtype))));
     if (t->size[2] == heads)
         *out = ah_tensor_retain(wide);
     else
-        status = ah_op1(AH_OP_repeat_interleave, out, AH_T(wide), AH_I(heads / t->size[2]), AH_I(1));
-out:
-    ah_tensor_release(view);
-    ah_tensor_release(wide);
-    return status;
+        AH_TRY(ah_op1(AH_OP_repeat_interleave, out, AH_T(wide), AH_I(heads / t->size[2]), AH_I(1)));
+    return 0;
 }
 
 /* AH_ENOTIMPL for dropout, packed sequences and windows other than a causal mask. `copies`: tensors of the size of the
@@ -120,16 +116,10 @@ out:
 /* Copy a result for queries from `first` on to their place in `out`, (B, L, H, E). */
 static int wide_store(const struct ah_tensor *out, int64_t first, struct ah_tensor *part)
 {
-    struct ah_tensor *heads = NULL, *place = NULL, *written = NULL;
-    int status;
-    AH_TRYGO(wide_heads(&heads, out), out);
-    AH_TRYGO(ah_op1(AH_OP_narrow, &place, AH_T(heads), AH_I(2), AH_I(first), AH_I(part->size[2])), out);
-    status = ah_op1(AH_OP_copy_, &written, AH_T(place), AH_T(part));
-out:
-    ah_tensor_release(heads);
-    ah_tensor_release(place);
-    ah_tensor_release(written);
-    return status;
+    AH_OWNED struct ah_tensor *heads = NULL, *place = NULL, *written = NULL;
+    AH_TRY(wide_heads(&heads, out));
+    AH_TRY(ah_op1(AH_OP_narrow, &place, AH_T(heads), AH_I(2), AH_I(first), AH_I(part->size[2])));
+    return ah_op1(AH_OP_copy_, &written, AH_T(place), AH_T(part));
 }
 
 int ah_attention_wide(struct ah_call *c)
@@ -202,19 +192,14 @@ out:
 /* Store a gradient (B, H, S, E), summed over the query's heads that share one of `out`, (B, S, G, E). */
 static int wide_fold(struct ah_tensor *grad, const struct ah_tensor *out)
 {
-    struct ah_tensor *split = NULL, *sum = NULL;
+    AH_OWNED struct ah_tensor *split = NULL, *sum = NULL;
     int64_t heads = out->size[2], dim = 2;
     const int64_t size[] = {grad->size[0], heads, grad->size[1] / heads, grad->size[2], grad->size[3]};
-    int status;
     if (grad->size[1] == heads)
         return wide_store(out, 0, grad);
-    AH_TRYGO(ah_op1(AH_OP_reshape, &split, AH_T(grad), AH_INTS_OF(size, 5)), out);
-    AH_TRYGO(ah_op1(AH_OP_sum, &sum, AH_T(split), AH_INTS_OF(&dim, 1)), out);
-    status = wide_store(out, 0, sum);
-out:
-    ah_tensor_release(split);
-    ah_tensor_release(sum);
-    return status;
+    AH_TRY(ah_op1(AH_OP_reshape, &split, AH_T(grad), AH_INTS_OF(size, 5)));
+    AH_TRY(ah_op1(AH_OP_sum, &sum, AH_T(split), AH_INTS_OF(&dim, 1)));
+    return wide_store(out, 0, sum);
 }
 
 int ah_attention_wide_backward(struct ah_call *c)

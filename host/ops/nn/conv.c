@@ -229,22 +229,17 @@ static int check_row(const struct ah_call *c, const struct ah_value *pairs)
  * height is the call's. */
 static int conv_lifted(struct ah_call *c, enum ah_opid op, struct ah_value *args, int count)
 {
-    struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *x = NULL, *w = NULL, *y = NULL;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
-    AH_TRYGO(conv_lift(c, 0, &x), out);
-    AH_TRYGO(conv_lift(c, 1, &w), out);
+    AH_TRY(conv_lift(c, 0, &x));
+    AH_TRY(conv_lift(c, 1, &w));
     args[0] = AH_T(x);
     args[1] = AH_T(w);
-    AH_TRYGO(ah_op_call1(op, &y, args, count), out);
-    AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)), out);
+    AH_TRY(ah_op_call1(op, &y, args, count));
+    AH_TRY(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(y), AH_I(-2)));
     c->out_count = 1;
-out:
-    ah_tensor_release(x);
-    ah_tensor_release(w);
-    ah_tensor_release(y);
-    return status;
+    return 0;
 }
 
 int ah_forward_conv1d(struct ah_call *c)
@@ -320,24 +315,18 @@ int ah_forward_conv_transpose2d(struct ah_call *c)
     }
     if (b && (b->ndim != 1 || b->size[0] != channels))
         return ah_fail(AH_EINVAL, "conv_transpose2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
-    struct ah_tensor *rows = NULL, *long_x = NULL, *y = NULL, *bias = NULL;
-    int status;
-    AH_TRYGO(conv_lengthened(&rows, arg->input.tensor, -2, extra[0] / stride[0]), out);
-    AH_TRYGO(conv_lengthened(&long_x, rows, -1, extra[1] / stride[1]), out);
-    AH_TRYGO(ah_op1(AH_OP_conv2d_grad_input, &y, AH_T(long_x), arg->weight, AH_INTS_OF(size, at),
-                    pair_of(stride[0], stride[1]), pair_of(padding[0], padding[1]), pair_of(dilation[0], dilation[1]),
-                    AH_I(groups)), out);
+    AH_OWNED struct ah_tensor *rows = NULL, *long_x = NULL, *y = NULL, *bias = NULL;
+    AH_TRY(conv_lengthened(&rows, arg->input.tensor, -2, extra[0] / stride[0]));
+    AH_TRY(conv_lengthened(&long_x, rows, -1, extra[1] / stride[1]));
+    AH_TRY(ah_op1(AH_OP_conv2d_grad_input, &y, AH_T(long_x), arg->weight, AH_INTS_OF(size, at),
+                  pair_of(stride[0], stride[1]), pair_of(padding[0], padding[1]), pair_of(dilation[0], dilation[1]),
+                  AH_I(groups)));
     if (b) {
-        AH_TRYGO(ah_op1(AH_OP_reshape, &bias, arg->bias, AH_INTS_OF((int64_t[]){channels, 1, 1}, 3)), out);
-        AH_TRYGO(ah_op1(AH_OP_add, &c->out[0], AH_T(y), AH_T(bias)), out);
+        AH_TRY(ah_op1(AH_OP_reshape, &bias, arg->bias, AH_INTS_OF((int64_t[]){channels, 1, 1}, 3)));
+        AH_TRY(ah_op1(AH_OP_add, &c->out[0], AH_T(y), AH_T(bias)));
     } else {
         c->out[0] = ah_tensor_retain(y);
     }
     c->out_count = 1;
-out:
-    ah_tensor_release(rows);
-    ah_tensor_release(long_x);
-    ah_tensor_release(y);
-    ah_tensor_release(bias);
-    return status;
+    return 0;
 }

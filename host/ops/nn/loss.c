@@ -177,12 +177,10 @@ static int loss_of_scores(struct ah_call *c)
         return ah_op1(AH_OP_cross_entropy_rows, &c->out[0], arg->input, arg->target, arg->weight, arg->ignore_index,
                       arg->reduction, arg->label_smoothing, AH_B(c->float_result));
     }
-    struct ah_tensor *log_probability;
+    AH_OWNED struct ah_tensor *log_probability = NULL;
     AH_TRY(ah_op1(AH_OP_log_softmax, &log_probability, arg->input, AH_I(x->ndim == 1 ? 0 : 1)));
-    int status = ah_op1(AH_OP_class_nll, &c->out[0], AH_T(log_probability), arg->target, arg->weight, arg->ignore_index,
-                        arg->reduction, arg->label_smoothing);
-    ah_tensor_release(log_probability);
-    return status;
+    return ah_op1(AH_OP_class_nll, &c->out[0], AH_T(log_probability), arg->target, arg->weight, arg->ignore_index,
+                  arg->reduction, arg->label_smoothing);
 }
 
 /* Under autocast fp16 and bf16 become float32, but for rows of scores with labels, whose kernel reads them. */

@@ -53,20 +53,16 @@ static bool norm_is_mixed_natively(const struct ah_call *c)
 /* The same op on the input in float32, rounded once at the end: other ops, which record themselves. */
 static int in_float32(struct ah_call *c)
 {
-    struct ah_tensor *wide = NULL, *result = NULL;
+    AH_OWNED struct ah_tensor *wide = NULL, *result = NULL;
     struct ah_value arg[AH_MAX_ARGS];
-    int status;
     c->recording = false;
     memcpy(arg, c->arg, sizeof arg);
-    AH_TRYGO(ah_op1(AH_OP_to, &wide, c->arg[0], AH_D(AH_F32)), out);
+    AH_TRY(ah_op1(AH_OP_to, &wide, c->arg[0], AH_D(AH_F32)));
     arg[0] = AH_T(wide);
-    AH_TRYGO(ah_op_call1(c->op->id, &result, arg, c->op->param_count), out);
-    AH_TRYGO(ah_op1(AH_OP_to, &c->out[0], AH_T(result), AH_D(c->arg[0].tensor->dtype)), out);
+    AH_TRY(ah_op_call1(c->op->id, &result, arg, c->op->param_count));
+    AH_TRY(ah_op1(AH_OP_to, &c->out[0], AH_T(result), AH_D(c->arg[0].tensor->dtype)));
     c->out_count = 1;
-out:
-    ah_tensor_release(wide);
-    ah_tensor_release(result);
-    return status;
+    return 0;
 }
 
 int ah_forward_batch_norm(struct ah_call *c)
@@ -138,18 +134,14 @@ static bool can_norm_and_relu(const struct ah_call *c)
 static int batch_norm_relu_by_ops(struct ah_call *c)
 {
     const struct ah_args_batch_norm_relu *arg = ah_args(c, batch_norm_relu);
-    struct ah_tensor *normal = NULL, *sum = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *normal = NULL, *sum = NULL;
     c->recording = false;
-    AH_TRYGO(ah_op_call1(AH_OP_batch_norm, &normal, c->arg, 8), out);
+    AH_TRY(ah_op_call1(AH_OP_batch_norm, &normal, c->arg, 8));
     if (arg->other.kind == AH_TENSOR)
-        AH_TRYGO(ah_op1(AH_OP_add, &sum, AH_T(normal), arg->other), out);
-    AH_TRYGO(ah_op1(AH_OP_relu, &c->out[0], AH_T(sum ? sum : normal)), out);
+        AH_TRY(ah_op1(AH_OP_add, &sum, AH_T(normal), arg->other));
+    AH_TRY(ah_op1(AH_OP_relu, &c->out[0], AH_T(sum ? sum : normal)));
     c->out_count = 1;
-out:
-    ah_tensor_release(normal);
-    ah_tensor_release(sum);
-    return status;
+    return 0;
 }
 
 int ah_forward_batch_norm_relu(struct ah_call *c)

@@ -244,28 +244,24 @@ int ah_forward_index(struct ah_call *c)
 {
     const struct ah_args_index *arg = ah_args(c, index);
     struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor;
-    struct ah_tensor *at = NULL, *flat = NULL, *picked = NULL;
+    AH_OWNED struct ah_tensor *at = NULL, *flat = NULL, *picked = NULL;
     int64_t size[AH_MAX_DIMS], run = 1;
-    int dim, covered = 1, ndim, status;
+    int dim, covered = 1, ndim;
     AH_TRY(ah_wrap_dim("index", arg->dim.integer, x->ndim, &dim));
     AH_TRY(covered_dims("index", x, dim, index, &covered));
     AH_TRY(ah_op1(AH_OP_index_positions, &at, AH_T(x), AH_I(dim), AH_T(index)));
     for (int d = dim; d < dim + covered; d++)
         run *= x->size[d];
-    AH_TRYGO(ndim = replaced_shape(x, dim, covered, &run, 1, size), out);
-    AH_TRYGO(ah_reshaped("index", &flat, x, size, ndim), out);
-    AH_TRYGO(ah_op1(AH_OP_index_select, &picked, AH_T(flat), AH_I(dim), AH_T(at)), out);
+    AH_TRY(ndim = replaced_shape(x, dim, covered, &run, 1, size));
+    AH_TRY(ah_reshaped("index", &flat, x, size, ndim));
+    AH_TRY(ah_op1(AH_OP_index_select, &picked, AH_T(flat), AH_I(dim), AH_T(at)));
     if (index->dtype == AH_BOOL)
-        AH_TRYGO(ndim = replaced_shape(x, dim, covered, &at->numel, 1, size), out);
+        AH_TRY(ndim = replaced_shape(x, dim, covered, &at->numel, 1, size));
     else
-        AH_TRYGO(ndim = replaced_shape(x, dim, covered, index->size, index->ndim, size), out);
-    status = ah_reshaped("index", &c->out[0], picked, size, ndim);
+        AH_TRY(ndim = replaced_shape(x, dim, covered, index->size, index->ndim, size));
+    AH_TRY(ah_reshaped("index", &c->out[0], picked, size, ndim));
     c->out_count = 1;
-out:
-    ah_tensor_release(at);
-    ah_tensor_release(flat);
-    ah_tensor_release(picked);
-    return status;
+    return 0;
 }
 
 int ah_forward_index_put(struct ah_call *c)
@@ -313,26 +309,22 @@ int ah_forward_take(struct ah_call *c)
 /* Indices below 0 count from the end. */
 static int from_the_end(struct ah_tensor **out, struct ah_tensor *index, int64_t n)
 {
-    struct ah_tensor *below = NULL, *moved = NULL;
-    int status;
-    AH_TRYGO(ah_op1(AH_OP_lt, &below, AH_T(index), AH_I(0)), out);
-    AH_TRYGO(ah_op1(AH_OP_add, &moved, AH_T(index), AH_I(n)), out);
-    AH_TRYGO(ah_op1(AH_OP_where, out, AH_T(below), AH_T(moved), AH_T(index)), out);
-out:
-    ah_tensor_release(below);
-    ah_tensor_release(moved);
-    return status;
+    AH_OWNED struct ah_tensor *below = NULL, *moved = NULL;
+    AH_TRY(ah_op1(AH_OP_lt, &below, AH_T(index), AH_I(0)));
+    AH_TRY(ah_op1(AH_OP_add, &moved, AH_T(index), AH_I(n)));
+    return ah_op1(AH_OP_where, out, AH_T(below), AH_T(moved), AH_T(index));
 }
 
 int ah_forward_take_along_dim(struct ah_call *c)
 {
     const struct ah_args_take_along_dim *arg = ah_args(c, take_along_dim);
-    struct ah_tensor *x = arg->input.tensor, *index = arg->indices.tensor, *a = NULL, *b = NULL, *turned = NULL;
+    struct ah_tensor *x = arg->input.tensor, *index = arg->indices.tensor;
+    AH_OWNED struct ah_tensor *a = NULL, *b = NULL, *turned = NULL;
     int64_t size[AH_MAX_DIMS], all = -1;
-    int dim = 0, ndim, status;
+    int dim = 0, ndim;
     if (arg->dim.kind != AH_INT) {
-        AH_TRYGO(ah_reshaped("take_along_dim", &a, x, &all, 1), out);
-        AH_TRYGO(ah_reshaped("take_along_dim", &b, index, &all, 1), out);
+        AH_TRY(ah_reshaped("take_along_dim", &a, x, &all, 1));
+        AH_TRY(ah_reshaped("take_along_dim", &b, index, &all, 1));
     } else {
         if (x->ndim != index->ndim) {
             return ah_fail(AH_EINVAL,
@@ -344,19 +336,15 @@ int ah_forward_take_along_dim(struct ah_call *c)
         if (x->ndim > 0)
             like.size[dim] = 1;
         AH_TRY(ah_broadcast_shapes("take_along_dim", &like, index, size, &ndim));
-        AH_TRYGO(from_the_end(&turned, index, x->ndim > 0 ? x->size[dim] : 1), out);
-        AH_TRYGO(ah_op1(AH_OP_expand, &b, AH_T(turned), AH_INTS_OF(size, ndim)), out);
+        AH_TRY(from_the_end(&turned, index, x->ndim > 0 ? x->size[dim] : 1));
+        AH_TRY(ah_op1(AH_OP_expand, &b, AH_T(turned), AH_INTS_OF(size, ndim)));
         if (x->ndim > 0)
             size[dim] = x->size[dim];
-        AH_TRYGO(ah_op1(AH_OP_expand, &a, AH_T(x), AH_INTS_OF(size, ndim)), out);
+        AH_TRY(ah_op1(AH_OP_expand, &a, AH_T(x), AH_INTS_OF(size, ndim)));
     }
-    status = ah_op1(AH_OP_gather, &c->out[0], AH_T(a), AH_I(dim), AH_T(b));
-    c->out_count = status == 0;
-out:
-    ah_tensor_release(a);
-    ah_tensor_release(b);
-    ah_tensor_release(turned);
-    return status;
+    AH_TRY(ah_op1(AH_OP_gather, &c->out[0], AH_T(a), AH_I(dim), AH_T(b)));
+    c->out_count = 1;
+    return 0;
 }
 
 int ah_forward_masked_select(struct ah_call *c)

@@ -199,23 +199,18 @@ int ah_forward_tile(struct ah_call *c)
 /* Each entry along dim `times` times: (.., n, ..) -> (.., n, 1, ..) -> (.., n, times, ..) -> (.., n * times, ..). */
 static int join_interleave(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_t times)
 {
-    struct ah_tensor *wide = NULL, *full = NULL;
+    AH_OWNED struct ah_tensor *wide = NULL, *full = NULL;
     int64_t size[AH_MAX_DIMS];
-    int status;
     if (x->ndim >= AH_MAX_DIMS)
         return ah_fail(AH_EINVAL, "repeat_interleave: %s has too many dims", ah_shape(x));
-    AH_TRYGO(ah_op1(AH_OP_unsqueeze, &wide, AH_T(x), AH_I(dim + 1)), out);
+    AH_TRY(ah_op1(AH_OP_unsqueeze, &wide, AH_T(x), AH_I(dim + 1)));
     for (int d = 0; d < wide->ndim; d++)
         size[d] = d == dim + 1 ? times : 1;
-    AH_TRYGO(ah_op1(AH_OP_repeat, &full, AH_T(wide), AH_INTS_OF(size, wide->ndim)), out);
+    AH_TRY(ah_op1(AH_OP_repeat, &full, AH_T(wide), AH_INTS_OF(size, wide->ndim)));
     memcpy(size, x->size, sizeof size);
     if (__builtin_mul_overflow(size[dim], times, &size[dim]))
-        AH_TRYGO(ah_fail(AH_EINVAL, "repeat_interleave: dim %d of the result is too large", dim), out);
-    status = ah_reshaped("repeat_interleave", out, full, size, x->ndim);
-out:
-    ah_tensor_release(wide);
-    ah_tensor_release(full);
-    return status;
+        return ah_fail(AH_EINVAL, "repeat_interleave: dim %d of the result is too large", dim);
+    return ah_reshaped("repeat_interleave", out, full, size, x->ndim);
 }
 
 /* repeats[i] copies of entry i; repeats is on the CPU. */
@@ -236,18 +231,14 @@ static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
         if (__builtin_add_overflow(total, times, &total))
             return ah_fail(AH_EINVAL, "repeat_interleave: the repeats add up to more than fits");
     }
-    struct ah_tensor *index, *there = NULL;
+    AH_OWNED struct ah_tensor *index = NULL, *there = NULL;
     AH_TRY(ah_tensor_empty(&index, &total, 1, AH_I64, &ah_cpu));
     int64_t *at = ah_tensor_data(index);
     for (int64_t i = 0; i < n; i++)
         for (int64_t times = ah_tensor_get_int(repeats, i); times > 0; times--)
             *at++ = i;
-    int status = ah_op1(AH_OP_to_device, &there, AH_T(index), AH_DEV(x->storage->device));
-    if (status == 0)
-        status = ah_op1(AH_OP_index_select, out, AH_T(x), AH_I(dim), AH_T(there));
-    ah_tensor_release(index);
-    ah_tensor_release(there);
-    return status;
+    AH_TRY(ah_op1(AH_OP_to_device, &there, AH_T(index), AH_DEV(x->storage->device)));
+    return ah_op1(AH_OP_index_select, out, AH_T(x), AH_I(dim), AH_T(there));
 }
 
 int ah_forward_repeat_interleave(struct ah_call *c)

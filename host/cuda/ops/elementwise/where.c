@@ -115,11 +115,9 @@ int ah_cuda_copy_(struct ah_call *c)
 
 static int where_fill(struct ah_call *c, double value)
 {
-    struct ah_tensor *number;
+    AH_OWNED struct ah_tensor *number = NULL;
     AH_TRY(ah_tensor_scalar(&number, value, c->out[0]->dtype, &ah_cpu));
-    int status = ah_cuda_assign(c->device, c->out[0], number);
-    ah_tensor_release(number);
-    return status;
+    return ah_cuda_assign(c->device, c->out[0], number);
 }
 
 int ah_cuda_zero_(struct ah_call *c)

@@ -57,28 +57,26 @@ static struct ah_patches_args args_of(const struct ah_patches *p, const struct a
 
 int ah_cuda_im2col(struct ah_call *c)
 {
-    struct ah_tensor *image = ah_args(c, im2col)->input.tensor, *x = NULL;
+    struct ah_tensor *image = ah_args(c, im2col)->input.tensor;
+    AH_OWNED struct ah_tensor *x = NULL;
     struct ah_patches p;
     AH_TRY(ah_patches_of(&p, c, 1, image->size[image->ndim - 2], image->size[image->ndim - 1]));
     AH_TRY(ah_cuda_dense(c->device, &x, image, image->dtype));
     struct ah_patches_args args = args_of(&p, image);
     args.image = ah_cuda_data(x);
     args.matrix = ah_cuda_data(c->out[0]);
-    int status = ah_cuda_take_patches(c->device, "unfold", image->dtype, &args);
-    ah_tensor_release(x);
-    return status;
+    return ah_cuda_take_patches(c->device, "unfold", image->dtype, &args);
 }
 
 int ah_cuda_col2im(struct ah_call *c)
 {
-    struct ah_tensor *columns = ah_args(c, col2im)->input.tensor, *image = c->out[0], *x = NULL;
+    struct ah_tensor *columns = ah_args(c, col2im)->input.tensor, *image = c->out[0];
+    AH_OWNED struct ah_tensor *x = NULL;
     struct ah_patches p;
     AH_TRY(ah_patches_of(&p, c, 2, image->size[image->ndim - 2], image->size[image->ndim - 1]));
     AH_TRY(ah_cuda_dense(c->device, &x, columns, columns->dtype));
     struct ah_patches_args args = args_of(&p, image);
     args.image = ah_cuda_data(image);
     args.matrix = ah_cuda_data(x);
-    int status = ah_cuda_add_patches(c->device, "fold", image->dtype, &args);
-    ah_tensor_release(x);
-    return status;
+    return ah_cuda_add_patches(c->device, "fold", image->dtype, &args);
 }

@@ -89,15 +89,13 @@ int ah_cuda_max_pool2d(struct ah_call *c)
 int ah_cuda_max_pool2d_positions(struct ah_call *c)
 {
     const struct ah_args_max_pool2d_positions *arg = ah_args(c, max_pool2d_positions);
-    struct ah_tensor *place = NULL;
+    AH_OWNED struct ah_tensor *place = NULL;
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 2));
     AH_TRY(ah_cuda_dense(c->device, &place, arg->place.tensor, arg->place.tensor->dtype));
     struct ah_max_pool_args args = {.pool = pool_of(&s), .place = ah_cuda_data(place), .index = ah_cuda_data(c->out[0]),
                                     .bytes = place->dtype == AH_U8};
-    int status = pool_launch(c, &positions_kernel, c->out[0]->numel, false, &args, sizeof args);
-    ah_tensor_release(place);
-    return status;
+    return pool_launch(c, &positions_kernel, c->out[0]->numel, false, &args, sizeof args);
 }
 
 int ah_cuda_max_pool2d_backward(struct ah_call *c)

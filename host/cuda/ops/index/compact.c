@@ -76,24 +76,20 @@ int ah_cuda_nonzeros_write(struct ah_device *device, const char *op_name, const 
 static int compact_spread(struct ah_device *device, struct ah_tensor *tensor, const int64_t *size, int ndim,
                           enum ah_dtype dtype, struct ah_tensor **out)
 {
-    struct ah_tensor *wide;
+    AH_OWNED struct ah_tensor *wide = NULL;
     int64_t stride[AH_MAX_DIMS];
     ah_broadcast_strides(tensor, size, ndim, stride);
     AH_TRY(ah_tensor_view(&wide, tensor, size, stride, ndim, tensor->offset));
-    int status = ah_cuda_dense(device, out, wide, dtype);
-    ah_tensor_release(wide);
-    return status;
+    return ah_cuda_dense(device, out, wide, dtype);
 }
 
 /* The places of a mask broadcast to a shape. */
 static int open_mask(struct ah_call *c, struct ah_tensor *mask, const int64_t *size, int ndim,
                      struct ah_cuda_nonzeros *out)
 {
-    struct ah_tensor *wide;
+    AH_OWNED struct ah_tensor *wide = NULL;
     AH_TRY(compact_spread(c->device, mask, size, ndim, AH_BOOL, &wide));
-    int status = ah_cuda_nonzeros_find(c->device, c->op->name, wide, out);
-    ah_tensor_release(wide);
-    return status;
+    return ah_cuda_nonzeros_find(c->device, c->op->name, wide, out);
 }
 
 static int compact_move(struct ah_call *c, struct ah_cuda_kernel *kernels, const struct ah_cuda_nonzeros *places,

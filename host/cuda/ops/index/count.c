@@ -31,33 +31,31 @@ static int write_groups(struct ah_call *c, struct ah_unique_args *args, const st
                         const struct ah_cuda_nonzeros *places)
 {
     const struct ah_args_unique *arg = ah_args(c, unique);
-    struct ah_tensor *starts = NULL;
+    AH_OWNED struct ah_tensor *starts = NULL;
     int64_t groups = 0;
-    int next = 1, status;
+    int next = 1;
     if (places)
         AH_TRY(ah_cuda_nonzeros_count(c->device, places, &groups));
-    AH_TRYGO(ah_call_output(c, 0, &groups, 1, x->dtype), out);
+    AH_TRY(ah_call_output(c, 0, &groups, 1, x->dtype));
     if (arg->return_inverse.flag) {
-        AH_TRYGO(ah_call_output(c, next, x->size, x->ndim, AH_I64), out);
+        AH_TRY(ah_call_output(c, next, x->size, x->ndim, AH_I64));
         args->inverse = ah_cuda_data(c->out[next++]);
     }
     if (arg->return_counts.flag) {
-        AH_TRYGO(ah_call_output(c, next, &groups, 1, AH_I64), out);
+        AH_TRY(ah_call_output(c, next, &groups, 1, AH_I64));
         args->counts = ah_cuda_data(c->out[next]);
     }
     if (groups == 0)
         return 0;
-    AH_TRYGO(ah_tensor_empty(&starts, &groups, 1, AH_I64, c->device), out);
-    AH_TRYGO(ah_cuda_nonzeros_write(c->device, c->op->name, places, starts, true), out);
+    AH_TRY(ah_tensor_empty(&starts, &groups, 1, AH_I64, c->device));
+    AH_TRY(ah_cuda_nonzeros_write(c->device, c->op->name, places, starts, true));
     args->starts = ah_cuda_data(starts);
     args->groups = groups;
     args->values = ah_cuda_data(c->out[0]);
-    AH_TRYGO(ah_cuda_launch(c->device, &groups_kernel, c->op->name, grid_for(groups), args), out);
+    AH_TRY(ah_cuda_launch(c->device, &groups_kernel, c->op->name, grid_for(groups), args));
     if (arg->return_inverse.flag)
-        status = ah_cuda_launch(c->device, &inverse_kernel, c->op->name, grid_for(args->n), args);
-out:
-    ah_tensor_release(starts);
-    return status;
+        AH_TRY(ah_cuda_launch(c->device, &inverse_kernel, c->op->name, grid_for(args->n), args));
+    return 0;
 }
 
 static int unique_run(struct ah_call *c, const struct ah_tensor *x)
@@ -90,11 +88,10 @@ out:
 
 int ah_cuda_unique(struct ah_call *c)
 {
-    struct ah_tensor *given = ah_args(c, unique)->input.tensor, *x;
+    struct ah_tensor *given = ah_args(c, unique)->input.tensor;
+    AH_OWNED struct ah_tensor *x = NULL;
     AH_TRY(ah_cuda_dense(c->device, &x, given, given->dtype));
-    int status = x->numel ? unique_run(c, x) : write_groups(c, &(struct ah_unique_args){0}, x, NULL);
-    ah_tensor_release(x);
-    return status;
+    return x->numel ? unique_run(c, x) : write_groups(c, &(struct ah_unique_args){0}, x, NULL);
 }
 
 /* bincount. */
@@ -134,48 +131,42 @@ out:
 
 static int add_weights(struct ah_call *c, struct ah_tensor *x, struct ah_tensor *weights)
 {
-    struct ah_tensor *out = c->out[0], *same = NULL, *sums = NULL;
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &same, weights, out->dtype), done);
-    AH_TRYGO(ah_op1(AH_OP_index_add, &sums, AH_T(out), AH_I(0), AH_T(x), AH_T(same)), done);
-    status = ah_cuda_assign(c->device, out, sums);
-done:
-    ah_tensor_release(same);
-    ah_tensor_release(sums);
-    return status;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *same = NULL, *sums = NULL;
+    AH_TRY(ah_cuda_dense(c->device, &same, weights, out->dtype));
+    AH_TRY(ah_op1(AH_OP_index_add, &sums, AH_T(out), AH_I(0), AH_T(x), AH_T(same)));
+    return ah_cuda_assign(c->device, out, sums);
 }
 
 int ah_cuda_bincount(struct ah_call *c)
 {
     const struct ah_args_bincount *arg = ah_args(c, bincount);
-    struct ah_tensor *weights = ah_given(&arg->weights), *x = NULL;
+    struct ah_tensor *weights = ah_given(&arg->weights);
+    AH_OWNED struct ah_tensor *x = NULL;
     struct ah_count_args args = {.bins = arg->minlength.integer};
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &x, arg->input.tensor, AH_I64), out);
-    AH_TRYGO(find_bins(c, x, &args.bins), out);
-    AH_TRYGO(ah_call_output(c, 0, &args.bins, 1, !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64), out);
-    AH_TRYGO(ah_cuda_zero_(c), out);
+    AH_TRY(ah_cuda_dense(c->device, &x, arg->input.tensor, AH_I64));
+    AH_TRY(find_bins(c, x, &args.bins));
+    AH_TRY(ah_call_output(c, 0, &args.bins, 1, !weights ? AH_I64 : weights->dtype == AH_F32 ? AH_F32 : AH_F64));
+    AH_TRY(ah_cuda_zero_(c));
     args.x = ah_cuda_data(x);
     args.n = x->numel;
     args.counts = ah_cuda_data(c->out[0]);
     if (x->numel > 0 && weights)
-        status = add_weights(c, x, weights);
+        AH_TRY(add_weights(c, x, weights));
     else if (x->numel > 0)
-        status = ah_cuda_launch(c->device, args.bins <= AH_COUNT_SHARED ? &few_kernel : &many_kernel, "bincount",
-                                grid_for(args.n), &args);
-out:
-    ah_tensor_release(x);
-    return status;
+        AH_TRY(ah_cuda_launch(c->device, args.bins <= AH_COUNT_SHARED ? &few_kernel : &many_kernel, "bincount",
+                              grid_for(args.n), &args));
+    return 0;
 }
 
 int ah_cuda_searchsorted(struct ah_call *c)
 {
     const struct ah_args_searchsorted *arg = ah_args(c, searchsorted);
-    struct ah_tensor *sequence = arg->sorted_sequence.tensor, *input = arg->input.tensor, *edges = NULL, *x = NULL;
+    struct ah_tensor *sequence = arg->sorted_sequence.tensor, *input = arg->input.tensor;
+    AH_OWNED struct ah_tensor *edges = NULL, *x = NULL;
     struct ah_tensor *out = c->out[0];
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &edges, sequence, sequence->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &x, input, input->dtype), out);
+    AH_TRY(ah_cuda_dense(c->device, &edges, sequence, sequence->dtype));
+    AH_TRY(ah_cuda_dense(c->device, &x, input, input->dtype));
     struct ah_search_sorted_args args = {
         .edges = ah_cuda_data(edges), .x = ah_cuda_data(x), .to = ah_cuda_data(out), .n = x->numel,
         .edge_count = edges->size[edges->ndim - 1], .per_row = x->ndim > 0 ? x->size[x->ndim - 1] : 1,
@@ -183,9 +174,6 @@ int ah_cuda_searchsorted(struct ah_call *c)
         .narrow = out->dtype == AH_I32, .one_row = edges->ndim == 1,
         .by_double = ah_dtype_is_float(edges->dtype) || ah_dtype_is_float(x->dtype)};
     if (x->numel > 0)
-        status = ah_cuda_launch(c->device, &search_kernel, "searchsorted", grid_for(x->numel), &args);
-out:
-    ah_tensor_release(edges);
-    ah_tensor_release(x);
-    return status;
+        AH_TRY(ah_cuda_launch(c->device, &search_kernel, "searchsorted", grid_for(x->numel), &args));
+    return 0;
 }

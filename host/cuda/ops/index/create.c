@@ -46,16 +46,15 @@ int ah_cuda_linspace(struct ah_call *c)
 
 int ah_cuda_eye(struct ah_call *c)
 {
-    struct ah_tensor *out = c->out[0], diagonal = *out, *one;
+    struct ah_tensor *out = c->out[0], diagonal = *out;
+    AH_OWNED struct ah_tensor *one = NULL;
     int64_t n = out->size[0] < out->size[1] ? out->size[0] : out->size[1];
     AH_TRY(ah_cuda_zero_(c));
     diagonal.ndim = 1;
     diagonal.size[0] = diagonal.numel = n;
     diagonal.stride[0] = out->stride[0] + out->stride[1];
     AH_TRY(ah_tensor_scalar(&one, 1, out->dtype, &ah_cpu));
-    int status = ah_cuda_assign(c->device, &diagonal, one);
-    ah_tensor_release(one);
-    return status;
+    return ah_cuda_assign(c->device, &diagonal, one);
 }
 
 static int create_triangle(struct ah_call *c, bool upper)

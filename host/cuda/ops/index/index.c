@@ -233,7 +233,8 @@ out:
 int ah_cuda_index_positions(struct ah_call *c)
 {
     const struct ah_args_index_positions *arg = ah_args(c, index_positions);
-    struct ah_tensor *x = arg->input.tensor, *list = NULL;
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *list = NULL;
     int dim = (int)arg->dim.integer;
     if (arg->index.tensor->dtype == AH_BOOL)
         return places_of(c, arg->index.tensor);
@@ -242,15 +243,13 @@ int ah_cuda_index_positions(struct ah_call *c)
     struct ah_cuda_bounds bounds = {"index", "index", -n, n - 1, -n, x, dim};
     if (n == 0)
         bounds.other = INT64_MIN;
-    int status = ah_cuda_expect_within(c->device, &bounds, list);
-    if (status == 0)
-        status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
-    if (status == 0 && list->numel > 0) {
+    AH_TRY(ah_cuda_expect_within(c->device, &bounds, list));
+    AH_TRY(ah_call_output(c, 0, &list->numel, 1, AH_I64));
+    if (list->numel > 0) {
         struct ah_row_keys_args args = {ah_cuda_data(c->out[0]), ah_cuda_data(list), list->numel, n, 0};
-        status = ah_cuda_launch(c->device, &wrap_kernel, c->op->name, grid_for(list->numel), &args);
+        AH_TRY(ah_cuda_launch(c->device, &wrap_kernel, c->op->name, grid_for(list->numel), &args));
     }
-    ah_tensor_release(list);
-    return status;
+    return 0;
 }
 
 /* Tables of rows. */

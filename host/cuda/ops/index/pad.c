@@ -45,7 +45,8 @@ static struct ah_pad_args args_of(const int64_t *size, int ndim, const struct ah
 int ah_cuda_edge_pad(struct ah_call *c)
 {
     const struct ah_args_edge_pad *arg = ah_args(c, edge_pad);
-    struct ah_tensor *in = arg->input.tensor, *out = c->out[0], *x = NULL;
+    struct ah_tensor *in = arg->input.tensor, *out = c->out[0];
+    AH_OWNED struct ah_tensor *x = NULL;
     if (out->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
@@ -53,16 +54,15 @@ int ah_cuda_edge_pad(struct ah_call *c)
     args.from = ah_cuda_data(x);
     args.to = ah_cuda_data(out);
     args.count = out->numel;
-    int status = ah_cuda_launch(c->device, &pad_kernel[__builtin_ctz((unsigned)ah_dtype_size(in->dtype))], "pad",
-                                grid_for(out->numel), &args);
-    ah_tensor_release(x);
-    return status;
+    return ah_cuda_launch(c->device, &pad_kernel[__builtin_ctz((unsigned)ah_dtype_size(in->dtype))], "pad",
+                          grid_for(out->numel), &args);
 }
 
 int ah_cuda_edge_pad_backward(struct ah_call *c)
 {
     const struct ah_args_edge_pad_backward *arg = ah_args(c, edge_pad_backward);
-    struct ah_tensor *grad = arg->grad.tensor, *out = c->out[0], *g = NULL;
+    struct ah_tensor *grad = arg->grad.tensor, *out = c->out[0];
+    AH_OWNED struct ah_tensor *g = NULL;
     if (out->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &g, grad, grad->dtype));
@@ -70,9 +70,7 @@ int ah_cuda_edge_pad_backward(struct ah_call *c)
     args.from = ah_cuda_data(g);
     args.to = ah_cuda_data(out);
     args.count = out->numel;
-    int status = ah_cuda_launch(c->device, &backward_kernel[grad->dtype], "pad", grid_for(out->numel), &args);
-    ah_tensor_release(g);
-    return status;
+    return ah_cuda_launch(c->device, &backward_kernel[grad->dtype], "pad", grid_for(out->numel), &args);
 }
 
 int ah_cuda_as_strided_positions(struct ah_call *c)

@@ -173,23 +173,17 @@ static int sort_number(int64_t value, struct ah_tensor **out)
 int ah_cuda_argrank(struct ah_call *c)
 {
     const struct ah_args_argrank *arg = ah_args(c, argrank);
-    struct ah_tensor *x = arg->input.tensor, *out = c->out[0], *places = NULL, *ranks = NULL, *picked = NULL;
-    struct ah_tensor *least = NULL, *most = NULL;
-    int dim = (int)arg->dim.integer, status;
+    struct ah_tensor *x = arg->input.tensor, *out = c->out[0];
+    AH_OWNED struct ah_tensor *places = NULL, *ranks = NULL, *picked = NULL;
+    AH_OWNED struct ah_tensor *least = NULL, *most = NULL;
+    int dim = (int)arg->dim.integer;
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(sort_number(0, &least), done);
-    AH_TRYGO(sort_number(x->size[dim] - 1, &most), done);
-    AH_TRYGO(ah_op1(AH_OP_clamp, &ranks, arg->rank, AH_T(least), AH_T(most)), done);
-    AH_TRYGO(ah_tensor_empty(&places, x->size, x->ndim, AH_I64, c->device), done);
-    AH_TRYGO(sort_into(c, dim, false, x->size[dim], NULL, places), done);
-    AH_TRYGO(ah_op1(AH_OP_gather, &picked, AH_T(places), AH_I(dim), AH_T(ranks)), done);
-    status = ah_cuda_assign(c->device, out, picked);
-done:
-    ah_tensor_release(least);
-    ah_tensor_release(most);
-    ah_tensor_release(places);
-    ah_tensor_release(ranks);
-    ah_tensor_release(picked);
-    return status;
+    AH_TRY(sort_number(0, &least));
+    AH_TRY(sort_number(x->size[dim] - 1, &most));
+    AH_TRY(ah_op1(AH_OP_clamp, &ranks, arg->rank, AH_T(least), AH_T(most)));
+    AH_TRY(ah_tensor_empty(&places, x->size, x->ndim, AH_I64, c->device));
+    AH_TRY(sort_into(c, dim, false, x->size[dim], NULL, places));
+    AH_TRY(ah_op1(AH_OP_gather, &picked, AH_T(places), AH_I(dim), AH_T(ranks)));
+    return ah_cuda_assign(c->device, out, picked);
 }

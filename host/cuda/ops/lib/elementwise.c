@@ -258,15 +258,13 @@ static int elementwise_move(struct ah_device *device, struct ah_tensor *out, str
 /* A number of the CPU is converted there, and goes as an argument of the kernel. */
 static int assign_number(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *number)
 {
-    struct ah_tensor *same;
+    AH_OWNED struct ah_tensor *same = NULL;
     AH_TRY(ah_tensor_empty(&same, NULL, 0, out->dtype, &ah_cpu));
     if (ah_dtype_is_float(number->dtype))
         ah_tensor_set(same, 0, ah_tensor_get(number, 0));
     else
         ah_tensor_set_int(same, 0, ah_tensor_get_int(number, 0));
-    int status = elementwise_move(device, out, same);
-    ah_tensor_release(same);
-    return status;
+    return elementwise_move(device, out, same);
 }
 
 int ah_cuda_assign(struct ah_device *device, struct ah_tensor *out, struct ah_tensor *input)

@@ -31,25 +31,21 @@ int ah_cuda_turned(struct ah_tensor **out, struct ah_tensor *tensor, int dim)
 int ah_cuda_slices(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *tensor, int dim,
                    enum ah_dtype dtype)
 {
-    struct ah_tensor *turned;
+    AH_OWNED struct ah_tensor *turned = NULL;
     AH_TRY(ah_cuda_turned(&turned, tensor, dim));
-    int status = ah_cuda_dense(device, out, turned, dtype);
-    ah_tensor_release(turned);
-    return status;
+    return ah_cuda_dense(device, out, turned, dtype);
 }
 
 int ah_cuda_slices_open(struct ah_device *device, struct ah_tensor **room, struct ah_tensor *out, int dim,
                         enum ah_dtype dtype)
 {
-    struct ah_tensor *turned;
+    AH_OWNED struct ah_tensor *turned = NULL;
     AH_TRY(ah_cuda_turned(&turned, out, dim));
-    int status = 0;
     if (turned->dtype == dtype && ah_tensor_is_contiguous(turned))
         *room = ah_tensor_retain(turned);
     else
-        status = ah_tensor_empty(room, turned->size, turned->ndim, dtype, device);
-    ah_tensor_release(turned);
-    return status;
+        AH_TRY(ah_tensor_empty(room, turned->size, turned->ndim, dtype, device));
+    return 0;
 }
 
 int ah_cuda_slices_close(struct ah_device *device, struct ah_tensor *room, struct ah_tensor *out, int dim, int status)

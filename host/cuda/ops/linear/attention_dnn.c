@@ -227,11 +227,9 @@ static int attention_pack_lse(struct ah_call *c, const struct ah_attention_args 
                               struct ah_tensor **out)
 {
     const int64_t size[] = {a->batch, a->heads, a->queries}, stride[] = {a->queries, a->batch * a->queries, 1};
-    struct ah_tensor *view;
+    AH_OWNED struct ah_tensor *view = NULL;
     AH_TRY(ah_tensor_view(&view, lse, size, stride, 3, lse->offset));
-    int status = ah_cuda_dense(c->device, out, view, lse->dtype);
-    ah_tensor_release(view);
-    return status;
+    return ah_cuda_dense(c->device, out, view, lse->dtype);
 }
 
 /* Two products of each score, backward five; of causal ones half. */
@@ -285,12 +283,10 @@ int ah_cuda_attention_dnn(struct ah_call *c, const struct ah_attention_args *arg
     struct plan *plan = plan_find(dnn, handle, &key);
     if (!plan)
         return 0;
-    struct ah_tensor *packed = NULL;
+    AH_OWNED struct ah_tensor *packed = NULL;
     if (!strided && args->batch > 1 && args->heads > 1)
         AH_TRY(attention_pack_lse(c, args, lse, &packed));
-    int status = plan_run(c, dnn, handle, plan, args, packed ? ah_cuda_data(packed) : args->lse);
-    ah_tensor_release(packed);
-    return status;
+    return plan_run(c, dnn, handle, plan, args, packed ? ah_cuda_data(packed) : args->lse);
 }
 
 void ah_cuda_attention_dnn_forget(const struct ah_cuda_device *cuda)

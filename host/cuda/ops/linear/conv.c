@@ -38,7 +38,7 @@ static int open_ordered(struct ah_call *c, const struct ah_conv *s, struct ah_te
                         struct ah_tensor **out)
 {
     struct order o = order_of(s, t, weight);
-    struct ah_tensor *dense = NULL;
+    AH_OWNED struct ah_tensor *dense = NULL;
     if (t->storage->channels_last && last) {
         *out = ah_tensor_retain(t);
         return 0;
@@ -51,12 +51,9 @@ static int open_ordered(struct ah_call *c, const struct ah_conv *s, struct ah_te
         return 0;
     }
     size_t item = ah_dtype_size(t->dtype);
-    int status = ah_tensor_empty(out, t->size, t->ndim, t->dtype, c->device);
-    if (status == 0)
-        status = ah_cuda_transpose(c->device, ah_tensor_data(*out), ah_tensor_data(dense), turn ? o.batch : 1,
-                                   turn ? o.rows : 1, turn ? o.columns : t->numel, item);
-    ah_tensor_release(dense);
-    return status;
+    AH_TRY(ah_tensor_empty(out, t->size, t->ndim, t->dtype, c->device));
+    return ah_cuda_transpose(c->device, ah_tensor_data(*out), ah_tensor_data(dense), turn ? o.batch : 1,
+                             turn ? o.rows : 1, turn ? o.columns : t->numel, item);
 }
 
 /* The tensor that the kind writes; set_read sets the others: `first` and `second` are the op's first arguments. */
@@ -105,27 +102,23 @@ out:
 /* By products. Gradients of halves are computed in float32, since they are sums of results of products. */
 static int by_patches(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_tensor *first, struct ah_tensor *second)
 {
-    struct ah_tensor *out = c->out[0], *a = NULL, *b = NULL, *made = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *a = NULL, *b = NULL, *made = NULL;
     enum ah_dtype dtype = conv->kind == AH_CONV_FORWARD ? out->dtype : ah_compute_dtype(out->dtype);
-    int status;
     conv->last = false;
     conv->dtype = dtype;
-    AH_TRYGO(ah_tensor_row_major(first), out);
-    AH_TRYGO(ah_tensor_row_major(second), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &a, first, dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &b, second, dtype), out);
+    AH_TRY(ah_tensor_row_major(first));
+    AH_TRY(ah_tensor_row_major(second));
+    AH_TRY(ah_cuda_dense(c->device, &a, first, dtype));
+    AH_TRY(ah_cuda_dense(c->device, &b, second, dtype));
     if (dtype != out->dtype)
-        AH_TRYGO(ah_tensor_empty(&made, out->size, out->ndim, dtype, c->device), out);
+        AH_TRY(ah_tensor_empty(&made, out->size, out->ndim, dtype, c->device));
     set_read(conv, a, b);
     *conv_written(conv) = ah_cuda_data(made ? made : out);
-    status = ah_cuda_patches_convolve(c->device, c->op->name, conv);
-    if (status == 0 && made)
-        status = ah_cuda_assign(c->device, out, made);
-out:
-    ah_tensor_release(a);
-    ah_tensor_release(b);
-    ah_tensor_release(made);
-    return status;
+    AH_TRY(ah_cuda_patches_convolve(c->device, c->op->name, conv));
+    if (made)
+        AH_TRY(ah_cuda_assign(c->device, out, made));
+    return 0;
 }
 
 /* Add the shapes to an error of missing memory. */
@@ -159,7 +152,8 @@ static int conv_convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const s
 
 static int add_bias(struct ah_call *c, struct ah_tensor *bias)
 {
-    struct ah_tensor *y = c->out[0], *dense = NULL;
+    struct ah_tensor *y = c->out[0];
+    AH_OWNED struct ah_tensor *dense = NULL;
     int64_t pack = (int64_t)(16 / ah_dtype_size(y->dtype));
     struct ah_conv_bias_args args = {.y = ah_cuda_data(y), .count = y->numel,
                                      .channels = y->size[y->ndim - 3], .last = y->storage->channels_last,
@@ -167,10 +161,8 @@ static int add_bias(struct ah_call *c, struct ah_tensor *bias)
     AH_TRY(ah_cuda_dense(c->device, &dense, bias, y->dtype));
     args.bias = ah_cuda_data(dense);
     args.wide = args.y % 16 == 0 && (args.last ? args.channels : args.pixels) % pack == 0;
-    int status = ah_cuda_launch(c->device, &bias_kernel[y->dtype], c->op->name,
-                                ah_cuda_grid_for(args.wide ? y->numel / pack : y->numel, AH_CONV_THREADS), &args);
-    ah_tensor_release(dense);
-    return status;
+    return ah_cuda_launch(c->device, &bias_kernel[y->dtype], c->op->name,
+                          ah_cuda_grid_for(args.wide ? y->numel / pack : y->numel, AH_CONV_THREADS), &args);
 }
 
 int ah_cuda_conv2d(struct ah_call *c)

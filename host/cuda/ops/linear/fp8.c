@@ -17,16 +17,15 @@ int ah_cuda_fp8_quantize(struct ah_call *c)
         [AH_F32] = AH_CUDA_KERNEL("fp8", "fp8_quantize_f32")};
     const struct ah_args_fp8_quantize *arg = ah_args(c, fp8_quantize);
     const struct ah_tensor *amax = ah_given(&arg->amax);
-    struct ah_tensor *x = arg->input.tensor, *dense;
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *dense = NULL;
     AH_TRY(ah_cuda_dense(c->device, &dense, x, x->dtype));
     struct ah_fp8_args args = {.input = (uintptr_t)ah_tensor_data(dense), .codes = (uintptr_t)ah_tensor_data(c->out[0]),
                                .count = x->numel, .scale = (uintptr_t)ah_tensor_data(arg->scale.tensor),
                                .amax = amax ? (uintptr_t)ah_tensor_data(amax) : 0, .e5m2 = arg->e5m2.flag};
     args.wide = (args.input | args.codes) % 16 == 0;
-    int status = ah_cuda_launch(c->device, &kernel[x->dtype], c->op->name,
-                                ah_cuda_grid_for((x->numel + 7) / 8, AH_FP8_THREADS), &args);
-    ah_tensor_release(dense);
-    return status;
+    return ah_cuda_launch(c->device, &kernel[x->dtype], c->op->name,
+                          ah_cuda_grid_for((x->numel + 7) / 8, AH_FP8_THREADS), &args);
 }
 
 /* Codes whose lines along the depth are `depth` long, a multiple of 16: `codes` itself, retained, or a copy. */
@@ -79,18 +78,18 @@ static int fp8_check(struct ah_call *c, int64_t columns)
 int ah_cuda_fp8_matmul(struct ah_call *c)
 {
     const struct ah_args_fp8_matmul *arg = ah_args(c, fp8_matmul);
-    struct ah_tensor *out = c->out[0], *bias = ah_given(&arg->bias), *a = NULL, *b = NULL, *given = NULL;
+    struct ah_tensor *out = c->out[0], *bias = ah_given(&arg->bias);
+    AH_OWNED struct ah_tensor *a = NULL, *b = NULL, *given = NULL;
     int64_t depth = arg->a.tensor->size[1], rows = out->size[0], columns = out->size[1];
     bool fused = bias && out->dtype != AH_F32; /* cuBLASLt reads no float32 bias here */
-    int status;
     AH_TRY(fp8_check(c, columns));
     if (depth == 0)
         return ah_fail(AH_EINVAL, "%s: expected a depth above 0, got 0", c->op->name);
     depth = (depth + FP8_ALIGNMENT - 1) / FP8_ALIGNMENT * FP8_ALIGNMENT;
-    AH_TRYGO(fp8_lines(c->device, &a, arg->a.tensor, depth), out);
-    AH_TRYGO(fp8_lines(c->device, &b, arg->b.tensor, depth), out);
+    AH_TRY(fp8_lines(c->device, &a, arg->a.tensor, depth));
+    AH_TRY(fp8_lines(c->device, &b, arg->b.tensor, depth));
     if (fused)
-        AH_TRYGO(ah_cuda_dense(c->device, &given, bias, bias->dtype), out);
+        AH_TRY(ah_cuda_dense(c->device, &given, bias, bias->dtype));
     struct ah_cuda_matmul product = {
         .dtype = out->dtype, .rows = rows, .columns = columns, .depth = depth, .batch = 1,
         .a = {.at = (uintptr_t)ah_tensor_data(a), .ld = depth},
@@ -101,12 +100,8 @@ int ah_cuda_fp8_matmul(struct ah_call *c)
         .b_codes = arg->b_e5m2.flag ? AH_CUDA_E5M2 : AH_CUDA_E4M3,
         .a_scale = (uintptr_t)ah_tensor_data(arg->a_inverse.tensor),
         .b_scale = (uintptr_t)ah_tensor_data(arg->b_inverse.tensor)};
-    AH_TRYGO(ah_cuda_multiply(c->device, c->op->name, &product), out);
+    AH_TRY(ah_cuda_multiply(c->device, c->op->name, &product));
     if (bias && !fused)
-        status = fp8_add_bias(c, bias);
-out:
-    ah_tensor_release(a);
-    ah_tensor_release(b);
-    ah_tensor_release(given);
-    return status;
+        AH_TRY(fp8_add_bias(c, bias));
+    return 0;
 }

@@ -141,15 +141,13 @@ int ah_cuda_matrix_permutation(struct ah_call *c)
 {
     static struct ah_cuda_kernel kernel = AH_CUDA_KERNEL("linalg", "linalg_permutation");
     const struct ah_args_matrix_permutation *arg = ah_args(c, matrix_permutation);
-    struct ah_tensor *pivots = arg->pivots.tensor, *dense;
+    struct ah_tensor *pivots = arg->pivots.tensor;
+    AH_OWNED struct ah_tensor *dense = NULL;
     int64_t n = arg->n.integer;
     if (c->out[0]->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &dense, pivots, AH_I32));
     struct ah_linalg_permutation_args args = {ah_cuda_data(c->out[0]), ah_cuda_data(dense), c->out[0]->numel / n, n,
                                               pivots->size[pivots->ndim - 1]};
-    int status = ah_cuda_launch(c->device, &kernel, c->op->name, ah_cuda_grid_for(args.batch, AH_LINALG_THREADS),
-                                &args);
-    ah_tensor_release(dense);
-    return status;
+    return ah_cuda_launch(c->device, &kernel, c->op->name, ah_cuda_grid_for(args.batch, AH_LINALG_THREADS), &args);
 }

@@ -178,33 +178,25 @@ static int weight_adjoint(struct ah_call *c, const struct layer *l, const struct
                           const struct ah_tensor *before, struct ah_tensor *out)
 {
     int64_t width = l->plan.width;
-    struct ah_tensor *product = NULL, *sums = NULL, *left = NULL, *last = NULL;
-    int status;
+    AH_OWNED struct ah_tensor *product = NULL, *sums = NULL, *left = NULL, *last = NULL;
     if (l->plan.rows == 0)
         return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
     AH_TRY(ah_tensor_empty(&product, (int64_t[]){l->wide, width}, 2, l->dtype, c->device));
-    AH_TRYGO(ah_tensor_view(&left, out, product->size, out->stride, 2, out->offset), out);
-    AH_TRYGO(ah_tensor_view(&last, out, out->size, out->stride, 1, out->offset + width), out);
-    AH_TRYGO(ah_cuda_multiply(c->device, c->op->name,
-                              &(struct ah_cuda_matmul){.dtype = l->dtype,
-                                                       .rows = l->wide,
-                                                       .columns = width,
-                                                       .depth = l->plan.rows,
-                                                       .batch = 1,
-                                                       .a = {ah_cuda_data(grad_hidden_gates), true, l->wide, 0},
-                                                       .b = {ah_cuda_data(before), false, width, 0},
-                                                       .out = {ah_cuda_data(product), false, width, 0},
-                                                       .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}),
-             out);
-    AH_TRYGO(ah_cuda_assign(c->device, left, product), out);
-    AH_TRYGO(ah_op1(AH_OP_sum, &sums, AH_T((struct ah_tensor *)grad_hidden_gates), AH_INTS_OF((int64_t[]){0}, 1)), out);
-    status = ah_cuda_assign(c->device, last, sums);
-out:
-    ah_tensor_release(product);
-    ah_tensor_release(sums);
-    ah_tensor_release(left);
-    ah_tensor_release(last);
-    return status;
+    AH_TRY(ah_tensor_view(&left, out, product->size, out->stride, 2, out->offset));
+    AH_TRY(ah_tensor_view(&last, out, out->size, out->stride, 1, out->offset + width));
+    AH_TRY(ah_cuda_multiply(c->device, c->op->name,
+                            &(struct ah_cuda_matmul){.dtype = l->dtype,
+                                                     .rows = l->wide,
+                                                     .columns = width,
+                                                     .depth = l->plan.rows,
+                                                     .batch = 1,
+                                                     .a = {ah_cuda_data(grad_hidden_gates), true, l->wide, 0},
+                                                     .b = {ah_cuda_data(before), false, width, 0},
+                                                     .out = {ah_cuda_data(product), false, width, 0},
+                                                     .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST}));
+    AH_TRY(ah_cuda_assign(c->device, left, product));
+    AH_TRY(ah_op1(AH_OP_sum, &sums, AH_T((struct ah_tensor *)grad_hidden_gates), AH_INTS_OF((int64_t[]){0}, 1)));
+    return ah_cuda_assign(c->device, last, sums);
 }
 
 /* The tensors of the backward. */

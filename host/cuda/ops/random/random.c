@@ -150,32 +150,28 @@ static int fill_from(struct ah_call *c, struct ah_cuda_kernel *kernels, struct a
 int ah_cuda_draw_bernoulli(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("random", "random_shares")};
-    struct ah_tensor *out = c->out[0], *shares;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *shares = NULL;
     int64_t blocks = (out->numel + 4 * AH_SHARES_THREADS - 1) / (4 * AH_SHARES_THREADS);
     if (out->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &shares, ah_args(c, bernoulli)->input.tensor, out->dtype));
-    int status = ah_cuda_expect_numbers(c->device, "bernoulli", "probabilities in 0..1", 1, shares);
-    if (status == 0)
-        status = fill_from(c, kernels, shares, ah_cuda_grid_of((unsigned)blocks, AH_SHARES_THREADS, 0), 10);
-    ah_tensor_release(shares);
-    return status;
+    AH_TRY(ah_cuda_expect_numbers(c->device, "bernoulli", "probabilities in 0..1", 1, shares));
+    return fill_from(c, kernels, shares, ah_cuda_grid_of((unsigned)blocks, AH_SHARES_THREADS, 0), 10);
 }
 
 /* One rate per element. PyTorch reserves 20 numbers, and larger rates need more than that. */
 int ah_cuda_draw_poisson(struct ah_call *c)
 {
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("sample", "poisson")};
-    struct ah_tensor *out = c->out[0], *rates;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *rates = NULL;
     if (out->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &rates, ah_args(c, poisson)->input.tensor, out->dtype));
     unsigned blocks = ah_cuda_blocks(out->numel, AH_RANDOM_THREADS);
-    int status = ah_cuda_expect_numbers(c->device, "poisson", "finite rates of 0 or more", INT64_MAX, rates);
-    if (status == 0)
-        status = fill_from(c, kernels, rates, ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0), 256);
-    ah_tensor_release(rates);
-    return status;
+    AH_TRY(ah_cuda_expect_numbers(c->device, "poisson", "finite rates of 0 or more", INT64_MAX, rates));
+    return fill_from(c, kernels, rates, ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0), 256);
 }
 
 /* Whole numbers, from one word or two. */

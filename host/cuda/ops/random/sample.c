@@ -46,17 +46,12 @@ out:
 /* Weights have to be finite and not below 0, and enough of them above it. */
 static int check_weights(struct ah_call *c, struct ah_tensor *weights, int64_t least)
 {
-    struct ah_tensor *counts = NULL;
-    int status;
-    AH_TRYGO(ah_cuda_expect_numbers(c->device, "multinomial", "finite weights of 0 or more", INT64_MAX, weights), out);
-    AH_TRYGO(ah_op1(AH_OP_count_nonzero, &counts, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1)), out);
-    status = ah_cuda_expect_within(
-        c->device, &(struct ah_cuda_bounds){.op_name = "multinomial", .what = "the number of weights above 0",
-                                            .low = least, .high = weights->size[weights->ndim - 1], .other = least},
-        counts);
-out:
-    ah_tensor_release(counts);
-    return status;
+    AH_OWNED struct ah_tensor *counts = NULL;
+    AH_TRY(ah_cuda_expect_numbers(c->device, "multinomial", "finite weights of 0 or more", INT64_MAX, weights));
+    AH_TRY(ah_op1(AH_OP_count_nonzero, &counts, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1)));
+    struct ah_cuda_bounds bounds = {.op_name = "multinomial", .what = "the number of weights above 0", .low = least,
+                                    .high = weights->size[weights->ndim - 1], .other = least};
+    return ah_cuda_expect_within(c->device, &bounds, counts);
 }
 
 /* The `samples` largest of weight / exponential: without replacement, or one. */
@@ -117,19 +112,15 @@ out:
 int ah_cuda_draw_multinomial(struct ah_call *c)
 {
     const struct ah_args_multinomial *arg = ah_args(c, multinomial);
-    struct ah_tensor *dense = NULL, *weights = NULL, *input = arg->input.tensor;
+    struct ah_tensor *input = arg->input.tensor;
+    AH_OWNED struct ah_tensor *dense = NULL, *weights = NULL;
     int64_t samples = arg->num_samples.integer;
     bool repeated = arg->replacement.flag && samples > 1;
-    int status;
     if (c->out[0]->numel == 0)
         return 0;
-    AH_TRYGO(ah_cuda_dense(c->device, &dense, input, input->dtype), out);
+    AH_TRY(ah_cuda_dense(c->device, &dense, input, input->dtype));
     /* A view has no history, so that ops on it are not recorded. */
-    AH_TRYGO(ah_tensor_view(&weights, dense, dense->size, dense->stride, dense->ndim, dense->offset), out);
-    AH_TRYGO(check_weights(c, weights, repeated ? 1 : samples), out);
-    status = repeated ? draw_repeated(c, weights, samples) : draw_distinct(c, weights, samples);
-out:
-    ah_tensor_release(weights);
-    ah_tensor_release(dense);
-    return status;
+    AH_TRY(ah_tensor_view(&weights, dense, dense->size, dense->stride, dense->ndim, dense->offset));
+    AH_TRY(check_weights(c, weights, repeated ? 1 : samples));
+    return repeated ? draw_repeated(c, weights, samples) : draw_distinct(c, weights, samples);
 }

@@ -159,13 +159,12 @@ FOLD(count_nonzero, AH_REDUCE_COUNT, AH_FINISH_NONE)
 static int fold_as(struct ah_call *c, enum ah_reduce_fold how, enum ah_reduce_finish finish,
                    const struct ah_value *dtype)
 {
-    struct ah_tensor *input = c->arg[0].tensor, *converted = NULL;
+    struct ah_tensor *input = c->arg[0].tensor;
+    AH_OWNED struct ah_tensor *converted = NULL;
     if (dtype->kind != AH_DTYPE || dtype->dtype == input->dtype)
         return reduce_fold(c, input, how, finish, 0);
     AH_TRY(ah_cuda_dense(c->device, &converted, input, dtype->dtype));
-    int status = reduce_fold(c, converted, how, finish, 0);
-    ah_tensor_release(converted);
-    return status;
+    return reduce_fold(c, converted, how, finish, 0);
 }
 
 int ah_cuda_sum(struct ah_call *c)
@@ -176,18 +175,14 @@ int ah_cuda_sum(struct ah_call *c)
 int ah_cuda_nansum(struct ah_call *c)
 {
     const struct ah_args_sum *arg = ah_args(c, sum);
-    struct ah_tensor *input = arg->input.tensor, *rows = NULL, *whole = NULL;
+    struct ah_tensor *input = arg->input.tensor;
+    AH_OWNED struct ah_tensor *rows = NULL, *whole = NULL;
     if (!ah_dtype_is_float(input->dtype) || ah_dtype_is_float(c->out[0]->dtype))
         return fold_as(c, AH_REDUCE_NANSUM, AH_FINISH_NONE, &arg->dtype);
     /* Whole numbers hold no NaN: it becomes 0 before the conversion. */
-    int status = ah_op1(AH_OP_nan_to_num, &rows, AH_T(input), AH_N(0), AH_N(INFINITY), AH_N(-INFINITY));
-    if (status == 0)
-        status = ah_cuda_dense(c->device, &whole, rows, c->out[0]->dtype);
-    if (status == 0)
-        status = reduce_fold(c, whole, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
-    ah_tensor_release(rows);
-    ah_tensor_release(whole);
-    return status;
+    AH_TRY(ah_op1(AH_OP_nan_to_num, &rows, AH_T(input), AH_N(0), AH_N(INFINITY), AH_N(-INFINITY)));
+    AH_TRY(ah_cuda_dense(c->device, &whole, rows, c->out[0]->dtype));
+    return reduce_fold(c, whole, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
 }
 
 int ah_cuda_prod(struct ah_call *c)

@@ -177,30 +177,22 @@ static int put_last(struct ah_tensor **out, const struct ah_tensor *tensor, uint
 
 int ah_cuda_prod_others(struct ah_call *c)
 {
-    struct ah_tensor *out = c->out[0], *from = NULL, *to = NULL, *dense = NULL, *rows = NULL, *y = NULL, *back = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *from = NULL, *to = NULL, *dense = NULL, *rows = NULL, *y = NULL, *back = NULL;
     int64_t size[2] = {1, 1};
-    int status;
     for (int d = 0; d < out->ndim; d++)
         size[c->state.reduce.dims >> d & 1] *= out->size[d];
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(put_last(&from, c->arg[0].tensor, c->state.reduce.dims), done);
-    AH_TRYGO(put_last(&to, out, c->state.reduce.dims), done);
-    AH_TRYGO(ah_cuda_dense(c->device, &dense, from, out->dtype), done);
-    AH_TRYGO(ah_tensor_view(&rows, dense, size, (int64_t[]){size[1], 1}, 2, dense->offset), done);
-    AH_TRYGO(running_others(c, rows, &y), done);
+    AH_TRY(put_last(&from, c->arg[0].tensor, c->state.reduce.dims));
+    AH_TRY(put_last(&to, out, c->state.reduce.dims));
+    AH_TRY(ah_cuda_dense(c->device, &dense, from, out->dtype));
+    AH_TRY(ah_tensor_view(&rows, dense, size, (int64_t[]){size[1], 1}, 2, dense->offset));
+    AH_TRY(running_others(c, rows, &y));
     int64_t stride[AH_MAX_DIMS];
     ah_contiguous_strides(to->size, to->ndim, stride);
-    AH_TRYGO(ah_tensor_view(&back, y, to->size, stride, to->ndim, y->offset), done);
-    status = ah_cuda_assign(c->device, to, back);
-done:
-    ah_tensor_release(from);
-    ah_tensor_release(to);
-    ah_tensor_release(dense);
-    ah_tensor_release(rows);
-    ah_tensor_release(y);
-    ah_tensor_release(back);
-    return status;
+    AH_TRY(ah_tensor_view(&back, y, to->size, stride, to->ndim, y->offset));
+    return ah_cuda_assign(c->device, to, back);
 }
 
 #define RUNNING(name, kind, reverse)           \

@@ -231,10 +231,7 @@ int ah_backward_dropout(struct ah_rule *r)
     return r->status;
 }
 
-int ah_backward_padded_dropout(struct ah_rule *r)
-{
-    return ah_backward_dropout(r);
-}
+AH_BACKWARD(padded_dropout, ah_backward_dropout(r))
 
 int ah_backward_dropout_backward(struct ah_rule *r)
 {
@@ -253,11 +250,7 @@ int ah_backward_same(struct ah_rule *r)
 }
 
 /* The engine casts gradients to the input's dtype, or the copy into the leaf's slot does. */
-int ah_backward_to(struct ah_rule *r)
-{
-    r->grad_in[0] = r->grad_out[0];
-    return 0;
-}
+AH_GRADIENT(to, r->grad_out[0])
 
 /* The overwritten input has no influence any more: its gradient is 0. */
 int ah_backward_copy_(struct ah_rule *r)

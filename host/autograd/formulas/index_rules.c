@@ -19,20 +19,11 @@ static struct ah_value dim_of(const struct ah_rule *r, const struct ah_value *di
                                  : dim->integer);
 }
 
-int ah_backward_index_select(struct ah_rule *r)
-{
-    const struct ah_args_index_select *arg = ah_args(r, index_select);
-    r->grad_in[0] = ah_r(r, AH_OP_index_select_backward, AH_T(r->grad_out[0]),
-                         size_of(ah_rule_input(r, 0)), dim_of(r, &arg->dim), arg->index);
-    return 0;
-}
-
-int ah_backward_index_select_backward(struct ah_rule *r)
-{
-    const struct ah_args_index_select_backward *arg = ah_args(r, index_select_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
-    return 0;
-}
+AH_GRADIENT_WITH(index_select, index_select,
+                 ah_r(r, AH_OP_index_select_backward, AH_T(r->grad_out[0]),
+                      size_of(ah_rule_input(r, 0)), dim_of(r, &arg->dim), arg->index))
+AH_GRADIENT_WITH(index_select_backward, index_select_backward,
+                 ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index))
 
 int ah_backward_index_add(struct ah_rule *r)
 {
@@ -59,27 +50,11 @@ int ah_backward_index_copy(struct ah_rule *r)
     return 0;
 }
 
-int ah_backward_index_fill(struct ah_rule *r)
-{
-    const struct ah_args_index_fill *arg = ah_args(r, index_fill);
-    r->grad_in[0] = ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_N(0));
-    return 0;
-}
-
-int ah_backward_gather(struct ah_rule *r)
-{
-    const struct ah_args_gather *arg = ah_args(r, gather);
-    r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]),
-                         size_of(ah_rule_input(r, 0)), dim_of(r, &arg->dim), arg->index);
-    return 0;
-}
-
-int ah_backward_gather_backward(struct ah_rule *r)
-{
-    const struct ah_args_gather_backward *arg = ah_args(r, gather_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_gather, AH_T(r->grad_out[0]), arg->dim, arg->index);
-    return 0;
-}
+AH_GRADIENT_WITH(index_fill, index_fill, ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_N(0)))
+AH_GRADIENT_WITH(gather, gather,
+                 ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]),
+                      size_of(ah_rule_input(r, 0)), dim_of(r, &arg->dim), arg->index))
+AH_GRADIENT_WITH(gather_backward, gather_backward, ah_r(r, AH_OP_gather, AH_T(r->grad_out[0]), arg->dim, arg->index))
 
 /* Return the gradient of src: that of its elements that were read, and zeros where src is larger than the index. */
 static struct ah_tensor *gradient_of_src(struct ah_rule *r)
@@ -216,21 +191,11 @@ static int back_along(struct ah_rule *r, const struct ah_value *dim)
     return 0;
 }
 
-int ah_backward_sort(struct ah_rule *r)
-{
-    return back_along(r, &ah_args(r, sort)->dim);
-}
-
-int ah_backward_topk(struct ah_rule *r)
-{
-    return back_along(r, &ah_args(r, topk)->dim);
-}
+AH_BACKWARD(sort, back_along(r, &ah_args(r, sort)->dim))
+AH_BACKWARD(topk, back_along(r, &ah_args(r, topk)->dim))
 
 /* The running extreme's index is an output: its gradient is added there. */
-int ah_backward_cumextreme(struct ah_rule *r)
-{
-    return back_along(r, &ah_args(r, cumextreme)->dim);
-}
+AH_BACKWARD(cumextreme, back_along(r, &ah_args(r, cumextreme)->dim))
 
 /* Of an extreme, all that equal the result share its gradient. */
 static void give_shares(struct ah_rule *r, const struct ah_args_scatter_fold *arg)

@@ -13,13 +13,9 @@ int ah_backward_class_nll(struct ah_rule *r)
     return r->status;
 }
 
-int ah_backward_class_nll_backward(struct ah_rule *r)
-{
-    const struct ah_args_class_nll_backward *arg = ah_args(r, class_nll_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_class_nll, AH_T(r->grad_out[0]), arg->target, arg->weight, arg->ignore_index,
-                         arg->reduction, arg->label_smoothing);
-    return r->status;
-}
+AH_GRADIENT_WITH(class_nll_backward, class_nll_backward,
+                 ah_r(r, AH_OP_class_nll, AH_T(r->grad_out[0]), arg->target, arg->weight, arg->ignore_index,
+                      arg->reduction, arg->label_smoothing))
 
 int ah_backward_cross_entropy_rows(struct ah_rule *r)
 {
@@ -116,16 +112,8 @@ int ah_backward_smooth_l1(struct ah_rule *r)
     return distance_rule(r, ah_r(r, AH_OP_div, AH_T(difference), AH_N(arg->beta.number)), 1);
 }
 
-int ah_backward_huber(struct ah_rule *r)
-{
-    const struct ah_args_huber *arg = ah_args(r, huber);
-    return distance_rule(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target)), arg->delta.number);
-}
-
-int ah_backward_ctc(struct ah_rule *r)
-{
-    const struct ah_args_ctc *arg = ah_args(r, ctc);
-    r->grad_in[0] = ah_r(r, AH_OP_ctc_backward, AH_T(r->grad_out[0]), arg->log_probs, arg->targets, arg->input_lengths,
-                         arg->target_lengths, AH_T(r->extra[0]), AH_T(r->extra[1]), arg->blank, arg->zero_infinity);
-    return r->status;
-}
+AH_BACKWARD_WITH(huber, huber,
+                 distance_rule(r, ah_r_sub(r, ah_given(&arg->input), ah_given(&arg->target)), arg->delta.number))
+AH_GRADIENT_WITH(ctc, ctc,
+                 ah_r(r, AH_OP_ctc_backward, AH_T(r->grad_out[0]), arg->log_probs, arg->targets, arg->input_lengths,
+                      arg->target_lengths, AH_T(r->extra[0]), AH_T(r->extra[1]), arg->blank, arg->zero_infinity))

@@ -34,10 +34,7 @@ static int max_pool2d_by_ops(struct ah_rule *r)
                              arg->stride, arg->padding, arg->dilation, arg->ceil_mode));
 }
 
-int ah_backward_adaptive_max_pool2d(struct ah_rule *r)
-{
-    return to_places(r, r->extra[0]);
-}
+AH_BACKWARD(adaptive_max_pool2d, to_places(r, r->extra[0]))
 
 int ah_backward_max_pool2d(struct ah_rule *r)
 {
@@ -51,32 +48,13 @@ int ah_backward_max_pool2d(struct ah_rule *r)
 
 /* Averages are linear: the adjoint's adjoint is the average again. */
 
-int ah_backward_avg_pool2d(struct ah_rule *r)
-{
-    const struct ah_args_avg_pool2d *arg = ah_args(r, avg_pool2d);
-    r->grad_in[0] = ah_r(r, AH_OP_avg_pool2d_backward, AH_T(r->grad_out[0]), size_of(r), arg->kernel_size, arg->stride,
-                         arg->padding, arg->ceil_mode, arg->count_include_pad, arg->divisor_override);
-    return r->status;
-}
-
-int ah_backward_avg_pool2d_backward(struct ah_rule *r)
-{
-    const struct ah_args_avg_pool2d_backward *arg = ah_args(r, avg_pool2d_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_avg_pool2d, AH_T(r->grad_out[0]), arg->kernel_size, arg->stride, arg->padding,
-                         arg->ceil_mode, arg->count_include_pad, arg->divisor_override);
-    return r->status;
-}
-
-int ah_backward_adaptive_avg_pool2d(struct ah_rule *r)
-{
-    const struct ah_args_adaptive_avg_pool2d *arg = ah_args(r, adaptive_avg_pool2d);
-    r->grad_in[0] = ah_r(r, AH_OP_adaptive_avg_pool2d_backward, AH_T(r->grad_out[0]), size_of(r), arg->output_size);
-    return r->status;
-}
-
-int ah_backward_adaptive_avg_pool2d_backward(struct ah_rule *r)
-{
-    const struct ah_args_adaptive_avg_pool2d_backward *arg = ah_args(r, adaptive_avg_pool2d_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_adaptive_avg_pool2d, AH_T(r->grad_out[0]), arg->output_size);
-    return r->status;
-}
+AH_GRADIENT_WITH(avg_pool2d, avg_pool2d,
+                 ah_r(r, AH_OP_avg_pool2d_backward, AH_T(r->grad_out[0]), size_of(r), arg->kernel_size, arg->stride,
+                      arg->padding, arg->ceil_mode, arg->count_include_pad, arg->divisor_override))
+AH_GRADIENT_WITH(avg_pool2d_backward, avg_pool2d_backward,
+                 ah_r(r, AH_OP_avg_pool2d, AH_T(r->grad_out[0]), arg->kernel_size, arg->stride, arg->padding,
+                      arg->ceil_mode, arg->count_include_pad, arg->divisor_override))
+AH_GRADIENT_WITH(adaptive_avg_pool2d, adaptive_avg_pool2d,
+                 ah_r(r, AH_OP_adaptive_avg_pool2d_backward, AH_T(r->grad_out[0]), size_of(r), arg->output_size))
+AH_GRADIENT_WITH(adaptive_avg_pool2d_backward, adaptive_avg_pool2d_backward,
+                 ah_r(r, AH_OP_adaptive_avg_pool2d, AH_T(r->grad_out[0]), arg->output_size))

@@ -55,10 +55,7 @@ static int reduce_finish(struct ah_rule *r, struct ah_tensor *grad)
     return r->status;
 }
 
-int ah_backward_sum(struct ah_rule *r)
-{
-    return reduce_finish(r, reduce_stretched(r, r->grad_out[0]));
-}
+AH_BACKWARD(sum, reduce_finish(r, reduce_stretched(r, r->grad_out[0])))
 
 int ah_backward_nansum(struct ah_rule *r)
 {
@@ -66,10 +63,7 @@ int ah_backward_nansum(struct ah_rule *r)
     return reduce_finish(r, ah_r_masked(r, reduce_stretched(r, r->grad_out[0]), nan));
 }
 
-int ah_backward_mean(struct ah_rule *r)
-{
-    return reduce_finish(r, reduce_stretched(r, ah_r_scale(r, r->grad_out[0], 1 / reduce_folded(r))));
-}
+AH_BACKWARD(mean, reduce_finish(r, reduce_stretched(r, ah_r_scale(r, r->grad_out[0], 1 / reduce_folded(r)))))
 
 int ah_backward_sum_to(struct ah_rule *r)
 {

@@ -12,18 +12,8 @@ static int64_t shape_wrapped(int64_t at, int64_t n)
 }
 
 /* Views that only regroup elements: the gradient regrouped back. */
-int ah_backward_regroup(struct ah_rule *r)
-{
-    r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0)));
-    return 0;
-}
-
-int ah_backward_transpose(struct ah_rule *r)
-{
-    const struct ah_args_transpose *arg = ah_args(r, transpose);
-    r->grad_in[0] = ah_r_transpose(r, r->grad_out[0], arg->dim0.integer, arg->dim1.integer);
-    return 0;
-}
+AH_GRADIENT(regroup, ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0))))
+AH_GRADIENT_WITH(transpose, transpose, ah_r_transpose(r, r->grad_out[0], arg->dim0.integer, arg->dim1.integer))
 
 int ah_backward_permute(struct ah_rule *r)
 {
@@ -92,12 +82,8 @@ int ah_backward_diagonal(struct ah_rule *r)
     return 0;
 }
 
-int ah_backward_diagonal_backward(struct ah_rule *r)
-{
-    const struct ah_args_diagonal_backward *arg = ah_args(r, diagonal_backward);
-    r->grad_in[0] = ah_r(r, AH_OP_diagonal, AH_T(r->grad_out[0]), arg->offset, arg->dim1, arg->dim2);
-    return 0;
-}
+AH_GRADIENT_WITH(diagonal_backward, diagonal_backward,
+                 ah_r(r, AH_OP_diagonal, AH_T(r->grad_out[0]), arg->offset, arg->dim1, arg->dim2))
 
 /* Compute the index of each element of the view in the input and sum the gradient there. Elements of the storage that
  * the view has and the input lacks are summed into one extra slot, which is dropped. */
@@ -153,11 +139,7 @@ int ah_backward_stack(struct ah_rule *r)
     return 0;
 }
 
-int ah_backward_flip(struct ah_rule *r)
-{
-    r->grad_in[0] = ah_r(r, AH_OP_flip, AH_T(r->grad_out[0]), ah_args(r, flip)->dims);
-    return 0;
-}
+AH_GRADIENT(flip, ah_r(r, AH_OP_flip, AH_T(r->grad_out[0]), ah_args(r, flip)->dims))
 
 /* Dim by dim: (.., times * n, ..) seen as (times, n) and summed over the copies. Dims before `d`
  * are done. */

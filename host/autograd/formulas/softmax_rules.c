@@ -1,11 +1,7 @@
 /* Rules of softmax, its logarithm, and of their adjoints. */
 #include "autograd/graph/rules.h"
 
-int ah_backward_softmax(struct ah_rule *r)
-{
-    r->grad_in[0] = ah_r(r, AH_OP_softmax_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]), ah_args(r, softmax)->dim);
-    return r->status;
-}
+AH_GRADIENT(softmax, ah_r(r, AH_OP_softmax_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]), ah_args(r, softmax)->dim))
 
 int ah_backward_log_softmax(struct ah_rule *r)
 {

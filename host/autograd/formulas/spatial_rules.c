@@ -47,10 +47,6 @@ int ah_backward_im2col(struct ah_rule *r)
     return r->status;
 }
 
-int ah_backward_col2im(struct ah_rule *r)
-{
-    const struct ah_args_col2im *arg = ah_args(r, col2im);
-    r->grad_in[0] = ah_r(r, AH_OP_im2col, AH_T(r->grad_out[0]), arg->kernel_size, arg->dilation, arg->padding,
-                         arg->stride);
-    return r->status;
-}
+AH_GRADIENT_WITH(col2im, col2im,
+                 ah_r(r, AH_OP_im2col, AH_T(r->grad_out[0]), arg->kernel_size, arg->dilation, arg->padding,
+                      arg->stride))

@@ -152,15 +152,8 @@ int ah_backward_nextafter(struct ah_rule *r)
     return r->status;
 }
 
-int ah_backward_logaddexp(struct ah_rule *r)
-{
-    return log_sum_rule(r, 1);
-}
-
-int ah_backward_logaddexp2(struct ah_rule *r)
-{
-    return log_sum_rule(r, M_LN2);
-}
+AH_BACKWARD(logaddexp, log_sum_rule(r, 1))
+AH_BACKWARD(logaddexp2, log_sum_rule(r, M_LN2))
 
 int ah_backward_xlogy(struct ah_rule *r)
 {
@@ -199,12 +192,5 @@ static int special_taken(struct ah_rule *r, enum ah_opid first)
     return r->status;
 }
 
-int ah_backward_fmax(struct ah_rule *r)
-{
-    return special_taken(r, AH_OP_ge);
-}
-
-int ah_backward_fmin(struct ah_rule *r)
-{
-    return special_taken(r, AH_OP_le);
-}
+AH_BACKWARD(fmax, special_taken(r, AH_OP_ge))
+AH_BACKWARD(fmin, special_taken(r, AH_OP_le))

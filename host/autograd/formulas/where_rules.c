@@ -48,15 +48,8 @@ static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_op
     return r->status;
 }
 
-int ah_backward_clamp_min(struct ah_rule *r)
-{
-    return one_bound_rule(r, ah_given(&ah_args(r, clamp_min)->min), AH_OP_lt, AH_OP_gt);
-}
-
-int ah_backward_clamp_max(struct ah_rule *r)
-{
-    return one_bound_rule(r, ah_given(&ah_args(r, clamp_max)->max), AH_OP_gt, AH_OP_lt);
-}
+AH_BACKWARD(clamp_min, one_bound_rule(r, ah_given(&ah_args(r, clamp_min)->min), AH_OP_lt, AH_OP_gt))
+AH_BACKWARD(clamp_max, one_bound_rule(r, ah_given(&ah_args(r, clamp_max)->max), AH_OP_gt, AH_OP_lt))
 
 /* Bounds that are equal do not share; of bounds in the wrong order the upper one counts. */
 static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_tensor *high)

@@ -28,3 +28,30 @@ extern const struct ah_rule_row ah_rules[AH_OP_COUNT];
 #define RULE(op, rule, saves) int ah_backward_##rule(struct ah_rule *r);
 #include "autograd/graph/rules.def"
 #undef RULE
+
+/* Define a rule by an expression of `r`, or by the gradient of its first input; ..._WITH also has the arguments `arg`
+ * of `row`. */
+#define AH_BACKWARD(rule, expression)              \
+    int ah_backward_##rule(struct ah_rule *r)      \
+    {                                              \
+        return expression;                         \
+    }
+#define AH_BACKWARD_WITH(rule, row, expression)              \
+    int ah_backward_##rule(struct ah_rule *r)                \
+    {                                                        \
+        const struct ah_args_##row *arg = ah_args(r, row);   \
+        return expression;                                   \
+    }
+#define AH_GRADIENT(rule, gradient)                \
+    int ah_backward_##rule(struct ah_rule *r)      \
+    {                                              \
+        r->grad_in[0] = gradient;                  \
+        return r->status;                          \
+    }
+#define AH_GRADIENT_WITH(rule, row, gradient)                \
+    int ah_backward_##rule(struct ah_rule *r)                \
+    {                                                        \
+        const struct ah_args_##row *arg = ah_args(r, row);   \
+        r->grad_in[0] = gradient;                            \
+        return r->status;                                    \
+    }

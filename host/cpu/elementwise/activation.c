@@ -47,10 +47,7 @@ static int run_elu(struct ah_call *c, int inputs, ah_loop f32, ah_loop f64, cons
     return ah_iterate(operand, inputs + 1, false, dtype == AH_F64 ? f64 : f32, elu);
 }
 
-int ah_cpu_elu(struct ah_call *c)
-{
-    return run_elu(c, 1, elu_f32, elu_f64, &(struct elu){1, ah_args(c, elu)->alpha.number, 1});
-}
+AH_CPU_OP(elu, run_elu(c, 1, elu_f32, elu_f64, &(struct elu){1, ah_args(c, elu)->alpha.number, 1}))
 
 int ah_cpu_elu_scaled(struct ah_call *c)
 {

@@ -156,8 +156,5 @@ int ah_cpu_padded_dropout(struct ah_call *c)
     return apply_mask(c->out[0], arg->input.tensor, mask, c->state.dropout.scale);
 }
 
-int ah_cpu_dropout_backward(struct ah_call *c)
-{
-    const struct ah_args_dropout_backward *arg = ah_args(c, dropout_backward);
-    return apply_any(c->out[0], arg->grad.tensor, arg->mask.tensor, arg->scale.number);
-}
+AH_CPU_OP_WITH(dropout_backward, dropout_backward,
+               apply_any(c->out[0], arg->grad.tensor, arg->mask.tensor, arg->scale.number))

@@ -130,17 +130,6 @@ int ah_cpu_div(struct ah_call *c)
     return ah_elementwise_promoted_float(c, 2, div_loops);
 }
 
-int ah_cpu_floor_divide(struct ah_call *c)
-{
-    return ah_elementwise_divide(c, div_floor_loops);
-}
-
-int ah_cpu_remainder(struct ah_call *c)
-{
-    return ah_elementwise_divide(c, remainder_loops);
-}
-
-int ah_cpu_fmod(struct ah_call *c)
-{
-    return ah_elementwise_divide(c, fmod_loops);
-}
+AH_CPU_OP(floor_divide, ah_elementwise_divide(c, div_floor_loops))
+AH_CPU_OP(remainder, ah_elementwise_divide(c, remainder_loops))
+AH_CPU_OP(fmod, ah_elementwise_divide(c, fmod_loops))

@@ -12,10 +12,7 @@
 #include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
 
-int ah_cpu_add(struct ah_call *c)
-{
-    return ah_elementwise_promoted(c, 2, ah_sum_loops(ah_args(c, add)->alpha.number));
-}
+AH_CPU_OP(add, ah_elementwise_promoted(c, 2, ah_sum_loops(ah_args(c, add)->alpha.number)))
 
 int ah_cpu_sub(struct ah_call *c)
 {
@@ -63,10 +60,7 @@ int ah_cpu_clamp(struct ah_call *c)
     return ah_elementwise(c, 3, dtype, dtype, clamp_loops, NULL);
 }
 
-int ah_cpu_hardtanh(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, clamp_numbers_loops);
-}
+AH_CPU_OP(hardtanh, ah_elementwise_result(c, 1, clamp_numbers_loops))
 
 /* Special functions with numbers. */
 
@@ -167,29 +161,13 @@ static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_
     return ah_iterate(operand, 4, false, where_loops[dtype], none);
 }
 
-int ah_cpu_where(struct ah_call *c)
-{
-    const struct ah_args_where *arg = ah_args(c, where);
-    return select_into(c->out[0], arg->condition.tensor, arg->input.tensor, arg->other.tensor);
-}
-
-int ah_cpu_masked_fill(struct ah_call *c)
-{
-    const struct ah_args_masked_fill *arg = ah_args(c, masked_fill);
-    return select_into(c->out[0], arg->mask.tensor, arg->value.tensor, arg->input.tensor);
-}
+AH_CPU_OP_WITH(where, where, select_into(c->out[0], arg->condition.tensor, arg->input.tensor, arg->other.tensor))
+AH_CPU_OP_WITH(masked_fill, masked_fill, select_into(c->out[0], arg->mask.tensor, arg->value.tensor, arg->input.tensor))
 
 /* Copies and fills. */
 
-int ah_cpu_copy_first(struct ah_call *c)
-{
-    return ah_copy(c->out[0], ah_args(c, copy_first)->input.tensor);
-}
-
-int ah_cpu_copy_(struct ah_call *c)
-{
-    return ah_copy(c->out[0], c->arg[1].tensor);
-}
+AH_CPU_OP(copy_first, ah_copy(c->out[0], ah_args(c, copy_first)->input.tensor))
+AH_CPU_OP(copy_, ah_copy(c->out[0], c->arg[1].tensor))
 
 int ah_cpu_zero_(struct ah_call *c)
 {

@@ -215,10 +215,7 @@ FLOAT_TABLE_BF16(gelu_tanh);
 FLOAT_UNARY(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
 FLOAT_UNARY(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
 
-int ah_cpu_gelu(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 1, ah_elementwise_has(c, "tanh") ? gelu_tanh_loops : gelu_erf_loops);
-}
+AH_CPU_OP(gelu, ah_elementwise_result(c, 1, ah_elementwise_has(c, "tanh") ? gelu_tanh_loops : gelu_erf_loops))
 
 LOOP1(isnan_f32, float, uint8_t, a != a)
 LOOP1(isnan_f64, double, uint8_t, a != a)
@@ -230,20 +227,9 @@ FLOAT_TABLE(isnan);
 FLOAT_TABLE(isinf);
 FLOAT_TABLE(isfinite);
 
-int ah_cpu_isnan(struct ah_call *c)
-{
-    return ah_elementwise_test(c, isnan_loops);
-}
-
-int ah_cpu_isinf(struct ah_call *c)
-{
-    return ah_elementwise_test(c, isinf_loops);
-}
-
-int ah_cpu_isfinite(struct ah_call *c)
-{
-    return ah_elementwise_test(c, isfinite_loops);
-}
+AH_CPU_OP(isnan, ah_elementwise_test(c, isnan_loops))
+AH_CPU_OP(isinf, ah_elementwise_test(c, isinf_loops))
+AH_CPU_OP(isfinite, ah_elementwise_test(c, isfinite_loops))
 
 LOOP1(not_b8, uint8_t, uint8_t, !a)
 LOOP1(not_u8, uint8_t, uint8_t, ~a)
@@ -323,8 +309,5 @@ LONG_LOOP2(gelu_tanh_backward_f64, double, a *gelu_tanh_slope_f64(b))
 BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);
 
-int ah_cpu_gelu_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, ah_elementwise_has(c, "tanh") ? gelu_tanh_backward_loops
-                                                                     : gelu_erf_backward_loops);
-}
+AH_CPU_OP(gelu_backward, ah_elementwise_result(c, 2, ah_elementwise_has(c, "tanh") ? gelu_tanh_backward_loops
+                                                                                   : gelu_erf_backward_loops))

@@ -119,12 +119,5 @@ static int resample_run(struct ah_call *c, const struct ah_tensor *in, const str
     return ah_arrays_close(&a);
 }
 
-int ah_cpu_resample(struct ah_call *c)
-{
-    return resample_run(c, c->arg[0].tensor, c->out[0], false);
-}
-
-int ah_cpu_resample_adjoint(struct ah_call *c)
-{
-    return resample_run(c, c->out[0], c->arg[0].tensor, true);
-}
+AH_CPU_OP(resample, resample_run(c, c->arg[0].tensor, c->out[0], false))
+AH_CPU_OP(resample_adjoint, resample_run(c, c->out[0], c->arg[0].tensor, true))

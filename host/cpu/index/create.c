@@ -14,15 +14,8 @@ static int create_fill(struct ah_tensor *out, double value)
     return ah_copy(out, number);
 }
 
-int ah_cpu_ones(struct ah_call *c)
-{
-    return create_fill(c->out[0], 1);
-}
-
-int ah_cpu_full(struct ah_call *c)
-{
-    return create_fill(c->out[0], ah_args(c, full)->fill_value.number);
-}
+AH_CPU_OP(ones, create_fill(c->out[0], 1))
+AH_CPU_OP(full, create_fill(c->out[0], ah_args(c, full)->fill_value.number))
 
 int ah_cpu_arange(struct ah_call *c)
 {
@@ -91,15 +84,8 @@ static int create_triangle(struct ah_call *c, bool upper)
     return status;
 }
 
-int ah_cpu_tril(struct ah_call *c)
-{
-    return create_triangle(c, false);
-}
-
-int ah_cpu_triu(struct ah_call *c)
-{
-    return create_triangle(c, true);
-}
+AH_CPU_OP(tril, create_triangle(c, false))
+AH_CPU_OP(triu, create_triangle(c, true))
 
 int ah_cpu_one_hot(struct ah_call *c)
 {

@@ -257,15 +257,8 @@ static int place_rows(struct ah_call *c, bool add)
     return ah_target_close(&target, 0);
 }
 
-int ah_cpu_index_add(struct ah_call *c)
-{
-    return place_rows(c, true);
-}
-
-int ah_cpu_index_copy(struct ah_call *c)
-{
-    return place_rows(c, false);
-}
+AH_CPU_OP(index_add, place_rows(c, true))
+AH_CPU_OP(index_copy, place_rows(c, false))
 
 int ah_cpu_index_fill(struct ah_call *c)
 {

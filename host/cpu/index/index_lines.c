@@ -165,10 +165,7 @@ int ah_cpu_scatter(struct ah_call *c)
     return slices_scatter(c, !strcmp(reduce->string, "add") ? AH_SCATTER_ADD : AH_SCATTER_PROD);
 }
 
-int ah_cpu_scatter_add(struct ah_call *c)
-{
-    return slices_scatter(c, AH_SCATTER_ADD);
-}
+AH_CPU_OP(scatter_add, slices_scatter(c, AH_SCATTER_ADD))
 
 int ah_cpu_scatter_fold(struct ah_call *c)
 {

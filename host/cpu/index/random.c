@@ -127,27 +127,10 @@ static int random_normal(struct ah_tensor *out, double mean, double std)
     return random_fill(out, AH_F32, out->dtype == AH_F32 ? normal_f32 : normal_half, numbers);
 }
 
-int ah_cpu_rand(struct ah_call *c)
-{
-    return random_uniform(c->out[0], 0, 1);
-}
-
-int ah_cpu_uniform_(struct ah_call *c)
-{
-    const struct ah_args_uniform_ *arg = ah_args(c, uniform_);
-    return random_uniform(c->out[0], arg->from.number, arg->to.number);
-}
-
-int ah_cpu_randn(struct ah_call *c)
-{
-    return random_normal(c->out[0], 0, 1);
-}
-
-int ah_cpu_normal_(struct ah_call *c)
-{
-    const struct ah_args_normal_ *arg = ah_args(c, normal_);
-    return random_normal(c->out[0], arg->mean.number, arg->std.number);
-}
+AH_CPU_OP(rand, random_uniform(c->out[0], 0, 1))
+AH_CPU_OP_WITH(uniform_, uniform_, random_uniform(c->out[0], arg->from.number, arg->to.number))
+AH_CPU_OP(randn, random_normal(c->out[0], 0, 1))
+AH_CPU_OP_WITH(normal_, normal_, random_normal(c->out[0], arg->mean.number, arg->std.number))
 
 /* Ranges are passed as integers: they may exceed the range of exact doubles. */
 static void random_range(struct ah_generator *g, void *data, int64_t n, const void *context)
@@ -161,11 +144,7 @@ static int fill_range(struct ah_tensor *out, int64_t low, int64_t high)
     return random_fill(out, AH_I64, random_range, (int64_t[]){low, high});
 }
 
-int ah_cpu_randint(struct ah_call *c)
-{
-    const struct ah_args_randint *arg = ah_args(c, randint);
-    return fill_range(c->out[0], arg->low.integer, arg->high.integer);
-}
+AH_CPU_OP_WITH(randint, randint, fill_range(c->out[0], arg->low.integer, arg->high.integer))
 
 /* Without bounds: every whole number the dtype holds exactly. */
 static void random_whole(struct ah_generator *g, void *data, int64_t n, const void *context)
@@ -206,10 +185,7 @@ static void random_keep(struct ah_generator *g, void *data, int64_t n, const voi
     ah_generator_fill_keep(g, data, n, numbers[0]);
 }
 
-int ah_cpu_bernoulli_(struct ah_call *c)
-{
-    return random_fill(c->out[0], AH_BOOL, random_keep, &ah_args(c, bernoulli_)->p.number);
-}
+AH_CPU_OP(bernoulli_, random_fill(c->out[0], AH_BOOL, random_keep, &ah_args(c, bernoulli_)->p.number))
 
 /* Hits of one chance per element; and the first that is none, or n. */
 #define HITS(suffix, real)                                                                                    \
@@ -261,10 +237,7 @@ static void random_exponentials(struct ah_generator *g, void *data, int64_t n, c
         x[i] = random_exponential(g, numbers[0]);
 }
 
-int ah_cpu_exponential_(struct ah_call *c)
-{
-    return random_fill(c->out[0], AH_F64, random_exponentials, &ah_args(c, exponential_)->lambd.number);
-}
+AH_CPU_OP(exponential_, random_fill(c->out[0], AH_F64, random_exponentials, &ah_args(c, exponential_)->lambd.number))
 
 static void random_cauchys(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
@@ -277,11 +250,8 @@ static void random_cauchys(struct ah_generator *g, void *data, int64_t n, const 
     }
 }
 
-int ah_cpu_cauchy_(struct ah_call *c)
-{
-    const struct ah_args_cauchy_ *arg = ah_args(c, cauchy_);
-    return random_fill(c->out[0], AH_F64, random_cauchys, (double[]){arg->median.number, arg->sigma.number});
-}
+AH_CPU_OP_WITH(cauchy_, cauchy_,
+               random_fill(c->out[0], AH_F64, random_cauchys, (double[]){arg->median.number, arg->sigma.number}))
 
 static void log_normals(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
@@ -291,11 +261,8 @@ static void log_normals(struct ah_generator *g, void *data, int64_t n, const voi
         x[i] = exp(ah_generator_normal(g, numbers[0], numbers[1]));
 }
 
-int ah_cpu_log_normal_(struct ah_call *c)
-{
-    const struct ah_args_log_normal_ *arg = ah_args(c, log_normal_);
-    return random_fill(c->out[0], AH_F64, log_normals, (double[]){arg->mean.number, arg->std.number});
-}
+AH_CPU_OP_WITH(log_normal_, log_normal_,
+               random_fill(c->out[0], AH_F64, log_normals, (double[]){arg->mean.number, arg->std.number}))
 
 static void random_geometrics(struct ah_generator *g, void *data, int64_t n, const void *context)
 {
@@ -305,10 +272,7 @@ static void random_geometrics(struct ah_generator *g, void *data, int64_t n, con
         x[i] = ceil(log(ah_generator_double(g)) / log1p(-numbers[0]));
 }
 
-int ah_cpu_geometric_(struct ah_call *c)
-{
-    return random_fill(c->out[0], AH_F64, random_geometrics, &ah_args(c, geometric_)->p.number);
-}
+AH_CPU_OP(geometric_, random_fill(c->out[0], AH_F64, random_geometrics, &ah_args(c, geometric_)->p.number))
 
 /* For small rates by products of uniform numbers (Knuth), for others by transformed rejection (Hoermann 1993, PTRS). */
 static double random_poisson(struct ah_generator *g, double rate)

@@ -450,17 +450,6 @@ out:
     return status;
 }
 
-int ah_cpu_linear_gelu(struct ah_call *c)
-{
-    return ah_linear_gelu_by_parts(c);
-}
-
-int ah_cpu_linear_of_gelu_backward(struct ah_call *c)
-{
-    return ah_linear_of_gelu_backward_by_parts(c);
-}
-
-int ah_cpu_linear_weight_backward(struct ah_call *c)
-{
-    return ah_linear_weight_backward_by_parts(c);
-}
+AH_CPU_OP(linear_gelu, ah_linear_gelu_by_parts(c))
+AH_CPU_OP(linear_of_gelu_backward, ah_linear_of_gelu_backward_by_parts(c))
+AH_CPU_OP(linear_weight_backward, ah_linear_weight_backward_by_parts(c))

@@ -121,15 +121,8 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     return ah_arrays_close(&a);
 }
 
-int ah_cpu_batch_norm(struct ah_call *c)
-{
-    return batch_norm_run(c, false, NULL);
-}
-
-int ah_cpu_batch_norm_relu(struct ah_call *c)
-{
-    return batch_norm_run(c, true, ah_given(&ah_args(c, batch_norm_relu)->other));
-}
+AH_CPU_OP(batch_norm, batch_norm_run(c, false, NULL))
+AH_CPU_OP(batch_norm_relu, batch_norm_run(c, true, ah_given(&ah_args(c, batch_norm_relu)->other)))
 
 /* Gradient and input in one order: channels-last if both are. */
 static struct batch_storage batch_pair_storage(const struct ah_batch *b, const struct ah_tensor *gt,
@@ -228,18 +221,11 @@ static int layer_norm(struct ah_call *c, struct ah_tensor *xt, struct ah_tensor 
     return ah_arrays_close(&a);
 }
 
-int ah_cpu_layer_norm(struct ah_call *c)
-{
-    const struct ah_args_layer_norm *arg = ah_args(c, layer_norm);
-    return layer_norm(c, arg->input.tensor, NULL, ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number);
-}
-
-int ah_cpu_add_layer_norm(struct ah_call *c)
-{
-    const struct ah_args_add_layer_norm *arg = ah_args(c, add_layer_norm);
-    return layer_norm(c, arg->input.tensor, arg->other.tensor, ah_given(&arg->weight), ah_given(&arg->bias),
-                      arg->eps.number);
-}
+AH_CPU_OP_WITH(layer_norm, layer_norm,
+               layer_norm(c, arg->input.tensor, NULL, ah_given(&arg->weight), ah_given(&arg->bias), arg->eps.number))
+AH_CPU_OP_WITH(add_layer_norm, add_layer_norm,
+               layer_norm(c, arg->input.tensor, arg->other.tensor, ah_given(&arg->weight), ah_given(&arg->bias),
+                          arg->eps.number))
 
 int ah_cpu_layer_norm_backward(struct ah_call *c)
 {

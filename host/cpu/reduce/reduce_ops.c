@@ -37,10 +37,7 @@ static int fold_and_store(struct ah_call *c, enum ah_fold how, const struct ah_v
     return 0;
 }
 
-int ah_cpu_sum(struct ah_call *c)
-{
-    return fold_and_store(c, AH_FOLD_SUM, &ah_args(c, sum)->dtype);
-}
+AH_CPU_OP(sum, fold_and_store(c, AH_FOLD_SUM, &ah_args(c, sum)->dtype))
 
 /* A float input with 0 for NaN, which whole numbers cannot hold. */
 static int without_nan(struct ah_tensor **out, struct ah_tensor *input)
@@ -76,25 +73,10 @@ int ah_cpu_nansum(struct ah_call *c)
     return 0;
 }
 
-int ah_cpu_sum_to(struct ah_call *c)
-{
-    return fold_and_store(c, AH_FOLD_SUM, NULL);
-}
-
-int ah_cpu_prod(struct ah_call *c)
-{
-    return fold_and_store(c, AH_FOLD_PROD, &ah_args(c, prod)->dtype);
-}
-
-int ah_cpu_amax(struct ah_call *c)
-{
-    return fold_and_store(c, AH_FOLD_MAX, NULL);
-}
-
-int ah_cpu_amin(struct ah_call *c)
-{
-    return fold_and_store(c, AH_FOLD_MIN, NULL);
-}
+AH_CPU_OP(sum_to, fold_and_store(c, AH_FOLD_SUM, NULL))
+AH_CPU_OP(prod, fold_and_store(c, AH_FOLD_PROD, &ah_args(c, prod)->dtype))
+AH_CPU_OP(amax, fold_and_store(c, AH_FOLD_MAX, NULL))
+AH_CPU_OP(amin, fold_and_store(c, AH_FOLD_MIN, NULL))
 
 /* Are all (or at least one) of an output's inputs other than 0? */
 static int reduce_counted(struct ah_call *c, bool every)
@@ -110,20 +92,9 @@ static int reduce_counted(struct ah_call *c, bool every)
     return 0;
 }
 
-int ah_cpu_any(struct ah_call *c)
-{
-    return reduce_counted(c, false);
-}
-
-int ah_cpu_all(struct ah_call *c)
-{
-    return reduce_counted(c, true);
-}
-
-int ah_cpu_count_nonzero(struct ah_call *c)
-{
-    return fold_and_store(c, AH_FOLD_COUNT, NULL);
-}
+AH_CPU_OP(any, reduce_counted(c, false))
+AH_CPU_OP(all, reduce_counted(c, true))
+AH_CPU_OP(count_nonzero, fold_and_store(c, AH_FOLD_COUNT, NULL))
 
 int ah_cpu_mean(struct ah_call *c)
 {
@@ -202,10 +173,7 @@ int ah_cpu_std(struct ah_call *c)
     return rows_to_output(c, ah_rows_variance_f32, ah_rows_variance_f64, &by_row);
 }
 
-int ah_cpu_logsumexp(struct ah_call *c)
-{
-    return rows_to_output(c, ah_rows_logsumexp_f32, ah_rows_logsumexp_f64, &(struct ah_by_row){.columns = 0});
-}
+AH_CPU_OP(logsumexp, rows_to_output(c, ah_rows_logsumexp_f32, ah_rows_logsumexp_f64, &(struct ah_by_row){.columns = 0}))
 
 /* Rows of the reduced dims in, rows of the same place out: the result is computed with those dims last and copied back
  * through a view in which they are last in the output too. */
@@ -263,22 +231,7 @@ static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *val
     return 0;
 }
 
-int ah_cpu_max_dim(struct ah_call *c)
-{
-    return reduce_extreme(c, true, c->out[0], c->out[1]);
-}
-
-int ah_cpu_min_dim(struct ah_call *c)
-{
-    return reduce_extreme(c, false, c->out[0], c->out[1]);
-}
-
-int ah_cpu_argmax(struct ah_call *c)
-{
-    return reduce_extreme(c, true, NULL, c->out[0]);
-}
-
-int ah_cpu_argmin(struct ah_call *c)
-{
-    return reduce_extreme(c, false, NULL, c->out[0]);
-}
+AH_CPU_OP(max_dim, reduce_extreme(c, true, c->out[0], c->out[1]))
+AH_CPU_OP(min_dim, reduce_extreme(c, false, c->out[0], c->out[1]))
+AH_CPU_OP(argmax, reduce_extreme(c, true, NULL, c->out[0]))
+AH_CPU_OP(argmin, reduce_extreme(c, false, NULL, c->out[0]))

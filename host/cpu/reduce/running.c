@@ -162,25 +162,10 @@ static int running_run(struct ah_call *c, struct bodies bodies, struct lines *l)
     return direct ? 0 : ah_copy(out, y);
 }
 
-int ah_cpu_cumsum(struct ah_call *c)
-{
-    return running_run(c, (struct bodies){sum_f32, sum_f64, sum_i64}, &(struct lines){.n = 0});
-}
-
-int ah_cpu_cumsum_reverse(struct ah_call *c)
-{
-    return running_run(c, (struct bodies){sum_f32, sum_f64, sum_i64}, &(struct lines){.reverse = true});
-}
-
-int ah_cpu_cumprod(struct ah_call *c)
-{
-    return running_run(c, (struct bodies){product_f32, product_f64, product_i64}, &(struct lines){.n = 0});
-}
-
-int ah_cpu_logcumsumexp(struct ah_call *c)
-{
-    return running_run(c, (struct bodies){log_sum_f32, log_sum_f64, NULL}, &(struct lines){.n = 0});
-}
+AH_CPU_OP(cumsum, running_run(c, (struct bodies){sum_f32, sum_f64, sum_i64}, &(struct lines){.n = 0}))
+AH_CPU_OP(cumsum_reverse, running_run(c, (struct bodies){sum_f32, sum_f64, sum_i64}, &(struct lines){.reverse = true}))
+AH_CPU_OP(cumprod, running_run(c, (struct bodies){product_f32, product_f64, product_i64}, &(struct lines){.n = 0}))
+AH_CPU_OP(logcumsumexp, running_run(c, (struct bodies){log_sum_f32, log_sum_f64, NULL}, &(struct lines){.n = 0}))
 
 static int running_extremes(struct ah_call *c, bool largest)
 {
@@ -191,12 +176,5 @@ static int running_extremes(struct ah_call *c, bool largest)
                        &l);
 }
 
-int ah_cpu_cummax(struct ah_call *c)
-{
-    return running_extremes(c, true);
-}
-
-int ah_cpu_cummin(struct ah_call *c)
-{
-    return running_extremes(c, false);
-}
+AH_CPU_OP(cummax, running_extremes(c, true))
+AH_CPU_OP(cummin, running_extremes(c, false))

@@ -92,15 +92,8 @@ static int softmax_run_forward(struct ah_call *c, bool log)
     return status;
 }
 
-int ah_cpu_softmax(struct ah_call *c)
-{
-    return softmax_run_forward(c, false);
-}
-
-int ah_cpu_log_softmax(struct ah_call *c)
-{
-    return softmax_run_forward(c, true);
-}
+AH_CPU_OP(softmax, softmax_run_forward(c, false))
+AH_CPU_OP(log_softmax, softmax_run_forward(c, true))
 
 static int softmax_run_backward(struct ah_call *c, bool log)
 {
@@ -119,12 +112,5 @@ static int softmax_run_backward(struct ah_call *c, bool log)
     return ah_arrays_close(&a);
 }
 
-int ah_cpu_softmax_backward(struct ah_call *c)
-{
-    return softmax_run_backward(c, false);
-}
-
-int ah_cpu_log_softmax_backward(struct ah_call *c)
-{
-    return softmax_run_backward(c, true);
-}
+AH_CPU_OP(softmax_backward, softmax_run_backward(c, false))
+AH_CPU_OP(log_softmax_backward, softmax_run_backward(c, true))

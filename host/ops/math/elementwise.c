@@ -95,10 +95,7 @@ int ah_forward_truth(struct ah_call *c)
     return elementwise_forward(c, c->op->tensor_count, AH_BOOL);
 }
 
-int ah_forward_like_input(struct ah_call *c)
-{
-    return elementwise_forward(c, c->op->tensor_count, c->arg[0].tensor->dtype);
-}
+AH_FORWARD(like_input, elementwise_forward(c, c->op->tensor_count, c->arg[0].tensor->dtype))
 
 int ah_forward_activation(struct ah_call *c)
 {
@@ -114,10 +111,7 @@ int ah_forward_softshrink(struct ah_call *c)
     return ah_forward_activation(c);
 }
 
-int ah_forward_kernel_only(struct ah_call *c)
-{
-    return ah_call_kernel(c);
-}
+AH_FORWARD(kernel_only, ah_call_kernel(c))
 
 static int refuse_bool(const struct ah_call *c, enum ah_dtype dtype, const char *instead)
 {
@@ -398,12 +392,9 @@ int ah_forward_to(struct ah_call *c)
     return elementwise_forward(c, 1, arg->dtype.dtype);
 }
 
-int ah_forward_contiguous(struct ah_call *c)
-{
-    const struct ah_args_contiguous *arg = ah_args(c, contiguous);
-    return ah_tensor_is_contiguous(arg->input.tensor) ? elementwise_same(c)
-                                                      : elementwise_forward(c, 1, arg->input.tensor->dtype);
-}
+AH_FORWARD_WITH(contiguous, contiguous,
+                ah_tensor_is_contiguous(arg->input.tensor) ? elementwise_same(c)
+                                                           : elementwise_forward(c, 1, arg->input.tensor->dtype))
 
 int ah_forward_fill_(struct ah_call *c)
 {

@@ -71,25 +71,10 @@ static int matmul_product(struct ah_call *c, int ndim_a, int ndim_b)
     return ah_op1(AH_OP_matmul, &c->out[0], arg->input, c->arg[1]);
 }
 
-int ah_forward_mm(struct ah_call *c)
-{
-    return matmul_product(c, 2, 2);
-}
-
-int ah_forward_bmm(struct ah_call *c)
-{
-    return matmul_product(c, 3, 3);
-}
-
-int ah_forward_mv(struct ah_call *c)
-{
-    return matmul_product(c, 2, 1);
-}
-
-int ah_forward_dot(struct ah_call *c)
-{
-    return matmul_product(c, 1, 1);
-}
+AH_FORWARD(mm, matmul_product(c, 2, 2))
+AH_FORWARD(bmm, matmul_product(c, 3, 3))
+AH_FORWARD(mv, matmul_product(c, 2, 1))
+AH_FORWARD(dot, matmul_product(c, 1, 1))
 
 int ah_forward_outer(struct ah_call *c)
 {
@@ -175,12 +160,5 @@ static int add_product(struct ah_call *c, int ndim)
     return 0;
 }
 
-int ah_forward_addmm(struct ah_call *c)
-{
-    return add_product(c, 2);
-}
-
-int ah_forward_baddbmm(struct ah_call *c)
-{
-    return add_product(c, 3);
-}
+AH_FORWARD(addmm, add_product(c, 2))
+AH_FORWARD(baddbmm, add_product(c, 3))

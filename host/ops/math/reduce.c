@@ -68,11 +68,7 @@ static enum ah_dtype sum_dtype(const struct ah_call *c)
     return ah_dtype_is_float(dtype) ? dtype : AH_I64;
 }
 
-int ah_forward_sum(struct ah_call *c)
-{
-    const struct ah_args_sum *arg = ah_args(c, sum);
-    return reduce_forward(c, &arg->dim, arg->keepdim.flag, sum_dtype(c));
-}
+AH_FORWARD_WITH(sum, sum, reduce_forward(c, &arg->dim, arg->keepdim.flag, sum_dtype(c)))
 
 int ah_forward_mean(struct ah_call *c)
 {
@@ -101,15 +97,8 @@ static int with_mean(struct ah_call *c, enum ah_opid op)
     return 0;
 }
 
-int ah_forward_var_mean(struct ah_call *c)
-{
-    return with_mean(c, AH_OP_var);
-}
-
-int ah_forward_std_mean(struct ah_call *c)
-{
-    return with_mean(c, AH_OP_std);
-}
+AH_FORWARD(var_mean, with_mean(c, AH_OP_var))
+AH_FORWARD(std_mean, with_mean(c, AH_OP_std))
 
 int ah_forward_norm(struct ah_call *c)
 {
@@ -153,15 +142,8 @@ static int reduce_extreme(struct ah_call *c, enum ah_opid whole, enum ah_opid al
     return ah_op_call(along, args, 3, false, c->out, &c->out_count);
 }
 
-int ah_forward_max(struct ah_call *c)
-{
-    return reduce_extreme(c, AH_OP_amax, AH_OP_max_dim, AH_OP_maximum);
-}
-
-int ah_forward_min(struct ah_call *c)
-{
-    return reduce_extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum);
-}
+AH_FORWARD(max, reduce_extreme(c, AH_OP_amax, AH_OP_max_dim, AH_OP_maximum))
+AH_FORWARD(min, reduce_extreme(c, AH_OP_amin, AH_OP_min_dim, AH_OP_minimum))
 
 int ah_forward_extreme_along(struct ah_call *c)
 {
@@ -183,16 +165,9 @@ int ah_forward_argmax(struct ah_call *c)
 }
 
 /* bool, except that uint8 stays uint8, as in PyTorch. */
-int ah_forward_any(struct ah_call *c)
-{
-    const struct ah_args_any *arg = ah_args(c, any);
-    return reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL);
-}
-
-int ah_forward_count_nonzero(struct ah_call *c)
-{
-    return reduce_forward(c, &ah_args(c, count_nonzero)->dim, false, AH_I64);
-}
+AH_FORWARD_WITH(any, any,
+                reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype == AH_U8 ? AH_U8 : AH_BOOL))
+AH_FORWARD(count_nonzero, reduce_forward(c, &ah_args(c, count_nonzero)->dim, false, AH_I64))
 
 static int reduce_running(struct ah_call *c, enum ah_dtype dtype)
 {
@@ -229,10 +204,7 @@ int ah_forward_cumextreme(struct ah_call *c)
     return reduce_running(c, input->dtype);
 }
 
-int ah_forward_cumsum_reverse(struct ah_call *c)
-{
-    return reduce_running(c, ah_args(c, cumsum_reverse)->input.tensor->dtype);
-}
+AH_FORWARD(cumsum_reverse, reduce_running(c, ah_args(c, cumsum_reverse)->input.tensor->dtype))
 
 /* Undo broadcasting: sum over the dims that `size` lacks or has as 1. */
 int ah_forward_sum_to(struct ah_call *c)

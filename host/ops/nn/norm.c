@@ -210,10 +210,7 @@ static int layer_norm_as(struct ah_call *c, enum ah_dtype dtype)
     return ah_call_kernel(c);
 }
 
-int ah_forward_layer_norm(struct ah_call *c)
-{
-    return is_mixed(c) ? in_float32(c) : layer_norm_as(c, ah_args(c, layer_norm)->input.tensor->dtype);
-}
+AH_FORWARD(layer_norm, is_mixed(c) ? in_float32(c) : layer_norm_as(c, ah_args(c, layer_norm)->input.tensor->dtype))
 
 static bool is_half(enum ah_dtype dtype)
 {

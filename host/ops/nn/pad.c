@@ -31,11 +31,7 @@ int ah_forward_constant_pad(struct ah_call *c)
     return pad_forward(c, &arg->before, &arg->after);
 }
 
-int ah_forward_edge_pad(struct ah_call *c)
-{
-    const struct ah_args_edge_pad *arg = ah_args(c, edge_pad);
-    return pad_forward(c, &arg->before, &arg->after);
-}
+AH_FORWARD_WITH(edge_pad, edge_pad, pad_forward(c, &arg->before, &arg->after))
 
 int ah_forward_edge_pad_backward(struct ah_call *c)
 {

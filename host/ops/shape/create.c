@@ -28,22 +28,9 @@ static int expect_float_output(const struct ah_call *c, enum ah_dtype dtype)
     return ah_fail(AH_EINVAL, "%s: expected a floating dtype, got %s", c->op->name, ah_dtype_name(dtype));
 }
 
-int ah_forward_empty(struct ah_call *c)
-{
-    const struct ah_args_empty *arg = ah_args(c, empty);
-    return ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->dtype.dtype);
-}
-
-int ah_forward_filled(struct ah_call *c)
-{
-    const struct ah_args_filled *arg = ah_args(c, filled);
-    return create_make(c, &arg->size, &arg->dtype);
-}
-
-int ah_forward_filled_like(struct ah_call *c)
-{
-    return make_like(c, &ah_args(c, filled_like)->dtype);
-}
+AH_FORWARD_WITH(empty, empty, ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->dtype.dtype))
+AH_FORWARD_WITH(filled, filled, create_make(c, &arg->size, &arg->dtype))
+AH_FORWARD(filled_like, make_like(c, &ah_args(c, filled_like)->dtype))
 
 int ah_forward_full(struct ah_call *c)
 {

@@ -78,16 +78,9 @@ static int activation_elu(struct ah_call *c, double scale, double alpha, double 
     return activation_run(c, loops, 1, (double[4]){scale, scale * alpha, input_scale});
 }
 
-int ah_cuda_elu(struct ah_call *c)
-{
-    return activation_elu(c, 1, ah_args(c, elu)->alpha.number, 1);
-}
-
-int ah_cuda_elu_scaled(struct ah_call *c)
-{
-    const struct ah_args_elu_scaled *arg = ah_args(c, elu_scaled);
-    return activation_elu(c, arg->scale.number, arg->alpha.number, arg->input_scale.number);
-}
+AH_CUDA_OP(elu, activation_elu(c, 1, ah_args(c, elu)->alpha.number, 1))
+AH_CUDA_OP_WITH(elu_scaled, elu_scaled,
+                activation_elu(c, arg->scale.number, arg->alpha.number, arg->input_scale.number))
 
 int ah_cuda_elu_backward(struct ah_call *c)
 {

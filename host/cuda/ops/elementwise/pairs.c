@@ -26,15 +26,8 @@ static int add_scaled(struct ah_call *c, double alpha)
     return ah_cuda_elementwise(c, loops, 2, dtype, dtype, (double[4]){alpha});
 }
 
-int ah_cuda_add(struct ah_call *c)
-{
-    return add_scaled(c, ah_args(c, add)->alpha.number);
-}
-
-int ah_cuda_sub(struct ah_call *c)
-{
-    return add_scaled(c, -ah_args(c, sub)->alpha.number);
-}
+AH_CUDA_OP(add, add_scaled(c, ah_args(c, add)->alpha.number))
+AH_CUDA_OP(sub, add_scaled(c, -ah_args(c, sub)->alpha.number))
 
 int ah_cuda_mul(struct ah_call *c)
 {
@@ -82,10 +75,7 @@ int ah_cuda_div(struct ah_call *c)
     return ah_cuda_elementwise(c, loops, 2, dtype, dtype, NULL);
 }
 
-int ah_cuda_floor_divide(struct ah_call *c)
-{
-    return pairs_divide(c, div_floor);
-}
+AH_CUDA_OP(floor_divide, pairs_divide(c, div_floor))
 
 int ah_cuda_remainder(struct ah_call *c)
 {

@@ -59,17 +59,8 @@ static int select_into(struct ah_call *c, struct ah_tensor *mask, struct ah_tens
     return ah_cuda_iterate(c->device, c->op->name, &loops[dtype], operand, 4, NULL);
 }
 
-int ah_cuda_where(struct ah_call *c)
-{
-    const struct ah_args_where *arg = ah_args(c, where);
-    return select_into(c, arg->condition.tensor, arg->input.tensor, arg->other.tensor);
-}
-
-int ah_cuda_masked_fill(struct ah_call *c)
-{
-    const struct ah_args_masked_fill *arg = ah_args(c, masked_fill);
-    return select_into(c, arg->mask.tensor, arg->value.tensor, arg->input.tensor);
-}
+AH_CUDA_OP_WITH(where, where, select_into(c, arg->condition.tensor, arg->input.tensor, arg->other.tensor))
+AH_CUDA_OP_WITH(masked_fill, masked_fill, select_into(c, arg->mask.tensor, arg->value.tensor, arg->input.tensor))
 
 int ah_cuda_lerp(struct ah_call *c)
 {
@@ -103,15 +94,8 @@ int ah_cuda_dropout_backward(struct ah_call *c)
 
 /* Copies and fills. */
 
-int ah_cuda_copy_first(struct ah_call *c)
-{
-    return ah_cuda_assign(c->device, c->out[0], ah_args(c, copy_first)->input.tensor);
-}
-
-int ah_cuda_copy_(struct ah_call *c)
-{
-    return ah_cuda_assign(c->device, c->out[0], c->arg[1].tensor);
-}
+AH_CUDA_OP(copy_first, ah_cuda_assign(c->device, c->out[0], ah_args(c, copy_first)->input.tensor))
+AH_CUDA_OP(copy_, ah_cuda_assign(c->device, c->out[0], c->arg[1].tensor))
 
 static int where_fill(struct ah_call *c, double value)
 {
@@ -128,12 +112,5 @@ int ah_cuda_zero_(struct ah_call *c)
     return where_fill(c, 0);
 }
 
-int ah_cuda_ones(struct ah_call *c)
-{
-    return where_fill(c, 1);
-}
-
-int ah_cuda_full(struct ah_call *c)
-{
-    return where_fill(c, ah_args(c, full)->fill_value.number);
-}
+AH_CUDA_OP(ones, where_fill(c, 1))
+AH_CUDA_OP(full, where_fill(c, ah_args(c, full)->fill_value.number))

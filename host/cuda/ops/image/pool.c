@@ -144,17 +144,9 @@ static int window_mean(struct ah_call *c, const int64_t *size, int ndim, int at,
     return pool_mean(c, &args, backward);
 }
 
-int ah_cuda_avg_pool2d(struct ah_call *c)
-{
-    const struct ah_args_avg_pool2d *arg = ah_args(c, avg_pool2d);
-    return window_mean(c, arg->input.tensor->size, arg->input.tensor->ndim, 1, false);
-}
-
-int ah_cuda_avg_pool2d_backward(struct ah_call *c)
-{
-    const struct ah_args_avg_pool2d_backward *arg = ah_args(c, avg_pool2d_backward);
-    return window_mean(c, arg->input_size.ints.at, arg->input_size.ints.count, 2, true);
-}
+AH_CUDA_OP_WITH(avg_pool2d, avg_pool2d, window_mean(c, arg->input.tensor->size, arg->input.tensor->ndim, 1, false))
+AH_CUDA_OP_WITH(avg_pool2d_backward, avg_pool2d_backward,
+                window_mean(c, arg->input_size.ints.at, arg->input_size.ints.count, 2, true))
 
 int ah_cuda_adaptive_avg_pool2d(struct ah_call *c)
 {

@@ -84,15 +84,8 @@ done:
     return status;
 }
 
-int ah_cuda_tril(struct ah_call *c)
-{
-    return create_triangle(c, false);
-}
-
-int ah_cuda_triu(struct ah_call *c)
-{
-    return create_triangle(c, true);
-}
+AH_CUDA_OP(tril, create_triangle(c, false))
+AH_CUDA_OP(triu, create_triangle(c, true))
 
 int ah_cuda_one_hot(struct ah_call *c)
 {

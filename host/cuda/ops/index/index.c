@@ -136,11 +136,8 @@ static int fold_gradient(struct ah_call *c, struct ah_tensor *index, struct ah_t
     return ah_cuda_inputs_close(&in);
 }
 
-int ah_cuda_index_select_backward(struct ah_call *c)
-{
-    const struct ah_args_index_select_backward *arg = ah_args(c, index_select_backward);
-    return fold_gradient(c, arg->index.tensor, arg->grad.tensor, rows_of(c->out[0], (int)arg->dim.integer), -1);
-}
+AH_CUDA_OP_WITH(index_select_backward, index_select_backward,
+                fold_gradient(c, arg->index.tensor, arg->grad.tensor, rows_of(c->out[0], (int)arg->dim.integer), -1))
 
 /* index_add, index_copy, index_fill. */
 static int place_rows(struct ah_call *c, struct ah_tensor *source, struct ah_cuda_row_fold fold)
@@ -169,11 +166,8 @@ int ah_cuda_index_add(struct ah_call *c)
                       (struct ah_cuda_row_fold){.fold = AH_INDEX_ADD, .alpha = alpha, .skip = -1});
 }
 
-int ah_cuda_index_copy(struct ah_call *c)
-{
-    return place_rows(c, ah_args(c, index_copy)->source.tensor,
-                      (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1});
-}
+AH_CUDA_OP(index_copy, place_rows(c, ah_args(c, index_copy)->source.tensor,
+                                  (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1}))
 
 int ah_cuda_index_fill(struct ah_call *c)
 {
@@ -402,10 +396,7 @@ int ah_cuda_scatter(struct ah_call *c)
     return index_scatter(c, !strcmp(reduce->string, "add") ? AH_INDEX_ADD : AH_INDEX_MULTIPLY);
 }
 
-int ah_cuda_scatter_add(struct ah_call *c)
-{
-    return index_scatter(c, AH_INDEX_ADD);
-}
+AH_CUDA_OP(scatter_add, index_scatter(c, AH_INDEX_ADD))
 
 int ah_cuda_scatter_fold(struct ah_call *c)
 {

@@ -15,3 +15,16 @@
 #undef SOLVE
 #undef DRAW
 #undef HOST
+
+/* Define a kernel by an expression of its call `c`; ..._WITH also has the arguments `arg` of `row`. */
+#define AH_CUDA_OP(kernel, expression)           \
+    int ah_cuda_##kernel(struct ah_call *c)      \
+    {                                            \
+        return expression;                       \
+    }
+#define AH_CUDA_OP_WITH(kernel, row, expression)             \
+    int ah_cuda_##kernel(struct ah_call *c)                  \
+    {                                                        \
+        const struct ah_args_##row *arg = ah_args(c, row);   \
+        return expression;                                   \
+    }

@@ -82,15 +82,8 @@ static int solve_by_lu(struct ah_call *c, struct ah_tensor *b)
     return ah_linalg_close(&w);
 }
 
-int ah_cuda_solve_matrix_solve(struct ah_call *c)
-{
-    return solve_by_lu(c, ah_args(c, matrix_solve)->other.tensor);
-}
-
-int ah_cuda_solve_matrix_inverse(struct ah_call *c)
-{
-    return solve_by_lu(c, NULL);
-}
+AH_CUDA_OP(solve_matrix_solve, solve_by_lu(c, ah_args(c, matrix_solve)->other.tensor))
+AH_CUDA_OP(solve_matrix_inverse, solve_by_lu(c, NULL))
 
 int ah_cuda_solve_matrix_triangular_solve(struct ah_call *c)
 {
@@ -127,15 +120,8 @@ static int det_by_lu(struct ah_call *c, bool logarithm)
     return ah_linalg_close(&w);
 }
 
-int ah_cuda_solve_matrix_det(struct ah_call *c)
-{
-    return det_by_lu(c, false);
-}
-
-int ah_cuda_solve_matrix_slogdet(struct ah_call *c)
-{
-    return det_by_lu(c, true);
-}
+AH_CUDA_OP(solve_matrix_det, det_by_lu(c, false))
+AH_CUDA_OP(solve_matrix_slogdet, det_by_lu(c, true))
 
 int ah_cuda_matrix_permutation(struct ah_call *c)
 {

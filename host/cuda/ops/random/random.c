@@ -66,29 +66,13 @@ static int random_uniform(struct ah_call *c, double from, double to)
     return random_fill(c, c->out[0], kernels, random_held(end - begin, dtype), begin, end);
 }
 
-int ah_cuda_draw_rand(struct ah_call *c)
-{
-    return random_uniform(c, 0, 1);
-}
-
-int ah_cuda_draw_uniform_(struct ah_call *c)
-{
-    const struct ah_args_uniform_ *arg = ah_args(c, uniform_);
-    return random_uniform(c, arg->from.number, arg->to.number);
-}
+AH_CUDA_OP(draw_rand, random_uniform(c, 0, 1))
+AH_CUDA_OP_WITH(draw_uniform_, uniform_, random_uniform(c, arg->from.number, arg->to.number))
 
 static ah_cuda_loops normal_kernels = {AH_CUDA_FLOATS("random", "random_normal")};
 
-int ah_cuda_draw_randn(struct ah_call *c)
-{
-    return random_fill(c, c->out[0], normal_kernels, 0, 1, 0);
-}
-
-int ah_cuda_draw_normal_(struct ah_call *c)
-{
-    const struct ah_args_normal_ *arg = ah_args(c, normal_);
-    return random_fill(c, c->out[0], normal_kernels, arg->mean.number, arg->std.number, 0);
-}
+AH_CUDA_OP(draw_randn, random_fill(c, c->out[0], normal_kernels, 0, 1, 0))
+AH_CUDA_OP_WITH(draw_normal_, normal_, random_fill(c, c->out[0], normal_kernels, arg->mean.number, arg->std.number, 0))
 
 int ah_cuda_draw_log_normal_(struct ah_call *c)
 {
@@ -191,11 +175,7 @@ static int fill_range(struct ah_call *c, int64_t low, int64_t high)
     return fill_whole(c, c->out[0], range, low, range >= 1u << 28);
 }
 
-int ah_cuda_draw_randint(struct ah_call *c)
-{
-    const struct ah_args_randint *arg = ah_args(c, randint);
-    return fill_range(c, arg->low.integer, arg->high.integer);
-}
+AH_CUDA_OP_WITH(draw_randint, randint, fill_range(c, arg->low.integer, arg->high.integer))
 
 /* Without bounds: every whole number the dtype holds exactly. */
 int ah_cuda_draw_random_(struct ah_call *c)

@@ -145,16 +145,9 @@ static int norm_backward(struct ah_call *c, struct ah_tensor *grad, struct ah_te
     return ah_cuda_inputs_close(&in);
 }
 
-int ah_cuda_layer_norm_backward(struct ah_call *c)
-{
-    const struct ah_args_layer_norm_backward *arg = ah_args(c, layer_norm_backward);
-    return norm_backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), arg->mean.tensor,
-                         arg->inverse.tensor, arg->with_weight.flag, ah_given(&arg->more));
-}
-
-int ah_cuda_rms_norm_backward(struct ah_call *c)
-{
-    const struct ah_args_rms_norm_backward *arg = ah_args(c, rms_norm_backward);
-    return norm_backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), NULL, arg->inverse.tensor,
-                         arg->with_weight.flag, NULL);
-}
+AH_CUDA_OP_WITH(layer_norm_backward, layer_norm_backward,
+                norm_backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), arg->mean.tensor,
+                              arg->inverse.tensor, arg->with_weight.flag, ah_given(&arg->more)))
+AH_CUDA_OP_WITH(rms_norm_backward, rms_norm_backward,
+                norm_backward(c, arg->grad.tensor, arg->input.tensor, ah_given(&arg->weight), NULL, arg->inverse.tensor,
+                              arg->with_weight.flag, NULL))

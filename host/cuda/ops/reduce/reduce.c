@@ -167,10 +167,7 @@ static int fold_as(struct ah_call *c, enum ah_reduce_fold how, enum ah_reduce_fi
     return reduce_fold(c, converted, how, finish, 0);
 }
 
-int ah_cuda_sum(struct ah_call *c)
-{
-    return fold_as(c, AH_REDUCE_SUM, AH_FINISH_NONE, &ah_args(c, sum)->dtype);
-}
+AH_CUDA_OP(sum, fold_as(c, AH_REDUCE_SUM, AH_FINISH_NONE, &ah_args(c, sum)->dtype))
 
 int ah_cuda_nansum(struct ah_call *c)
 {
@@ -185,10 +182,7 @@ int ah_cuda_nansum(struct ah_call *c)
     return reduce_fold(c, whole, AH_REDUCE_SUM, AH_FINISH_NONE, 0);
 }
 
-int ah_cuda_prod(struct ah_call *c)
-{
-    return fold_as(c, AH_REDUCE_PROD, AH_FINISH_NONE, &ah_args(c, prod)->dtype);
-}
+AH_CUDA_OP(prod, fold_as(c, AH_REDUCE_PROD, AH_FINISH_NONE, &ah_args(c, prod)->dtype))
 
 int ah_cuda_mean(struct ah_call *c)
 {
@@ -259,25 +253,10 @@ static int reduce_extreme(struct ah_call *c, enum ah_reduce_fold how, const stru
     return reduce_run(c, !ah_dtype_is_float(dtype) ? &of_integers : dtype == AH_F64 ? &of_doubles : &of_floats, &args);
 }
 
-int ah_cuda_max_dim(struct ah_call *c)
-{
-    return reduce_extreme(c, AH_REDUCE_MAX, c->out[0], c->out[1]);
-}
-
-int ah_cuda_min_dim(struct ah_call *c)
-{
-    return reduce_extreme(c, AH_REDUCE_MIN, c->out[0], c->out[1]);
-}
-
-int ah_cuda_argmax(struct ah_call *c)
-{
-    return reduce_extreme(c, AH_REDUCE_MAX, NULL, c->out[0]);
-}
-
-int ah_cuda_argmin(struct ah_call *c)
-{
-    return reduce_extreme(c, AH_REDUCE_MIN, NULL, c->out[0]);
-}
+AH_CUDA_OP(max_dim, reduce_extreme(c, AH_REDUCE_MAX, c->out[0], c->out[1]))
+AH_CUDA_OP(min_dim, reduce_extreme(c, AH_REDUCE_MIN, c->out[0], c->out[1]))
+AH_CUDA_OP(argmax, reduce_extreme(c, AH_REDUCE_MAX, NULL, c->out[0]))
+AH_CUDA_OP(argmin, reduce_extreme(c, AH_REDUCE_MIN, NULL, c->out[0]))
 
 int ah_cuda_column_sum(struct ah_call *c)
 {

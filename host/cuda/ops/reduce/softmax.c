@@ -48,15 +48,8 @@ static int softmax_run_forward(struct ah_call *c, bool log)
     return ah_cuda_inputs_close(&in);
 }
 
-int ah_cuda_softmax(struct ah_call *c)
-{
-    return softmax_run_forward(c, false);
-}
-
-int ah_cuda_log_softmax(struct ah_call *c)
-{
-    return softmax_run_forward(c, true);
-}
+AH_CUDA_OP(softmax, softmax_run_forward(c, false))
+AH_CUDA_OP(log_softmax, softmax_run_forward(c, true))
 
 static int softmax_run_backward(struct ah_call *c, bool log)
 {
@@ -80,15 +73,8 @@ static int softmax_run_backward(struct ah_call *c, bool log)
     return ah_cuda_inputs_close(&in);
 }
 
-int ah_cuda_softmax_backward(struct ah_call *c)
-{
-    return softmax_run_backward(c, false);
-}
-
-int ah_cuda_log_softmax_backward(struct ah_call *c)
-{
-    return softmax_run_backward(c, true);
-}
+AH_CUDA_OP(softmax_backward, softmax_run_backward(c, false))
+AH_CUDA_OP(log_softmax_backward, softmax_run_backward(c, true))
 
 int ah_cuda_masked_softmax(struct ah_call *c)
 {

@@ -80,17 +80,8 @@ static int is_terminal(lua_State *L)
 }
 
 /* begin_line(n), end_line(n): of a prompt whose lines run in several processes. */
-static int begin_line(lua_State *L)
-{
-    ah_rank_begin_line(ah_check_whole(L, 1, "line"));
-    return 0;
-}
-
-static int end_line(lua_State *L)
-{
-    ah_rank_end_line(ah_check_whole(L, 1, "line"));
-    return 0;
-}
+AH_LUA_CALL(begin_line, ah_rank_begin_line(ah_check_whole(L, 1, "line")))
+AH_LUA_CALL(end_line, ah_rank_end_line(ah_check_whole(L, 1, "line")))
 
 /* group_status() -> has a group failed?, {calls made, by group}: equal on all idle ranks, except for groups that not
  * all ranks are in. */
@@ -109,17 +100,8 @@ static int group_status(lua_State *L)
     return 2;
 }
 
-static int comm_renew(lua_State *L)
-{
-    ah_check(L, ah_groups_renew());
-    return 0;
-}
-
-static int comm_carry(lua_State *L)
-{
-    ah_check(L, ah_groups_carry());
-    return 0;
-}
+AH_LUA_CHECKED(comm_renew, ah_groups_renew())
+AH_LUA_CHECKED(comm_carry, ah_groups_carry())
 
 int ah_open_comm(lua_State *L)
 {

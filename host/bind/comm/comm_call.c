@@ -306,11 +306,7 @@ static int all_gather_ragged(lua_State *L)
     return 1;
 }
 
-static int call_barrier(lua_State *L)
-{
-    ah_check(L, run_at(L, ah_comm_enter(L).group, ah_collective_barrier(), NULL));
-    return 0;
-}
+AH_LUA_CHECKED(call_barrier, run_at(L, ah_comm_enter(L).group, ah_collective_barrier(), NULL))
 
 /* Memory. */
 

@@ -136,17 +136,8 @@ static int group_timeout(lua_State *L)
     return 1;
 }
 
-static int group_rank(lua_State *L)
-{
-    lua_pushinteger(L, ah_group_rank(ah_comm_enter(L).group));
-    return 1;
-}
-
-static int group_size(lua_State *L)
-{
-    lua_pushinteger(L, ah_group_size(ah_comm_enter(L).group));
-    return 1;
-}
+AH_LUA_VALUE(group_rank, lua_pushinteger, ah_group_rank(ah_comm_enter(L).group))
+AH_LUA_VALUE(group_size, lua_pushinteger, ah_group_size(ah_comm_enter(L).group))
 
 AH_CLASS_CLOSER(group_close, group_class, struct ah_group, ah_group_close)
 

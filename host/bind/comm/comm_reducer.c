@@ -133,17 +133,8 @@ static int reducer_finish(lua_State *L)
     return 0;
 }
 
-static int reducer_touched(lua_State *L)
-{
-    lua_pushboolean(L, ah_reducer_touched(ah_check_reducer(L)));
-    return 1;
-}
-
-static int reducer_cancel(lua_State *L)
-{
-    ah_reducer_cancel(ah_check_reducer(L));
-    return 0;
-}
+AH_LUA_VALUE(reducer_touched, lua_pushboolean, ah_reducer_touched(ah_check_reducer(L)))
+AH_LUA_CALL(reducer_cancel, ah_reducer_cancel(ah_check_reducer(L)))
 
 static int reducer_parameters(lua_State *L)
 {
@@ -282,11 +273,7 @@ static int reducer_bucket(lua_State *L)
     return 1;
 }
 
-static int reducer_bucket_count(lua_State *L)
-{
-    lua_pushinteger(L, ah_reducer_buckets(ah_check_reducer(L)));
-    return 1;
-}
+AH_LUA_VALUE(reducer_bucket_count, lua_pushinteger, ah_reducer_buckets(ah_check_reducer(L)))
 
 static int reducer_bucket_of(lua_State *L)
 {
@@ -299,11 +286,7 @@ static int reducer_bucket_of(lua_State *L)
     return 2;
 }
 
-static int reducer_buffers_from(lua_State *L)
-{
-    ah_reducer_buffers_from(ah_check_reducer(L), ah_check_whole(L, 2, "rank"));
-    return 0;
-}
+AH_LUA_CALL(reducer_buffers_from, ah_reducer_buffers_from(ah_check_reducer(L), ah_check_whole(L, 2, "rank")))
 
 static int reducer_replace_buffer(lua_State *L)
 {

@@ -39,23 +39,9 @@ static int reducer_shard(lua_State *L)
     return 2;
 }
 
-static int reducer_hold(lua_State *L)
-{
-    ah_check(L, ah_shard_hold(ah_check_reducer(L), ah_call_site(L)));
-    return 0;
-}
-
-static int reducer_spread(lua_State *L)
-{
-    ah_check(L, ah_shard_spread(ah_check_reducer(L), ah_call_site(L)));
-    return 0;
-}
-
-static int reducer_settle(lua_State *L)
-{
-    ah_check(L, ah_shard_settle(ah_check_reducer(L)));
-    return 0;
-}
+AH_LUA_CHECKED(reducer_hold, ah_shard_hold(ah_check_reducer(L), ah_call_site(L)))
+AH_LUA_CHECKED(reducer_spread, ah_shard_spread(ah_check_reducer(L), ah_call_site(L)))
+AH_LUA_CHECKED(reducer_settle, ah_shard_settle(ah_check_reducer(L)))
 
 static int reducer_release(lua_State *L)
 {
@@ -64,29 +50,10 @@ static int reducer_release(lua_State *L)
     return 0;
 }
 
-static int reducer_make_whole(lua_State *L)
-{
-    ah_check(L, ah_shard_make_whole(ah_check_reducer(L), ah_call_site(L)));
-    return 0;
-}
-
-static int reducer_weigh(lua_State *L)
-{
-    ah_check(L, ah_shard_weigh(ah_check_reducer(L)));
-    return 0;
-}
-
-static int reducer_unweigh(lua_State *L)
-{
-    ah_check(L, ah_shard_unweigh(ah_check_reducer(L)));
-    return 0;
-}
-
-static int reducer_are_means(lua_State *L)
-{
-    ah_shard_are_means(ah_check_reducer(L));
-    return 0;
-}
+AH_LUA_CHECKED(reducer_make_whole, ah_shard_make_whole(ah_check_reducer(L), ah_call_site(L)))
+AH_LUA_CHECKED(reducer_weigh, ah_shard_weigh(ah_check_reducer(L)))
+AH_LUA_CHECKED(reducer_unweigh, ah_shard_unweigh(ah_check_reducer(L)))
+AH_LUA_CALL(reducer_are_means, ah_shard_are_means(ah_check_reducer(L)))
 
 static int reducer_find_sum(lua_State *L)
 {

@@ -68,11 +68,7 @@ static int draw_digits(lua_State *L)
 }
 
 /* step(): the collector's part of `take`, for loaders that do not gather */
-static int data_step(lua_State *L)
-{
-    ah_collect_if_due(L, AH_COLLECT_STEP);
-    return 0;
-}
+AH_LUA_CALL(data_step, ah_collect_if_due(L, AH_COLLECT_STEP))
 
 /* Draws. */
 

@@ -240,35 +240,11 @@ static int gather_take(lua_State *L)
 }
 
 /* gather:pin(device) */
-static int gather_pin(lua_State *L)
-{
-    ah_check(L, ah_gather_pin(check_gather(L), ah_check_device(L, 2)));
-    return 0;
-}
-
-static int is_filled(lua_State *L)
-{
-    lua_pushboolean(L, ah_gather_is_filled(check_gather(L)));
-    return 1;
-}
-
-static int is_threaded(lua_State *L)
-{
-    lua_pushboolean(L, ah_gather_is_threaded(check_gather(L), (int64_t)luaL_checknumber(L, 2)));
-    return 1;
-}
-
-static int gather_pending(lua_State *L)
-{
-    lua_pushinteger(L, ah_gather_pending(check_gather(L)));
-    return 1;
-}
-
-static int is_random(lua_State *L)
-{
-    lua_pushboolean(L, ah_gather_is_random(check_gather(L)));
-    return 1;
-}
+AH_LUA_CHECKED(gather_pin, ah_gather_pin(check_gather(L), ah_check_device(L, 2)))
+AH_LUA_VALUE(is_filled, lua_pushboolean, ah_gather_is_filled(check_gather(L)))
+AH_LUA_VALUE(is_threaded, lua_pushboolean, ah_gather_is_threaded(check_gather(L), (int64_t)luaL_checknumber(L, 2)))
+AH_LUA_VALUE(gather_pending, lua_pushinteger, ah_gather_pending(check_gather(L)))
+AH_LUA_VALUE(is_random, lua_pushboolean, ah_gather_is_random(check_gather(L)))
 
 static const luaL_Reg gather_methods[] = {
     {"post", gather_post},    {"take", gather_take},       {"is_threaded", is_threaded},

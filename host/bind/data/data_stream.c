@@ -66,18 +66,11 @@ static int stream_uniform(lua_State *L)
 }
 
 /* exp(x) in float32, as the erasing of a gathered batch computes it */
-static int single_exp(lua_State *L)
-{
-    lua_pushnumber(L, expf((float)luaL_checknumber(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(single_exp, lua_pushnumber, expf((float)luaL_checknumber(L, 1)))
 
 /* chance(source, p): draw an event of probability p. One float32 is drawn and compared. */
-static int stream_chance(lua_State *L)
-{
-    lua_pushboolean(L, (float)(next_word(L) & 0xffffff) * 0x1p-24f < (float)luaL_checknumber(L, 2));
-    return 1;
-}
+AH_LUA_VALUE(stream_chance, lua_pushboolean,
+             (float)(next_word(L) & 0xffffff) * 0x1p-24f < (float)luaL_checknumber(L, 2))
 
 /* below(source, n): a whole number from 0 to n - 1, as randint draws one */
 static int stream_below(lua_State *L)
@@ -124,11 +117,7 @@ static int fork_seed(lua_State *L)
 }
 
 /* stream_seed(stream) -> a seed for a generator of the sample's own: 32 bits */
-static int stream_seed(lua_State *L)
-{
-    lua_pushnumber(L, ah_stream_u32(ah_class_check(L, 1, &stream_class)));
-    return 1;
-}
+AH_LUA_VALUE(stream_seed, lua_pushnumber, ah_stream_u32(ah_class_check(L, 1, &stream_class)))
 
 /* seed_generators(stream) -> a seed for math.random, after seeding all generators of the CPU */
 static int seed_generators(lua_State *L)

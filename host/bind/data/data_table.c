@@ -116,11 +116,7 @@ static int get_names(lua_State *L)
     return 1;
 }
 
-static int count_rows(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)check_table(L)->rows);
-    return 1;
-}
+AH_LUA_VALUE(count_rows, lua_pushnumber, (lua_Number)check_table(L)->rows)
 
 static int check_column(lua_State *L, struct ah_table *table)
 {
@@ -293,17 +289,8 @@ static int get_first(lua_State *L)
     return 2;
 }
 
-static int clear_table(lua_State *L)
-{
-    ah_table_clear(check_table(L));
-    return 0;
-}
-
-static int collect_table(lua_State *L)
-{
-    ah_table_free(check_table(L));
-    return 0;
-}
+AH_LUA_CALL(clear_table, ah_table_clear(check_table(L)))
+AH_LUA_CALL(collect_table, ah_table_free(check_table(L)))
 
 static int make_texts(lua_State *L)
 {
@@ -338,23 +325,9 @@ static int get_text(lua_State *L)
     return 2;
 }
 
-static int count_texts(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)check_texts(L)->count);
-    return 1;
-}
-
-static int count_bytes(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)ah_packed_bytes(check_texts(L)));
-    return 1;
-}
-
-static int collect_texts(lua_State *L)
-{
-    ah_packed_free(check_texts(L));
-    return 0;
-}
+AH_LUA_VALUE(count_texts, lua_pushnumber, (lua_Number)check_texts(L)->count)
+AH_LUA_VALUE(count_bytes, lua_pushnumber, (lua_Number)ah_packed_bytes(check_texts(L)))
+AH_LUA_CALL(collect_texts, ah_packed_free(check_texts(L)))
 
 static const luaL_Reg file_methods[] = {
     {"place", get_place}, {"seek", seek_place}, {"close", close_file}, {NULL, NULL},
@@ -370,11 +343,7 @@ static const struct ah_class file_class = {"accelhost.row_file", file_methods, N
                              table_class = {"accelhost.table", table_methods, NULL, collect_table},
                              texts_class = {"accelhost.texts", texts_methods, NULL, collect_texts};
 
-static int close_csv(lua_State *L)
-{
-    ah_csv_close(lua_touserdata(L, 1));
-    return 0;
-}
+AH_LUA_CALL(close_csv, ah_csv_close(lua_touserdata(L, 1)))
 
 static const struct ah_class csv_class = {.name = "accelhost.csv", .collect = close_csv};
 

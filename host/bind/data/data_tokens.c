@@ -28,17 +28,8 @@ static int open_tokens(lua_State *L)
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "TokenFile: '%s'", path)) : 1;
 }
 
-static int count_tokens(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)check_tokens(L)->count);
-    return 1;
-}
-
-static int bytes_of_token(lua_State *L)
-{
-    lua_pushinteger(L, check_tokens(L)->bytes);
-    return 1;
-}
+AH_LUA_VALUE(count_tokens, lua_pushnumber, (lua_Number)check_tokens(L)->count)
+AH_LUA_VALUE(bytes_of_token, lua_pushinteger, check_tokens(L)->bytes)
 
 static int tokens_blocks(lua_State *L)
 {
@@ -60,11 +51,7 @@ static int tokens_blocks(lua_State *L)
     return 1;
 }
 
-static int collect_tokens(lua_State *L)
-{
-    ah_tokens_close(check_tokens(L));
-    return 0;
-}
+AH_LUA_CALL(collect_tokens, ah_tokens_close(check_tokens(L)))
 
 static int open_writer(lua_State *L)
 {
@@ -97,11 +84,7 @@ static int tokens_commit(lua_State *L)
     return status < 0 ? ah_raise(L, ah_fail_prefix(status, "%s", luaL_checkstring(L, 2))) : 0;
 }
 
-static int tokens_abandon(lua_State *L)
-{
-    ah_token_writer_abandon(ah_class_check(L, 1, &writer_class));
-    return 0;
-}
+AH_LUA_CALL(tokens_abandon, ah_token_writer_abandon(ah_class_check(L, 1, &writer_class)))
 
 static const luaL_Reg tokens_methods[] = {
     {"len", count_tokens}, {"bytes", bytes_of_token}, {"blocks", tokens_blocks}, {NULL, NULL},

@@ -12,17 +12,8 @@
 #include "ops/dispatch/op.h"
 #include "tensor/prefetch.h"
 
-static int is_there(lua_State *L)
-{
-    lua_pushboolean(L, ah_check_device(L, 1)->type->prefetch != NULL);
-    return 1;
-}
-
-static int is_pinned(lua_State *L)
-{
-    lua_pushboolean(L, ah_tensor_is_pinned(ah_check_tensor(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(is_there, lua_pushboolean, ah_check_device(L, 1)->type->prefetch != NULL)
+AH_LUA_VALUE(is_pinned, lua_pushboolean, ah_tensor_is_pinned(ah_check_tensor(L, 1)))
 
 static int prefetch_fetch(lua_State *L)
 {
@@ -39,11 +30,7 @@ static int prefetch_fetch(lua_State *L)
     return 1;
 }
 
-static int prefetch_join(lua_State *L)
-{
-    ah_check(L, ah_prefetch_join(ah_check_device(L, 1)));
-    return 0;
-}
+AH_LUA_CHECKED(prefetch_join, ah_prefetch_join(ah_check_device(L, 1)))
 
 /* Marks. */
 

@@ -328,11 +328,7 @@ static int text_id(lua_State *L)
     return found >= 0;
 }
 
-static int is_special(lua_State *L)
-{
-    lua_pushboolean(L, ah_tokenizer_is_special(check_tokenizer(L), (int64_t)luaL_checknumber(L, 2)));
-    return 1;
-}
+AH_LUA_VALUE(is_special, lua_pushboolean, ah_tokenizer_is_special(check_tokenizer(L), (int64_t)luaL_checknumber(L, 2)))
 
 static int text_counts(lua_State *L)
 {

@@ -177,11 +177,7 @@ static int wait_for(lua_State *L)
     return 1 + push_message(L, workers[which]);
 }
 
-static int worker_pid(lua_State *L)
-{
-    lua_pushinteger(L, ah_worker_pid(check_worker(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(worker_pid, lua_pushinteger, ah_worker_pid(check_worker(L, 1)))
 
 static const luaL_Reg worker_methods[] = {
     {"send", send_value}, {"receive", worker_receive}, {"answer", worker_answer}, {"pid", worker_pid}, {NULL, NULL},

@@ -121,11 +121,7 @@ static int edit_list(lua_State *L)
     return 1;
 }
 
-static int is_terminal(lua_State *L)
-{
-    lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
-    return 1;
-}
+AH_LUA_VALUE(is_terminal, lua_pushboolean, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
 
 int ah_open_edit(lua_State *L)
 {

@@ -76,11 +76,7 @@ static int check_file(lua_State *L)
 }
 
 /* is_shared(path): may other hosts have files of its file system open? */
-static int is_shared(lua_State *L)
-{
-    lua_pushboolean(L, ah_path_is_shared(luaL_checkstring(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(is_shared, lua_pushboolean, ah_path_is_shared(luaL_checkstring(L, 1)))
 
 void ah_register_folder_functions(lua_State *L)
 {

@@ -23,17 +23,8 @@
 static const struct ah_jupyter *jupyter;
 static const char *const channels[] = {"shell", "control", "stdin", "iopub", NULL};
 
-static int jupyter_version(lua_State *L)
-{
-    lua_pushstring(L, jupyter->version());
-    return 1;
-}
-
-static int open_kernel(lua_State *L)
-{
-    ah_check(L, jupyter->open(luaL_checkstring(L, 1), luaL_checkstring(L, 2)));
-    return 0;
-}
+AH_LUA_VALUE(jupyter_version, lua_pushstring, jupyter->version())
+AH_LUA_CHECKED(open_kernel, jupyter->open(luaL_checkstring(L, 1), luaL_checkstring(L, 2)))
 
 static void set_text(lua_State *L, const char *name, struct ah_jupyter_text text)
 {
@@ -83,11 +74,7 @@ static int jupyter_send(lua_State *L)
     return 0;
 }
 
-static int jupyter_begin(lua_State *L)
-{
-    ah_check(L, jupyter->begin(text_at(L, 1), lua_toboolean(L, 2)));
-    return 0;
-}
+AH_LUA_CHECKED(jupyter_begin, jupyter->begin(text_at(L, 1), lua_toboolean(L, 2)))
 
 static int close_kernel(lua_State *L)
 {

@@ -54,11 +54,7 @@ static int saver_join(lua_State *L)
     return 1;
 }
 
-static int saver_folder(lua_State *L)
-{
-    lua_pushstring(L, ah_saver_folder(check_saver(L)));
-    return 1;
-}
+AH_LUA_VALUE(saver_folder, lua_pushstring, ah_saver_folder(check_saver(L)))
 
 /* A text of the table on top of the stack, which keeps it; NULL without. */
 static const char *text_field(lua_State *L, const char *name, size_t *bytes)
@@ -157,17 +153,8 @@ static int wait_for(lua_State *L)
     return saver_answer(L, ah_saver_wait(check_saver(L)));
 }
 
-static int is_over(lua_State *L)
-{
-    lua_pushboolean(L, ah_saver_is_over(check_saver(L)));
-    return 1;
-}
-
-static int saver_cancel(lua_State *L)
-{
-    ah_saver_cancel(check_saver(L));
-    return 0;
-}
+AH_LUA_VALUE(is_over, lua_pushboolean, ah_saver_is_over(check_saver(L)))
+AH_LUA_CALL(saver_cancel, ah_saver_cancel(check_saver(L)))
 
 static int close_saver(lua_State *L)
 {
@@ -179,11 +166,7 @@ static int close_saver(lua_State *L)
     return 0;
 }
 
-static int remove_folder(lua_State *L)
-{
-    ah_stage_remove(luaL_checkstring(L, 1));
-    return 0;
-}
+AH_LUA_CALL(remove_folder, ah_stage_remove(luaL_checkstring(L, 1)))
 
 static int check_folder(lua_State *L)
 {

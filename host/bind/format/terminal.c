@@ -50,11 +50,7 @@ static int terminal_enter(lua_State *L)
     return 0;
 }
 
-static int terminal_leave(lua_State *L)
-{
-    terminal_restore();
-    return 0;
-}
+AH_LUA_CALL(terminal_leave, terminal_restore())
 
 /* size() -> columns, lines; 80 and 24 when they are unknown */
 static int terminal_size(lua_State *L)
@@ -87,11 +83,7 @@ static int terminal_key(lua_State *L)
 }
 
 /* sleep(seconds) */
-static int sleep_for(lua_State *L)
-{
-    poll(NULL, 0, (int)(luaL_checknumber(L, 1) * 1000));
-    return 0;
-}
+AH_LUA_CALL(sleep_for, poll(NULL, 0, (int)(luaL_checknumber(L, 1) * 1000)))
 
 int ah_open_terminal(lua_State *L)
 {

@@ -11,11 +11,7 @@
 #include "bind/lua/function.h"
 #include "config/tree.h"
 
-static int close_tree(lua_State *L)
-{
-    ah_tree_close(lua_touserdata(L, 1));
-    return 0;
-}
+AH_LUA_CALL(close_tree, ah_tree_close(lua_touserdata(L, 1)))
 
 static const struct ah_class tree_class = {.name = "accelhost.yaml.tree", .collect = close_tree};
 

@@ -54,6 +54,22 @@ enum ah_dtype ah_check_dtype(lua_State *L, int index);
 struct ah_device *ah_check_device(lua_State *L, int index);
 void ah_push_dtype(lua_State *L, enum ah_dtype dtype); /* pushes its name, "float32" */
 
+/* Define a function of Lua that returns one value, pushed by `push`; one that returns nothing; the same of a call that
+ * can fail. Its arguments are read in the expression. */
+#define AH_LUA_VALUE(function, push, expression)   \
+    static int function(lua_State *L)              \
+    {                                              \
+        push(L, expression);                       \
+        return 1;                                  \
+    }
+#define AH_LUA_CALL(function, expression)          \
+    static int function(lua_State *L)              \
+    {                                              \
+        expression;                                \
+        return 0;                                  \
+    }
+#define AH_LUA_CHECKED(function, expression) AH_LUA_CALL(function, ah_check(L, expression))
+
 /* Set a field of the table on top of the stack. */
 void ah_set_number(lua_State *L, const char *name, double value);
 

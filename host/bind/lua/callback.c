@@ -245,11 +245,7 @@ static const struct ah_node_class checkpoint_class = {
     .name = "checkpoint", .run = run_checkpoint, .drop_saved = free_function, .free = free_function};
 
 /* next_sequence() -> a mark for record_checkpoint */
-static int next_sequence(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)ah_next_sequence());
-    return 1;
-}
+AH_LUA_VALUE(next_sequence, lua_pushnumber, (lua_Number)ah_next_sequence())
 
 /* record_checkpoint(again, outputs, mark): drop the graph of `outputs` since the mark; again() -> outputs computes them
  * again when their gradients are wanted. */

@@ -24,11 +24,7 @@
 #include "bind/lua/bind.h"
 #include "bind/lua/function.h"
 
-static int get_default(lua_State *L)
-{
-    lua_pushstring(L, ah_default_device->name);
-    return 1;
-}
+AH_LUA_VALUE(get_default, lua_pushstring, ah_default_device->name)
 
 static int set_default(lua_State *L)
 {
@@ -36,17 +32,8 @@ static int set_default(lua_State *L)
     return 0;
 }
 
-static int device_count(lua_State *L)
-{
-    lua_pushinteger(L, ah_device_count(lua_tostring(L, 1)));
-    return 1;
-}
-
-static int device_missing(lua_State *L)
-{
-    lua_pushstring(L, ah_device_missing(lua_tostring(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(device_count, lua_pushinteger, ah_device_count(lua_tostring(L, 1)))
+AH_LUA_VALUE(device_missing, lua_pushstring, ah_device_missing(lua_tostring(L, 1)))
 
 static int device_describe(lua_State *L)
 {
@@ -126,23 +113,9 @@ static int device_seed(lua_State *L)
     return 0;
 }
 
-static int seed_type(lua_State *L)
-{
-    ah_device_seed_type(lua_tostring(L, 1), (uint64_t)(int64_t)lua_tonumber(L, 2));
-    return 0;
-}
-
-static int device_current(lua_State *L)
-{
-    lua_pushinteger(L, ah_device_current(lua_tostring(L, 1)));
-    return 1;
-}
-
-static int set_current(lua_State *L)
-{
-    ah_device_make_current(ah_check_device(L, 1));
-    return 0;
-}
+AH_LUA_CALL(seed_type, ah_device_seed_type(lua_tostring(L, 1), (uint64_t)(int64_t)lua_tonumber(L, 2)))
+AH_LUA_VALUE(device_current, lua_pushinteger, ah_device_current(lua_tostring(L, 1)))
+AH_LUA_CALL(set_current, ah_device_make_current(ah_check_device(L, 1)))
 
 /* The open devices that have a generator, the CPU first. */
 static int device_opened(lua_State *L)
@@ -158,11 +131,7 @@ static int device_opened(lua_State *L)
     return 1;
 }
 
-static int is_name(lua_State *L)
-{
-    lua_pushboolean(L, lua_type(L, 1) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(is_name, lua_pushboolean, lua_type(L, 1) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 1)))
 
 static const struct ah_time_functions *check_times(lua_State *L, struct ah_device **device)
 {
@@ -207,11 +176,7 @@ static int stop_times(lua_State *L)
     return 1;
 }
 
-static int report_ranges(lua_State *L)
-{
-    ah_check(L, ah_device_report_ranges(lua_tostring(L, 1), lua_toboolean(L, 2)));
-    return 0;
-}
+AH_LUA_CHECKED(report_ranges, ah_device_report_ranges(lua_tostring(L, 1), lua_toboolean(L, 2)))
 
 static int device_synchronize(lua_State *L)
 {

@@ -323,11 +323,7 @@ static void handle_drop(lua_State *L, struct ah_handle *handle)
     ah_tensor_release(tensor);
 }
 
-static int handle_gc(lua_State *L)
-{
-    handle_drop(L, lua_touserdata(L, 1));
-    return 0;
-}
+AH_LUA_CALL(handle_gc, handle_drop(L, lua_touserdata(L, 1)))
 
 /* Subtract the bytes of a storage from the debt, where its last holder was freed since they were counted. */
 static void handle_settle(const struct ah_storage *storage)

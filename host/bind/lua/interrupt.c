@@ -204,11 +204,7 @@ static int interrupt_call(lua_State *L)
     return lua_gettop(L);
 }
 
-static int press_now(lua_State *L)
-{
-    raise(SIGINT);
-    return 0;
-}
+AH_LUA_CALL(press_now, raise(SIGINT))
 
 static int interrupt_heed(lua_State *L)
 {
@@ -217,11 +213,7 @@ static int interrupt_heed(lua_State *L)
     return 0;
 }
 
-static int interrupt_take(lua_State *L)
-{
-    lua_pushboolean(L, ah_interrupt_take());
-    return 1;
-}
+AH_LUA_VALUE(interrupt_take, lua_pushboolean, ah_interrupt_take())
 
 int ah_open_interrupt(lua_State *L)
 {

@@ -30,11 +30,8 @@ static int promote_types(lua_State *L)
     return promoted < AH_DTYPE_COUNT ? push_dtype(L, promoted) : no_promotion(L, "promote_types", a, b);
 }
 
-static int can_cast(lua_State *L)
-{
-    lua_pushboolean(L, ah_dtype_category(ah_check_dtype(L, 1)) <= ah_dtype_category(ah_check_dtype(L, 2)));
-    return 1;
-}
+AH_LUA_VALUE(can_cast, lua_pushboolean,
+             ah_dtype_category(ah_check_dtype(L, 1)) <= ah_dtype_category(ah_check_dtype(L, 2)))
 
 /* A number as the wrapped tensor that an op would make of it, owned by Lua. */
 static struct ah_tensor *dtype_operand(lua_State *L, int index)

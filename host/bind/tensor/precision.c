@@ -9,17 +9,8 @@
 #include "bind/lua/function.h"
 #include "ops/dispatch/precision.h"
 
-static int get_matmul(lua_State *L)
-{
-    lua_pushstring(L, ah_matmul_precision_name(ah_precision()->matmul));
-    return 1;
-}
-
-static int set_matmul(lua_State *L)
-{
-    ah_check(L, ah_matmul_precision_parse(lua_tostring(L, 1), &ah_precision()->matmul));
-    return 0;
-}
+AH_LUA_VALUE(get_matmul, lua_pushstring, ah_matmul_precision_name(ah_precision()->matmul))
+AH_LUA_CHECKED(set_matmul, ah_matmul_precision_parse(lua_tostring(L, 1), &ah_precision()->matmul))
 
 static int precision_allows(lua_State *L)
 {

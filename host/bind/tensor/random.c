@@ -15,11 +15,7 @@
 
 /* The default generator. */
 
-static int manual_seed(lua_State *L)
-{
-    ah_device_seed_all(ah_check_generator_seed(L, 1));
-    return 0;
-}
+AH_LUA_CALL(manual_seed, ah_device_seed_all(ah_check_generator_seed(L, 1)))
 
 static int seed_default(lua_State *L)
 {
@@ -95,11 +91,7 @@ static int set_lua_state(lua_State *L)
     return 1;
 }
 
-static int is_generator(lua_State *L)
-{
-    lua_pushboolean(L, ah_to_generator(L, 1) != NULL);
-    return 1;
-}
+AH_LUA_VALUE(is_generator, lua_pushboolean, ah_to_generator(L, 1) != NULL)
 
 static int tensor_randperm(lua_State *L)
 {

@@ -18,11 +18,7 @@
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/onednn.h"
 
-static int set_num_threads(lua_State *L)
-{
-    ah_check(L, ah_set_num_threads((int)luaL_checkinteger(L, 1)));
-    return 0;
-}
+AH_LUA_CHECKED(set_num_threads, ah_set_num_threads((int)luaL_checkinteger(L, 1)))
 
 /* libraries() -> versions of OpenBLAS and oneDNN, which are loaded; nil without the library */
 static int system_libraries(lua_State *L)
@@ -32,17 +28,8 @@ static int system_libraries(lua_State *L)
     return 2;
 }
 
-static int get_num_threads(lua_State *L)
-{
-    lua_pushinteger(L, ah_num_threads());
-    return 1;
-}
-
-static int cpu_count(lua_State *L)
-{
-    lua_pushinteger(L, ah_cpu_count());
-    return 1;
-}
+AH_LUA_VALUE(get_num_threads, lua_pushinteger, ah_num_threads())
+AH_LUA_VALUE(cpu_count, lua_pushinteger, ah_cpu_count())
 
 /* memory_stats(device = "cpu") -> {live, peak, cached, allocations, system_calls, retries, ooms} of a device, and
  * {page_faults, max_rss, rss} of this process, in bytes and counts */
@@ -85,11 +72,7 @@ static int empty_cache(lua_State *L)
 }
 
 /* now() -> seconds of the monotonic clock */
-static int system_now(lua_State *L)
-{
-    lua_pushnumber(L, (double)ah_now_ns() * 1e-9);
-    return 1;
-}
+AH_LUA_VALUE(system_now, lua_pushnumber, (double)ah_now_ns() * 1e-9)
 
 static int wall_time(lua_State *L)
 {
@@ -125,17 +108,8 @@ static int working_folder(lua_State *L)
     return 1;
 }
 
-static int collect_stress(lua_State *L)
-{
-    ah_set_collect_stress(lua_toboolean(L, 1));
-    return 0;
-}
-
-static int process_id(lua_State *L)
-{
-    lua_pushinteger(L, getpid());
-    return 1;
-}
+AH_LUA_CALL(collect_stress, ah_set_collect_stress(lua_toboolean(L, 1)))
+AH_LUA_VALUE(process_id, lua_pushinteger, getpid())
 
 /* raise(text): an error that names the script's line, not the library's */
 static int system_raise(lua_State *L)
@@ -143,11 +117,7 @@ static int system_raise(lua_State *L)
     return ah_raise_top(L);
 }
 
-static int call_site(lua_State *L)
-{
-    lua_pushstring(L, ah_call_site(L));
-    return 1;
-}
+AH_LUA_VALUE(call_site, lua_pushstring, ah_call_site(L))
 
 /* nearest(word, words) -> the one of the words that `word` may have meant, or nil */
 static int system_nearest(lua_State *L)
@@ -192,17 +162,8 @@ static int catch_signal(lua_State *L)
 }
 
 /* take_signal() -> the name of the signal received since the last call, or nil */
-static int take_signal(lua_State *L)
-{
-    lua_pushstring(L, ah_signal_take());
-    return 1;
-}
-
-static int is_a_terminal(lua_State *L)
-{
-    lua_pushboolean(L, isatty((int)lua_tointeger(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(take_signal, lua_pushstring, ah_signal_take())
+AH_LUA_VALUE(is_a_terminal, lua_pushboolean, isatty((int)lua_tointeger(L, 1)))
 
 int ah_open_system(lua_State *L)
 {

@@ -50,17 +50,8 @@ static int method_stride(lua_State *L)
     return 1;
 }
 
-static int method_dim(lua_State *L)
-{
-    lua_pushinteger(L, ah_check_tensor(L, 1)->ndim);
-    return 1;
-}
-
-static int method_numel(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)ah_check_tensor(L, 1)->numel);
-    return 1;
-}
+AH_LUA_VALUE(method_dim, lua_pushinteger, ah_check_tensor(L, 1)->ndim)
+AH_LUA_VALUE(method_numel, lua_pushnumber, (lua_Number)ah_check_tensor(L, 1)->numel)
 
 static int method_is_contiguous(lua_State *L)
 {
@@ -76,23 +67,9 @@ static int method_is_contiguous(lua_State *L)
     return 1;
 }
 
-static int method_element_size(lua_State *L)
-{
-    lua_pushinteger(L, (lua_Integer)ah_dtype_size(ah_check_tensor(L, 1)->dtype));
-    return 1;
-}
-
-static int method_storage_offset(lua_State *L)
-{
-    lua_pushnumber(L, (lua_Number)ah_check_tensor(L, 1)->offset);
-    return 1;
-}
-
-static int method_is_floating_point(lua_State *L)
-{
-    lua_pushboolean(L, ah_dtype_is_float(ah_check_tensor(L, 1)->dtype));
-    return 1;
-}
+AH_LUA_VALUE(method_element_size, lua_pushinteger, (lua_Integer)ah_dtype_size(ah_check_tensor(L, 1)->dtype))
+AH_LUA_VALUE(method_storage_offset, lua_pushnumber, (lua_Number)ah_check_tensor(L, 1)->offset)
+AH_LUA_VALUE(method_is_floating_point, lua_pushboolean, ah_dtype_is_float(ah_check_tensor(L, 1)->dtype))
 
 static void push_element(lua_State *L, const struct ah_tensor *tensor, int64_t flat)
 {
@@ -183,32 +160,16 @@ static int is_dtype(lua_State *L)
     return 1;
 }
 
-static int is_tensor(lua_State *L)
-{
-    lua_pushboolean(L, ah_to_tensor(L, 1) != NULL);
-    return 1;
-}
+AH_LUA_VALUE(is_tensor, lua_pushboolean, ah_to_tensor(L, 1) != NULL)
 
 /* C.same_shape(a, b) */
-static int same_shape(lua_State *L)
-{
-    lua_pushboolean(L, ah_same_shape(ah_check_tensor(L, 1), ah_check_tensor(L, 2)));
-    return 1;
-}
+AH_LUA_VALUE(same_shape, lua_pushboolean, ah_same_shape(ah_check_tensor(L, 1), ah_check_tensor(L, 2)))
 
 /* C.same_storage(a, b) */
-static int same_storage(lua_State *L)
-{
-    lua_pushboolean(L, ah_check_tensor(L, 1)->storage == ah_check_tensor(L, 2)->storage);
-    return 1;
-}
+AH_LUA_VALUE(same_storage, lua_pushboolean, ah_check_tensor(L, 1)->storage == ah_check_tensor(L, 2)->storage)
 
 /* C.storage_key(t): the same value for tensors that share memory. */
-static int storage_key(lua_State *L)
-{
-    lua_pushlightuserdata(L, ah_check_tensor(L, 1)->storage);
-    return 1;
-}
+AH_LUA_VALUE(storage_key, lua_pushlightuserdata, ah_check_tensor(L, 1)->storage)
 
 /* C.pointer(t): address of the first element for FFI loops; bumps the version, since the loop may write. */
 static int tensor_pointer(lua_State *L)

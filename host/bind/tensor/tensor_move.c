@@ -243,11 +243,7 @@ static int method_pin_memory(lua_State *L)
     return 1;
 }
 
-static int method_is_pinned(lua_State *L)
-{
-    lua_pushboolean(L, ah_tensor_is_pinned(ah_check_tensor(L, 1)));
-    return 1;
-}
+AH_LUA_VALUE(method_is_pinned, lua_pushboolean, ah_tensor_is_pinned(ah_check_tensor(L, 1)))
 
 const struct ah_function ah_tensor_move_methods[] = {
     /* A copy in another dtype or on another device, or the tensor itself where nothing changes: t:to "float64",

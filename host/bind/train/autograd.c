@@ -209,17 +209,8 @@ static int autograd_grad(lua_State *L)
     return 1;
 }
 
-static int set_grad_enabled(lua_State *L)
-{
-    lua_pushboolean(L, ah_grad_switch(lua_toboolean(L, 1)));
-    return 1;
-}
-
-static int is_grad_enabled(lua_State *L)
-{
-    lua_pushboolean(L, ah_grad_enabled);
-    return 1;
-}
+AH_LUA_VALUE(set_grad_enabled, lua_pushboolean, ah_grad_switch(lua_toboolean(L, 1)))
+AH_LUA_VALUE(is_grad_enabled, lua_pushboolean, ah_grad_enabled)
 
 static const char *site_of_op(void)
 {

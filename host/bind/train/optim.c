@@ -240,11 +240,7 @@ static int clip_grad_value(lua_State *L)
 }
 
 /* stepped(): a step that ran in Lua is over */
-static int optim_stepped(lua_State *L)
-{
-    ah_counters_step();
-    return 0;
-}
+AH_LUA_CALL(optim_stepped, ah_counters_step())
 
 static int unscale_grad(lua_State *L)
 {

@@ -70,17 +70,8 @@ static void recovery_move(lua_State *L, int list, size_t first, size_t last, cha
     }
 }
 
-static int is_on(lua_State *L)
-{
-    lua_pushboolean(L, ah_recovery_is_on());
-    return 1;
-}
-
-static int is_due(lua_State *L)
-{
-    lua_pushboolean(L, ah_recovery_is_due());
-    return 1;
-}
+AH_LUA_VALUE(is_on, lua_pushboolean, ah_recovery_is_on())
+AH_LUA_VALUE(is_due, lua_pushboolean, ah_recovery_is_due())
 
 struct head {
     uint64_t generator, lua, fixed; /* bytes */
@@ -209,11 +200,7 @@ static int recovery_restore(lua_State *L)
     return 0;
 }
 
-static int recovery_read(lua_State *L)
-{
-    ah_check(L, ah_recovery_take());
-    return 0;
-}
+AH_LUA_CHECKED(recovery_read, ah_recovery_take())
 
 int ah_open_recovery(lua_State *L)
 {

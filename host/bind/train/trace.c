@@ -66,17 +66,8 @@ static int trace_stop(lua_State *L)
     return 1;
 }
 
-static int trace_forget(lua_State *L)
-{
-    ah_trace_forget();
-    return 0;
-}
-
-static int trace_running(lua_State *L)
-{
-    lua_pushboolean(L, ah_tracing);
-    return 1;
-}
+AH_LUA_CALL(trace_forget, ah_trace_forget())
+AH_LUA_VALUE(trace_running, lua_pushboolean, ah_tracing)
 
 /* push(name, kind): a range begins; kind as in the file, default "range" */
 static int trace_push(lua_State *L)

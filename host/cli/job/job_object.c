@@ -155,23 +155,9 @@ static int job_interrupt(lua_State *L)
     return 0;
 }
 
-static int job_suspend(lua_State *L)
-{
-    ah_job_suspend(check_job(L, 1)->job);
-    return 0;
-}
-
-static int job_resume(lua_State *L)
-{
-    ah_job_resume(check_job(L, 1)->job);
-    return 0;
-}
-
-static int job_kill(lua_State *L)
-{
-    ah_job_end(check_job(L, 1)->job, SIGKILL);
-    return 0;
-}
+AH_LUA_CALL(job_suspend, ah_job_suspend(check_job(L, 1)->job))
+AH_LUA_CALL(job_resume, ah_job_resume(check_job(L, 1)->job))
+AH_LUA_CALL(job_kill, ah_job_end(check_job(L, 1)->job, SIGKILL))
 
 static int job_exit_code(lua_State *L)
 {
@@ -206,11 +192,7 @@ static int job_failure(lua_State *L)
     return 1;
 }
 
-static int job_settle(lua_State *L)
-{
-    ah_lua_job_settle(check_job(L, 1));
-    return 0;
-}
+AH_LUA_CALL(job_settle, ah_lua_job_settle(check_job(L, 1)))
 
 static int job_report(lua_State *L)
 {
@@ -221,11 +203,7 @@ static int job_report(lua_State *L)
     return 1;
 }
 
-static int job_close(lua_State *L)
-{
-    ah_lua_job_close(ah_class_check(L, 1, &job_class));
-    return 0;
-}
+AH_LUA_CALL(job_close, ah_lua_job_close(ah_class_check(L, 1, &job_class)))
 
 static int push_pids(lua_State *L, const struct ah_lua_job *job)
 {

@@ -106,11 +106,7 @@ static int channel_receive(lua_State *L)
     return 1;
 }
 
-static int channel_is_open(lua_State *L)
-{
-    lua_pushboolean(L, parent_channel && parent_channel_owner == getpid());
-    return 1;
-}
+AH_LUA_VALUE(channel_is_open, lua_pushboolean, parent_channel && parent_channel_owner == getpid())
 
 void ah_parent_open_lua(lua_State *L)
 {

@@ -28,7 +28,6 @@ end
 
 --- Return the scale on a device and its inverse: tensors that follow the scale.
 ---@param device string
----@param scale number
 ---@return table {factor = Tensor, inverse = Tensor}
 function Found:scales(device, scale)
   local there = self._scales[device]
@@ -42,7 +41,6 @@ function Found:scales(device, scale)
 end
 
 --- The scale has changed. Not within a captured step.
----@param scale number
 function Found:rescale(scale)
   for _, there in pairs(self._scales) do
     there.factor:fill_(scale)
@@ -53,7 +51,6 @@ end
 --- Unscale gradients of an optimizer, where their device can do that without the host.
 ---@param optimizer table
 ---@param parameters Tensor[] that have gradients
----@param scale number
 ---@return Tensor? flag 1 after it when one was infinite or NaN; nil: nothing was done
 function Found:unscale(optimizer, parameters, scale)
   local device = parameters[1] and parameters[1].grad.device

@@ -14,9 +14,7 @@ local ShardSum = class.new "ShardSum"
 
 local ALIGNED = 16 -- elements that slices are multiples of, but for the last
 
----@param reducer userdata
 ---@param group userdata the processes
----@param shards integer
 function ShardSum:init(reducer, group, shards)
   self.reducer, self.group, self.shards = reducer, group, shards
   self.rank, self.ranks = group:rank(), group:size()
@@ -72,7 +70,6 @@ end
 
 --- Copy a shard's gradients out of the arena.
 ---@param shard integer
----@param weight number
 ---@param folds boolean will there be no more of this shard in the window?
 function ShardSum:add(shard, weight, folds)
   local node = leaf(self, shard)
@@ -90,7 +87,6 @@ end
 
 --- The next backward is the last of the window: its gradients stay in the arena.
 ---@param shard integer|false false: they count for nothing
----@param weight number
 function ShardSum:rest(shard, weight)
   self.resting = shard
   if shard then weigh(self, shard, weight) end

@@ -9,7 +9,6 @@ local arguments = require "accelhost.util.arguments"
 local tree = {}
 
 --- The stride of a shard by itself.
----@param shards integer
 ---@return integer
 function tree.leaf_stride(shards)
   local stride = 1
@@ -25,7 +24,6 @@ function tree.node(offset, stride) return offset .. "/" .. stride end
 
 --- Merge nodes whose halves are both complete: `parts` (node -> value) is changed.
 ---@param parts table<string, any>
----@param shards integer
 ---@param add fun(a: any, b: any): any the sum of two values, a's shards before b's
 function tree.fold(parts, shards, add)
   local stride = tree.leaf_stride(shards)
@@ -44,7 +42,6 @@ function tree.fold(parts, shards, add)
 end
 
 --- The nodes that the shards of a rank make up, in an order.
----@param shards integer
 ---@param ranks integer
 ---@return string[]
 function tree.nodes_of(shards, rank, ranks)

@@ -107,7 +107,6 @@ end)
 
 --- Load a saved state into an optimizer. load_state_dict casts floating state to its parameter's dtype, as PyTorch
 --- does; states of another dtype are restored.
----@param saved table
 function contents.load_optimizer(optimizer, saved)
   optimizer:load_state_dict(saved)
   local id = 0
@@ -184,7 +183,6 @@ end)
 local counted = {"models", "optimizers", "schedulers", "scalers", "registered", "loaders"}
 
 --- Count the objects of each kind, for the manifest.
----@param objects table
 ---@return table<string, integer>
 function contents.counts(objects)
   local counts = {}
@@ -193,8 +191,6 @@ function contents.counts(objects)
 end
 
 --- Raise unless a checkpoint holds as many objects of each kind as there are here.
----@param facts table
----@param objects table
 function contents.check_counts(folder, facts, objects)
   for _, field in ipairs(counted) do
     local there = facts.objects[field] or 0
@@ -220,7 +216,6 @@ function contents.shared_files(what, objects, copied)
 end
 
 --- The files that a rank writes for itself.
----@param objects table
 ---@param copied boolean
 ---@return table[]
 function contents.own_files(what, objects, rank, copied)
@@ -253,7 +248,6 @@ end
 --- Load the states of a checkpoint into the objects; generators last, so that nothing draws after them.
 ---@param get fun(name: string, may_be_missing?: boolean): any reads the file of this name
 ---@param facts table its manifest
----@param objects table
 ---@return table accelerator the state of the accelerator, table windows of each rank that resumes here, table? common
 --- rank 0's, where this rank did not exist
 function contents.restore(get, facts, objects, rank, size)
@@ -266,7 +260,6 @@ function contents.restore(get, facts, objects, rank, size)
 end
 
 --- Set the random generators of this rank: its own of the checkpoint, else rank 0's where all ranks had the same.
----@param facts table
 ---@return boolean # was there a state for it?
 function contents.restore_random(folder, facts, rank)
   local get = contents.getter(folder, facts)

@@ -34,7 +34,6 @@ end
 
 --- List the differences between a checkpoint's properties and this process's, except the number of processes: "threads:
 --- 2, now 1".
----@param facts table
 ---@return string[]
 function manifest.differences(facts)
   local now, list = manifest.facts(), {}
@@ -73,9 +72,7 @@ end
 
 --- Compare files with the manifest: every `step`-th of the sorted names from the `first`-th on. The reason why one does
 --- not fit, nil when all do.
----@param facts table
 ---@param first integer
----@param step integer
 ---@return string?
 function manifest.check(folder, facts, first, step)
   local names = {}

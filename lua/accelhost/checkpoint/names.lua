@@ -8,7 +8,6 @@ local names = {}
 function names.folder(project_dir) return project_dir .. "/checkpoints" end
 
 --- The path of the checkpoint of a number.
----@param number integer
 ---@return string
 function names.path(project_dir, number)
   return ("%s/checkpoint_%d"):format(names.folder(project_dir), number)
@@ -44,7 +43,6 @@ end
 
 --- Return the checkpoints to remove once checkpoint `number` is complete, so that `limit` remain: paths, the oldest
 --- first.
----@param number integer
 ---@param limit integer?
 ---@return string[]
 function names.surplus(project_dir, number, limit)

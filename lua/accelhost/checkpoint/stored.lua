@@ -8,7 +8,6 @@ local stored = {}
 local NOTE = "accelhost" -- as accelhost.save names the structure in a file's metadata
 
 --- A tensor in the form for a file: on the CPU, row-major, without a history; `copied`: separate memory in any case.
----@param tensor userdata
 ---@param copied boolean?
 ---@return userdata
 function stored.plain(tensor, copied)

@@ -68,7 +68,6 @@ local ChainDataset = IterableDataset:extend "ChainDataset"
 iterable.ChainDataset = ChainDataset
 
 --- Does the set know its number of samples?
----@param set table
 function iterable.knows_length(set)
   if type(set.len) ~= "function" or set.len == IterableDataset.len then return false end
   for _, link in ipairs(set.len == ChainDataset.len and set.datasets or {}) do
@@ -78,7 +77,6 @@ function iterable.knows_length(set)
 end
 
 --- Does the set return shards of itself, by shard(num_shards, index)?
----@param set table
 function iterable.can_be_sharded(set)
   if type(set.shard) ~= "function" then return false end
   for _, link in ipairs(set.shard == ChainDataset.shard and set.datasets or {}) do

@@ -27,13 +27,11 @@ function iteration.repeats(sampler)
 end
 
 --- Are positions of a batch sampler counted in samples?
----@param batches table
 function iteration.counts_samples(batches)
   return accepts_position[batches.iter] == true and batches.batch_size ~= nil
 end
 
 --- Return the step of the position for a full batch of a batch sampler.
----@param batches table
 ---@return integer
 function iteration.unit(batches)
   return iteration.counts_samples(batches) and batches.batch_size or 1
@@ -77,7 +75,6 @@ end
 
 --- The batches from a position on, and a function that returns the first `count` batches of the whole iteration; nil
 --- when it begins with them.
----@param batches table
 ---@param draw userdata?
 ---@param from integer
 ---@return fun(): table?

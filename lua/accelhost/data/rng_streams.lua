@@ -50,8 +50,6 @@ local function source()
 end
 
 --- A number from low to high, with float32's steps.
----@param low number
----@param high number
 ---@return number
 function rng_streams.uniform(low, high) return native.uniform(source(), low, high) end
 

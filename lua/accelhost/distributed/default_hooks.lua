@@ -13,7 +13,6 @@ end
 
 --- Begin to sum a tensor; the future returns it.
 ---@param group ProcessGroup
----@param tensor userdata
 ---@return Future
 function hooks.begin_sum(group, tensor)
   local under_way = group.native:collective("all_reduce", tensor, tensor, {async = true})

@@ -126,7 +126,6 @@ function groups.check_backend(what, backend)
 end
 
 --- Let a group use a backend; nil: the one that fits the device of its tensors.
----@param native userdata
 ---@param backend? string
 ---@return string? the devices whose backend it is
 function groups.choose_backend(native, backend)

@@ -30,7 +30,6 @@ local function unpack_all(bytes, counts, list)
 end
 
 --- Every process's value, in the order of the ranks. A collective.
----@param native userdata
 ---@param bytes userdata this process's
 ---@param list? table the list to fill
 ---@return table list
@@ -56,7 +55,6 @@ local function exchange(native, counts, root, scatters, given)
 end
 
 --- Every process's value on one of them. A collective.
----@param native userdata
 ---@param bytes userdata this process's
 ---@param root integer the receiving rank, in the group
 ---@param list? table the list to fill on the receiver
@@ -67,7 +65,6 @@ function values.gather(native, bytes, root, list)
 end
 
 --- Each process's value of one's list. A collective.
----@param native userdata
 ---@param packed userdata[]? on the giver: the bytes of each process's value
 ---@param root integer the sending rank, in the group
 ---@return any
@@ -81,7 +78,6 @@ function values.scatter(native, packed, root)
 end
 
 --- One process's bytes on all. A collective.
----@param native userdata
 ---@param bytes userdata? on the giver
 ---@param root integer the sending rank, in the group
 ---@return userdata bytes
@@ -94,7 +90,6 @@ function values.broadcast(native, bytes, root)
 end
 
 --- Send bytes to a process, which receives them by `receive`.
----@param native userdata
 ---@param bytes userdata
 ---@param peer integer
 function values.send(native, bytes, peer)
@@ -103,7 +98,6 @@ function values.send(native, bytes, peer)
 end
 
 --- Receive bytes.
----@param native userdata
 ---@param peer? integer nil: from whichever has sent some first
 ---@return userdata bytes
 ---@return integer peer

@@ -53,7 +53,6 @@ end
 
 --- d x / d alpha of a sample x of the gamma distribution with concentration alpha and rate 1.
 ---@param alpha Tensor
----@param x Tensor
 ---@return Tensor
 function gradients.standard_gamma(alpha, x)
   local dtype = x.dtype
@@ -152,7 +151,6 @@ local function beta_corrected(x, alpha, total)
 end
 
 --- The part of d x / d alpha of Dirichlet samples that each element has by itself.
----@param x Tensor
 ---@param alpha Tensor the concentrations
 ---@param total Tensor their sum, of the same shape
 ---@return Tensor

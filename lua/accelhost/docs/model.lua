@@ -480,7 +480,6 @@ function model.build(accelhost)
 end
 
 --- Has an entry a description?
----@param entry table
 function model.is_documented(entry)
   for _, part in ipairs(entry.parts) do
     if part.text then return true end
@@ -489,7 +488,6 @@ function model.is_documented(entry)
 end
 
 --- Return the first sentence of an entry's description.
----@param entry table
 ---@return string
 function model.summary(entry)
   for _, part in ipairs(entry.parts) do

@@ -77,7 +77,6 @@ end
 ---@param self table the model
 ---@param page table
 ---@param name string the entry's name on that page
----@param entry table
 function pages.put(self, page, name, entry)
   local section = section_of(page, entry)
   section.items[#section.items + 1] = {name = name, entry = entry}

@@ -50,12 +50,20 @@ local by_name = {
 
 -- Parameters of these names are of these types in all of lua/, unless their comment has another one.
 local types_of_names = {
-  accelerator = "Accelerator", args = "TrainingArguments", bucket = "GradBucket", cls = "table", count = "integer",
-  definition = "Definition", directory = "string", epoch = "integer", field = "string", fn = "function",
-  folder = "string", key = "string", kind = "string", model = "Module", module = "Module", n = "integer",
-  name = "string", names = "string[]", optimizer = "Optimizer", path = "string", project_dir = "string",
-  rank = "integer", study = "table", tag = "string", text = "string", trainer = "Trainer", trial = "table",
-  value = "any", word = "string",
+  accelerator = "Accelerator", adapter_name = "string", args = "TrainingArguments", batch_sampler = "table",
+  batches = "table", bucket = "GradBucket", callback = "table", changes = "table", channels = "integer", cls = "table",
+  column_names = "string|string[]", count = "integer", definition = "Definition", directory = "string", entry = "table",
+  epoch = "integer", facts = "table", field = "string", fn = "function", folder = "string", format = "string",
+  given = "table", high = "number", i = "integer", indent = "integer", inner = "table", inputs = "table",
+  key = "string", kind = "string", logging_dir = "string", low = "number", model = "Module", Module = "table",
+  module = "Module", most = "integer", n = "integer", name = "string", names = "string[]", native = "userdata",
+  now = "number", number = "integer", numbers = "integer[]", objects = "table", Optimizer = "table",
+  optimizer = "Optimizer", path = "string", project_dir = "string", rank = "integer", real = "Tensor",
+  reducer = "userdata", saved = "table", scale = "number", scene = "table", self = "table", set = "table",
+  sets = "table", shard_of = "fun(parameter: userdata): Shard?", shards = "integer", source = "string",
+  step = "integer", study = "table", tag = "string", tensor = "Tensor", text = "string", tokens = "integer",
+  total = "integer", trainer = "Trainer", trial = "table", value = "any", weight = "number", width = "integer",
+  word = "string", x = "Tensor",
 }
 
 local function type_of(kind)

@@ -299,7 +299,6 @@ end
 --
 --   (accelhost.fft.fft2(accelhost.ones(2, 2)))  --> tensor([[4., 0.],
 --   -->         [0., 0.]])
----@param real Tensor
 ---@param imag Tensor? like real; default: zeros
 ---@param s integer[]? lengths of the dims, -1 for the input's
 ---@param dim integer[]? default: all dims, or as many of the last as s has lengths
@@ -317,7 +316,6 @@ end
 --
 --   (accelhost.fft.rfft2(accelhost.ones(2, 2)))  --> tensor([[4., 0.],
 --   -->         [0., 0.]])
----@param real Tensor
 ---@param s integer[]? lengths of the dims, -1 for the input's
 ---@param dim integer[]? default: all dims, or as many of the last as s has lengths
 ---@param norm string? "backward", "ortho" or "forward"
@@ -330,7 +328,6 @@ define_several("rfft", real, function(name, re, _, s, dim, norm) return real_ove
 --
 --   accelhost.fft.irfft2(accelhost.ones(2, 2))  --> tensor([[1., 0.],
 --   -->         [0., 0.]])
----@param real Tensor
 ---@param imag Tensor? like real; default: zeros
 ---@param s integer[]? lengths of the result's dims, -1 for the input's; of the last dim by default 2 (length - 1)
 ---@param dim integer[]? default: all dims, or as many of the last as s has lengths

@@ -65,7 +65,6 @@ function history.open()
 end
 
 --- Add a cell.
----@param self table
 ---@param line integer its number
 ---@param input string
 function history.add(self, line, input)
@@ -78,7 +77,6 @@ function history.add(self, line, input)
 end
 
 --- Keep the text of a cell's result.
----@param self table
 ---@param line integer
 ---@param output string
 function history.add_output(self, line, output) self.outputs[line] = output end
@@ -118,7 +116,6 @@ select_entries.search = function(self, request)
 end
 
 --- Answer a history_request.
----@param self table
 ---@param request table
 ---@return table # the list of {session, line, input} or {session, line, {input, output}}
 function history.answer(self, request)

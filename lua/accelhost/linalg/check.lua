@@ -8,7 +8,6 @@ local check = {}
 
 --- Raise unless the tensor is float32 or float64: products of halves lose too much for a decomposition.
 ---@param name string the function, for the message
----@param tensor userdata
 ---@param what? string the argument, default "A"
 function check.float(name, tensor, what)
   local dtype = tensor.dtype

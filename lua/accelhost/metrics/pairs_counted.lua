@@ -14,7 +14,6 @@ end
 --- Count a pair.
 ---@param reference integer
 ---@param prediction integer
----@param weight number
 function PairCounts:add(reference, prediction, weight)
   local row = self._rows[reference]
   if not row then

@@ -8,7 +8,6 @@ local pack = require "accelhost.util.pack"
 local fail = arguments.fail
 
 --- Add the hooks and its __call to the Module class.
----@param Module table
 ---@param is_module fun(value: any): boolean
 ---@return fun(): string? path the modules that are running now
 return function(Module, is_module)

@@ -12,7 +12,6 @@ local function copy_tensor(tensor)
 end
 
 --- Add the copying method to the Module class.
----@param Module table
 ---@param is_module fun(value: any): boolean
 return function(Module, is_module)
   -- `seen` keeps shared values (tied parameters, modules used twice) shared in the copy.

@@ -42,7 +42,6 @@ local function join(self, given, placed, named)
 end
 
 --- Run the hooks before forward: they may change call.given.
----@param self table
 ---@param call table
 function forward_hooks.before(self, call)
   for _, entry in ipairs(self._forward_pre_hooks or {}) do
@@ -72,7 +71,6 @@ local function run(self, call, entry)
 end
 
 --- Run the hooks after forward: they may change call.results.
----@param self table
 ---@param call table
 function forward_hooks.after(self, call)
   for _, entry in ipairs(self._forward_hooks or {}) do run(self, call, entry) end
@@ -92,7 +90,6 @@ local function rescue(self, call)
 end
 
 --- Return the results of fn(self, call); when it raises, the hooks that always run do so first.
----@param self table
 ---@param fn fun(self: table, call: table): ...
 ---@param ... any the module's arguments
 ---@return any

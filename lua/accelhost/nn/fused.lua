@@ -32,7 +32,6 @@ end
 
 --- relu(norm(x) + other), as one op where the norm is a batch norm.
 ---@param norm Module
----@param x Tensor
 ---@param other? Tensor
 ---@return Tensor like x
 function fused.norm_relu(norm, x, other)
@@ -47,8 +46,6 @@ end
 --- Apply modules i, i + 1, ... of a list that are computed as one op to x. Return the result and their number, or nil
 --- and 0 if module i cannot be fused.
 ---@param list table
----@param i integer
----@param x Tensor
 ---@return Tensor|nil
 ---@return integer
 function fused.run(list, i, x)

@@ -11,7 +11,6 @@ end
 
 --- Run a function that fills a tensor, without recording gradients, unless tensors stay uninitialized.
 ---@param fn fun(tensor: userdata, ...): userdata
----@param tensor userdata
 ---@return userdata tensor
 function skip.no_grad(fn, tensor, ...)
   if depth > 0 then return tensor end

@@ -7,7 +7,6 @@ local parameter = require "accelhost.nn.parameter"
 local fail, describe = arguments.fail, arguments.describe
 
 --- Add the state methods to the Module class.
----@param Module table
 ---@param traversal {join: function, iterate: function, check_tables: function} of nn/tree.lua
 ---@return fun(state: table): fun(): string, table state_pairs
 return function(Module, traversal)

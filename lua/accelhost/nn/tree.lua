@@ -4,7 +4,6 @@ local arguments = require "accelhost.util.arguments"
 local fail, signature = arguments.fail, arguments.signature
 
 --- Add the traversal methods to the Module class.
----@param Module table
 ---@param check_table fun(module: table, name: string, value: table) refuses plain tables that hold modules
 ---@return {join: function, iterate: function, check_tables: function} traversal
 return function(Module, check_table)

@@ -7,7 +7,6 @@ local fail, describe = arguments.fail, arguments.describe
 local native = C.optim
 
 --- Add the fused step to the Optimizer class.
----@param Optimizer table
 return function(Optimizer)
   --- Make the class of an optimizer whose step is the kind of the same name in host/optim/kinds.def.
   --

@@ -111,7 +111,6 @@ end
 --   register_load_state_dict_post_hook(hook) hook(optimizer)
 --
 -- Each returns a handle whose remove() removes the hook. Those of the state accept {prepend = true}, to run first.
----@param Optimizer table
 function optimizer_hooks.extend(Optimizer)
   for _, row in ipairs(rows) do
     local name, method, moment = unpack(row)

@@ -6,7 +6,6 @@ local host_updates = require "accelhost.util.host_updates"
 local fail, describe = arguments.fail, arguments.describe
 
 --- Add state_dict and load_state_dict to the Optimizer class.
----@param Optimizer table
 return function(Optimizer)
   --- The state in PyTorch's layout: {state = {[0] = {step = ..., ...}}, param_groups = {{lr = ..., params = {0, 1}}}}.
   -- Parameters are numbered from 0 through the groups. Tensors are those of the optimizer, not copies.
@@ -113,7 +112,6 @@ return function(Optimizer)
 
   --- Load a state_dict: options of the groups, and copies of the state tensors in the parameters' dtypes. When
   -- something does not fit nothing changes.
-  ---@param saved table
   function Optimizer:load_state_dict(saved)
     local param_of, place_of = params_by_id(self, saved)
     local state, groups = {}, {}

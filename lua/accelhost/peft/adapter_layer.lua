@@ -84,7 +84,6 @@ function AdapterLayer:unmerge()
   end)
 end
 
----@param x Tensor
 ---@return Tensor
 function AdapterLayer:forward(x)
   if self.is_disabled and #self.merged > 0 then self:unmerge() end

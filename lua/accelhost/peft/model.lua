@@ -108,7 +108,6 @@ function PeftModel:forward(...) return self.base_model.model(...) end
 function PeftModel:get_base_model() return self.base_model.model end
 
 --- Add an adapter; set_adapter selects it.
----@param adapter_name string
 ---@param config PeftConfig
 function PeftModel:add_adapter(adapter_name, config)
   local what = "add_adapter"
@@ -253,7 +252,6 @@ function PeftModel:set_adapter(adapter_name)
 end
 
 --- Remove an adapter.
----@param adapter_name string
 function PeftModel:delete_adapter(adapter_name)
   if not self.peft_config[adapter_name] then fail("delete_adapter: unknown adapter %s", describe(adapter_name)) end
   if self.active_adapter == adapter_name then
@@ -425,7 +423,6 @@ function PeftModel.from_pretrained(model, path, options)
 end
 
 --- Add the adapter of a folder; set_adapter selects it.
----@param adapter_name string
 ---@param options? {is_trainable: boolean?}
 function PeftModel:load_adapter(path, adapter_name, options)
   local what = "load_adapter"

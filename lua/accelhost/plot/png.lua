@@ -32,7 +32,6 @@ painted.box = function(item)
 end
 
 --- The bytes of the file.
----@param scene table
 ---@return string
 return function(scene)
   local items = {}

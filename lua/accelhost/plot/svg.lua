@@ -36,7 +36,6 @@ draw.box = function(item)
 end
 
 --- The text of the file.
----@param scene table
 ---@return string
 return function(scene)
   local width, height = number(scene.width), number(scene.height)

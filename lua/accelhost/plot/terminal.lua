@@ -146,7 +146,6 @@ local function line_text(line, colored)
 end
 
 --- The scene as lines of text.
----@param scene table
 ---@param colored boolean a colour for each run
 ---@return string
 return function(scene, colored)

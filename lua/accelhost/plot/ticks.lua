@@ -24,7 +24,6 @@ local function plain_text(value, step)
 end
 
 --- Ticks of a linear axis.
----@param low number
 ---@param high number above low
 ---@param most integer approximate largest number
 ---@return {at: number, text: string}[]
@@ -55,8 +54,6 @@ end
 
 --- Ticks of an axis of logarithms (to base 10).
 ---@param low number a logarithm
----@param high number
----@param most integer
 ---@return {at: number, text: string}[] at: logarithms
 function ticks.log(low, high, most)
   for _, factors in ipairs {{1, 2, 5}, {1, 3}} do
@@ -79,9 +76,6 @@ local times = {
 }
 
 --- Ticks of an axis of seconds.
----@param low number
----@param high number
----@param most integer
 ---@return {at: number, text: string}[]
 function ticks.time(low, high, most)
   local wanted = (high - low) / math.max(1, most)

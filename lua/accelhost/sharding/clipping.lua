@@ -24,7 +24,6 @@ end
 
 --- Are any of the parameters' gradients shared out?
 ---@param parameters userdata|userdata[]
----@param shard_of fun(parameter: userdata): Shard?
 function clipping.concerns(parameters, shard_of)
   if type(parameters) ~= "table" and not C.is_tensor(parameters) then return false end
   for _, parameter in ipairs(C.is_tensor(parameters) and {parameters} or parameters) do
@@ -66,7 +65,6 @@ local function total_norm(pieces, rest, native, order)
 end
 
 --- Clip as nn.utils.clip_grad_norm_, by the norm over the shards of all processes. A collective.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 ---@return userdata # the norm before, a 0-dim tensor
 function clipping.clip_grad_norm_(shard_of, ...)
@@ -87,7 +85,6 @@ function clipping.clip_grad_norm_(shard_of, ...)
 end
 
 --- Clip this process's shards as nn.utils.clip_grad_value_.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param ... any its arguments
 function clipping.clip_grad_value_(shard_of, ...)
   local parameters, limit = clip.read_value(...)

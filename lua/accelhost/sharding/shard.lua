@@ -8,7 +8,6 @@ local class = require "accelhost.util.class"
 ---@field slices boolean are gradients sharded too, over several processes?
 local Shard = class.new "Shard"
 
----@param reducer userdata
 ---@param native userdata the processes
 function Shard:init(reducer, kind, native)
   self.reducer, self.kind, self.native = reducer, kind, native

@@ -12,7 +12,6 @@ local states = {}
 local counters = {step = true, mu_product = true, eta = true, mu = true}
 
 --- Call fn(parameter, shard) for the parameters of an optimizer that are sharded.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param fn fun(parameter: userdata, shard: Shard)
 function states.each(optimizer, shard_of, fn)
   for _, group in ipairs(optimizer.param_groups) do
@@ -24,7 +23,6 @@ function states.each(optimizer, shard_of, fn)
 end
 
 --- Cut the state that whole parameters have to this process's pieces.
----@param shard_of fun(parameter: userdata): Shard?
 function states.cut(optimizer, shard_of)
   local state = optimizer.state
   states.each(optimizer, shard_of, function(parameter, shard)
@@ -60,7 +58,6 @@ end
 
 --- The optimizer's state_dict as without sharding: on all processes, or on one of them, the others get nil. A
 --- collective.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param only? integer rank
 ---@return table?
 function states.whole(optimizer, shard_of, only)
@@ -80,7 +77,6 @@ function states.whole(optimizer, shard_of, only)
 end
 
 --- This process's part of the state, as plain data for a separate file.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param over_pieces function as of stepping
 ---@return {state: table, cut: boolean[]} cut: is each parameter's state a piece? in the order of the groups
 function states.own(optimizer, shard_of, over_pieces)

@@ -9,7 +9,6 @@ local fail = arguments.fail
 local stepping = {}
 
 --- The shards that an optimizer's parameters are in, in their order.
----@param shard_of fun(parameter: userdata): Shard?
 ---@return Shard[]
 function stepping.shards(optimizer, shard_of)
   local list, known = {}, {}
@@ -24,7 +23,6 @@ end
 
 --- Run fn while the optimizer's parameters, and their gradients, are this process's pieces of those for which `wants`
 --- is true.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param wants fun(shard: Shard): boolean
 ---@param fn fun(...): ...
 ---@param ... any its arguments
@@ -61,7 +59,6 @@ function stepping.check(optimizer)
 end
 
 --- Step. A collective.
----@param shard_of fun(parameter: userdata): Shard?
 ---@param shards Shard[] those of the optimizer
 ---@param closure? function
 ---@param step fun(closure: function?): any steps the optimizer

@@ -192,7 +192,6 @@ local function read_queue(self)
 end
 
 --- Check a definition.
----@param given table
 ---@param folder? string folder of its file, with a slash at the end; default: the current folder
 function Definition:init(given, folder)
   if type(given) ~= "table" or getmetatable(given) ~= nil then

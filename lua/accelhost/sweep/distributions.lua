@@ -62,7 +62,6 @@ end
 --   local sweep = accelhost.sweep
 --   sweep.uniform(0, 0.5).high           --> 0.5
 --   sweep.uniform(0, 1, {step = 0.25})   -- 0, 0.25, 0.5, 0.75 or 1
----@param low number
 ---@param high number included
 ---@param options? table step: only low, low + step, ...; when: see sweep.choice
 ---@return Distribution
@@ -72,7 +71,6 @@ function distributions.uniform(low, high, options) return make("uniform", "float
 --
 --   accelhost.sweep.log_uniform(1e-5, 1e-1).log  --> true
 ---@param low number above 0
----@param high number
 ---@param options? table step, when
 ---@return Distribution
 function distributions.log_uniform(low, high, options)
@@ -109,8 +107,6 @@ function distributions.log_int(low, high, options) return make("log_int", "int",
 --- A real number in steps of q: low, low + q, ... up to high.
 --
 --   accelhost.sweep.quniform(0, 1, 0.1).step  --> 0.1
----@param low number
----@param high number
 ---@param q number
 ---@param options? table when
 ---@return Distribution
@@ -121,8 +117,6 @@ end
 --- A real number above 0 in steps of q whose logarithm is uniform.
 --
 --   accelhost.sweep.qlog_uniform(0.1, 10, 0.1).log  --> true
----@param low number
----@param high number
 ---@param q number
 ---@param options? table when
 ---@return Distribution

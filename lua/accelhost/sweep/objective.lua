@@ -68,7 +68,6 @@ function objective.trial(facts, values, space)
 end
 
 --- Report the trial's metrics to the sweep: accelhost.report.
----@param step integer
 ---@param metrics table<string, any>|number a number: the study's metric
 ---@param options? table
 ---@return string

@@ -79,7 +79,6 @@ end
 
 --- Return the places of the best points: of lower fronts first, in a front the least crowded first, then the earlier.
 ---@param points number[][]
----@param most integer
 ---@return integer[]
 function pareto.best(points, most)
   local fronts, members, order = pareto.fronts(points), {}, {}

@@ -84,7 +84,6 @@ local function json_value(value)
 end
 
 --- Write a report into metrics.jsonl, as the tracker "jsonl" does.
----@param step integer
 ---@param metrics table<string, any>
 ---@param now number seconds since 1970
 function TrialProcess:keep_metrics(step, metrics, now)

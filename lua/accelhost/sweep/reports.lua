@@ -8,7 +8,6 @@ local reports = {}
 function reports.reopen(trial) trial.reopened = true end
 
 --- Add a report.
----@param step integer
 ---@param value number
 ---@return boolean # were reports of an earlier attempt removed?
 function reports.add(trial, step, value)

@@ -95,7 +95,6 @@ function Runner:_fill()
 end
 
 --- Store a report, and return the answer.
----@param step integer
 ---@param metrics table<string, any>
 ---@param process? table
 ---@return string answer

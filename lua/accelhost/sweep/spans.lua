@@ -3,14 +3,12 @@
 local spans = {}
 
 --- The trial starts to run.
----@param now number
 function spans.begin(trial, now)
   trial.spans = trial.spans or {}
   trial.spans[#trial.spans + 1] = {started = now, state = "running"}
 end
 
 --- The trial no longer runs; without an open span nothing happens.
----@param now number
 ---@param state string "paused", "waiting", or the state in which it ended
 function spans.close(trial, now, state)
   local span = trial.spans and trial.spans[#trial.spans]

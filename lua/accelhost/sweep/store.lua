@@ -126,7 +126,6 @@ function Store:update(trial)
 end
 
 --- Delete a trial and its events.
----@param number integer
 function Store:remove(number)
   self._db:execute("DELETE FROM event WHERE trial = ?", {number})
   self._db:execute("DELETE FROM trial WHERE number = ?", {number})

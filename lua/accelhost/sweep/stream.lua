@@ -31,7 +31,6 @@ function stream.hash(word, other)
 end
 
 --- The two 32-bit words of an integer below 2^53.
----@param number integer
 ---@return integer low
 ---@return integer high
 function stream.words(number) return tobit(number % 2 ^ 32), tobit(math.floor(number / 2 ^ 32)) end

@@ -311,9 +311,7 @@ end
 
 --- Store the report of a running trial. A step that it reports a second time, because it resumed from an older
 --- checkpoint, is ignored.
----@param step integer
 ---@param metrics table<string, any>
----@param now number
 ---@return "continue"|"stop"|"pause" answer
 ---@return boolean is_new
 function Study:report(trial, step, metrics, now)
@@ -395,7 +393,6 @@ end
 
 --- A trial runs no more.
 ---@param how "complete"|"stopped"|"paused"|"interrupted"|"failed" stopped by the pruner; interrupted: resumes later
----@param now number
 ---@param detail? number|number[]|string complete: its value, or those of several metrics; failed: the reason
 function Study:leave(trial, how, now, detail)
   if how == "failed" then return fail_trial(self, trial, detail, now) end

@@ -139,7 +139,6 @@ local function read_key(result, given, key, note)
 end
 
 --- The table of accelhost.sweep.definition for a decoded YAML file.
----@param given table
 ---@param reals table which numbers are written as reals (accelhost._C.yaml)
 ---@param note fun(text: string) called with each ignored key, and the reason
 ---@return table

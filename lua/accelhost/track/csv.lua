@@ -84,7 +84,6 @@ local CSVTracker = TableTracker.define("CSVTracker", "csv", format)
 --   own:log({loss = 0.25}, {step = 1})
 --   io.lines(folder .. "/mnist/metrics.csv")()  --> step,wall_time,loss
 ---@param run_name string the project
----@param logging_dir string
 ---@param options? table purge_step
 function CSVTracker:init(run_name, logging_dir, options)
   TableTracker.init(self, run_name, logging_dir, options)

@@ -79,7 +79,6 @@ local JSONLTracker = TableTracker.define("JSONLTracker", "jsonl", format)
 --   own:log({loss = 0.25}, {step = 1, log_kwargs = {jsonl = {walltime = 12}}})
 --   io.lines(folder .. "/mnist/metrics.jsonl")()  --> {"step": 1, "wall_time": 12.000000, "loss": 0.25}
 ---@param run_name string the project
----@param logging_dir string
 ---@param options? table purge_step
 function JSONLTracker:init(run_name, logging_dir, options)
   TableTracker.init(self, run_name, logging_dir, options)

@@ -62,7 +62,6 @@ end
 ---@param png string
 ---@param rows integer
 ---@param columns integer
----@param channels integer
 ---@return string
 function messages.image(tag, png, rows, columns, channels)
   local image = field(1, "int", rows) .. field(2, "int", columns) .. field(3, "int", channels) .. field(4, "bytes", png)

@@ -50,7 +50,6 @@ function TableTracker:_rewrite(purge_step, count)
 end
 
 --- Drop the rows from a step on.
----@param step integer
 function TableTracker:purge(step) self:_rewrite(step) end
 
 --- Drop all rows but the first ones.
@@ -68,7 +67,6 @@ function TableTracker:_read_rows(text, purge_step, count)
 end
 
 --- Keep the configuration in config.json.
----@param given table
 function TableTracker:store_init_configuration(given)
   local names, found = values.flat("init_trackers: " .. self.name .. ": config", given)
   for _, name in ipairs(names) do

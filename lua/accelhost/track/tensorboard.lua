@@ -18,7 +18,6 @@ TensorBoardTracker.name, TensorBoardTracker.requires_logging_directory = "tensor
 --   own:log({loss = 0.25, accuracy = {train = 0.9, valid = 0.8}}, {step = 100})
 --   own:end_training()
 ---@param run_name string the project
----@param logging_dir string
 ---@param options? table
 function TensorBoardTracker:init(run_name, logging_dir, options)
   GeneralTracker.init(self, run_name, logging_dir, options)
@@ -33,11 +32,9 @@ function TensorBoardTracker:start()
 end
 
 --- Make the events from a step on void.
----@param step integer
 function TensorBoardTracker:purge(step) self.writer:_restart(step) end
 
 --- Keep hyperparameters, as SummaryWriter:add_hparams does.
----@param given table
 function TensorBoardTracker:store_init_configuration(given)
   self.writer:add_hparams(given, {})
 end

@@ -48,7 +48,6 @@ end
 
 --- Drop the values that were logged from a step on: called when a run resumes from an older checkpoint, before anything
 --- is logged again.
----@param step integer
 function GeneralTracker:purge(step) end -- luacheck: ignore self step
 
 --- End the run: close the files that start opened.

@@ -65,7 +65,6 @@ function values.names(what, given)
 end
 
 --- Values by name, where a table of values becomes as many names: {loss = {train = 1}} is "loss/train".
----@param given table
 ---@return string[] names in order
 ---@return table<string, number|string|boolean> values
 function values.flat(what, given)

@@ -197,7 +197,6 @@ end
 --
 --   accelhost.TrainingArguments{logging_steps = 0.1}:interval("logging_steps", 50)  --> 5
 ---@param name string logging_steps, eval_steps, save_steps or warmup_steps
----@param total integer
 ---@return integer
 function TrainingArguments:interval(name, total)
   local value = self[name]

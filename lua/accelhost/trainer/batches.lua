@@ -101,7 +101,6 @@ batches.rows = rows_of
 
 --- The tensor that a model calls its input: the field that its main_input_name names (default: input_ids), or the
 --- first of a pair.
----@param inputs table
 ---@return any
 function batches.main_input(model, inputs)
   local value = inputs[model.main_input_name or "input_ids"]
@@ -119,7 +118,6 @@ end
 
 --- Return the weight of a batch in a mean: the number of labels that are not ignored (-100) where these are integers,
 --- else of its rows.
----@param inputs table
 ---@param label_names string[]
 ---@return number
 function batches.weight(model, inputs, label_names)
@@ -129,7 +127,6 @@ function batches.weight(model, inputs, label_names)
 end
 
 --- Call a model with a batch: of a pair it gets the first value, else the table.
----@param inputs table
 ---@return any
 function batches.call(model, inputs)
   if inputs.inputs ~= nil then return model(inputs.inputs) end
@@ -137,7 +134,6 @@ function batches.call(model, inputs)
 end
 
 --- The labels of a batch for a loss function; a word when there are none.
----@param inputs table
 ---@return Tensor?
 function batches.labels(inputs, args)
   local name = args.label_names[1]
@@ -158,7 +154,6 @@ end
 
 --- The loss of a model's outputs: its own, or with label smoothing that of its logits.
 ---@param outputs any
----@param inputs table
 ---@return Tensor
 function batches.loss_of(model, outputs, inputs, args)
   local labels = inputs[args.label_names[1]]

@@ -288,7 +288,6 @@ function CallbackHandler:init(trainer)
 end
 
 --- Add a callback: an object of a subclass of TrainerCallback, the class itself, or a plain table of on_... functions.
----@param callback table
 function CallbackHandler:add(callback)
   if class.is_class(callback) then callback = callback() end
   if type(callback) ~= "table" then
@@ -303,7 +302,6 @@ function CallbackHandler:add(callback)
 end
 
 --- Remove a callback: the object, or all of a class. Returns the first one.
----@param callback table
 ---@return table?
 function CallbackHandler:remove(callback)
   local first

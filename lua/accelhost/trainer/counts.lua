@@ -29,7 +29,6 @@ local function tokens_of(self, inputs)
 end
 
 --- Count a batch.
----@param inputs table
 function Counts:add(inputs)
   if self.kind ~= "no" then self.tokens = self.tokens + tokens_of(self, inputs) end
   if self.model then self.operations = self.operations + self.model:floating_point_ops(inputs) end
@@ -62,7 +61,6 @@ end
 function Counts:state_dict() return {tokens = self.tokens, operations = self.operations} end
 
 --- Restore the counts.
----@param saved table
 function Counts:load_state_dict(saved) self.tokens, self.operations = saved.tokens, saved.operations end
 
 return Counts

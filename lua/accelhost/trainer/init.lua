@@ -141,7 +141,6 @@ end
 -- Methods that may be overridden.
 
 --- The loss of a batch, and the model's outputs. Override it, or pass compute_loss.
----@param inputs table
 ---@return Tensor, any
 function Trainer:compute_loss(model, inputs)
   if self._given_loss then return self._given_loss(model, inputs) end
@@ -155,12 +154,10 @@ end
 --- Return the weight of a batch in the mean of an update: the number of labels that are not -100 where these are
 --- integers (of a model with loss_shifts_labels those after the first of each row), else of its rows. Override it where
 --- a loss is a mean over something else.
----@param inputs table
 ---@return number
 function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, inputs, self.args.label_names) end
 
 --- Forward and backward of a batch; returns its loss.
----@param inputs table
 ---@param weight? number of the batch in the mean of an update: its samples, or labels that are not ignored
 ---@return Tensor
 function Trainer:training_step(model, inputs, weight)
@@ -174,7 +171,6 @@ function Trainer:training_step(model, inputs, weight)
 end
 
 --- Return loss, logits and labels of a batch of an evaluation; nil for those that it lacks.
----@param inputs table
 ---@param prediction_loss_only? boolean
 ---@return Tensor?, any, any
 function Trainer:prediction_step(model, inputs, prediction_loss_only)
@@ -361,16 +357,13 @@ function Trainer:save_state()
 end
 
 --- Add a callback: an object, a class, or a table of on_... functions.
----@param callback table
 function Trainer:add_callback(callback) self.callback_handler:add(callback) end
 
 --- Remove a callback, an object or all of a class, and return it.
----@param callback table
 ---@return table?
 function Trainer:pop_callback(callback) return self.callback_handler:remove(callback) end
 
 --- Remove a callback.
----@param callback table
 function Trainer:remove_callback(callback) self.callback_handler:remove(callback) end
 
 return class.guard(Trainer)

@@ -37,7 +37,6 @@ local function stacked(values)
 end
 
 --- The update `step` is done. A collective now and then.
----@param step integer
 function Losses:close(step)
   local count = #self._sums + 1
   self._sums[count], self._weights[count], self._steps[count] = self._sum, self._weight, step
@@ -94,7 +93,6 @@ function Losses:state_dict()
 end
 
 --- Restore the sums.
----@param saved table
 function Losses:load_state_dict(saved)
   self._sums, self._weights, self._steps = saved.sums, saved.weights, saved.steps
   self._sum, self._weight = saved.sum, saved.weight

@@ -16,7 +16,6 @@ local kinds = require "accelhost.util.kinds"
 local arguments = {}
 
 --- Raise an error that points to the script line that called the library, and names the modules that are running.
----@param format string
 ---@param ... any values for the format
 function arguments.fail(format, ...)
   C.system.raise(select("#", ...) > 0 and format:format(...) or format)
@@ -25,7 +24,6 @@ end
 local fail = arguments.fail
 
 --- Raise an error without a place: of a command or a file, which no line of the script has called.
----@param format string
 ---@param ... any values for the format
 function arguments.raise(format, ...) error(format:format(...), 0) end
 
@@ -37,7 +35,6 @@ function arguments.sizes_text(sizes)
 end
 
 --- A tensor's shape as messages show it.
----@param tensor userdata
 ---@return string
 function arguments.shape_text(tensor) return arguments.sizes_text(tensor:shape()) end
 

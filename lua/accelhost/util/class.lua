@@ -294,7 +294,6 @@ end
 
 --- __newindex of a strict class whose instances have the fields that init made and properties, and no others: names
 --- that begin with _ are the class's own.
----@param self table
 function class.assign(self, name, value)
   name = tostring(name)
   local setters, getters = self._setters, self._getters

@@ -51,7 +51,6 @@ function columns.of(text)
 end
 
 --- Fill a text with blanks up to a width; `right`: before it.
----@param width integer
 ---@param right? boolean
 ---@return string
 function columns.pad(text, width, right)
@@ -60,7 +59,6 @@ function columns.pad(text, width, right)
 end
 
 --- The longest beginning of a text of at most `most` columns.
----@param most integer
 ---@return string
 function columns.cut(text, most)
   local count, at = 0, 1

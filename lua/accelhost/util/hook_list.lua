@@ -15,7 +15,6 @@ end
 
 --- A list with an entry, behind the others or before them.
 ---@param list table[]
----@param entry table
 ---@param prepend? boolean
 ---@return table[]
 function hook_list.with(list, entry, prepend)

@@ -46,7 +46,6 @@ local sent, received, waiting
 function link.is_open(facts) return facts.mailbox ~= nil or C.channel.is_open() end
 
 --- Send the sweep a message.
----@param facts table
 function link.send(facts, text)
   if not facts.mailbox then return C.channel.send(text) end
   sent = sent or link.mailbox(facts.mailbox .. ".messages")
@@ -54,7 +53,6 @@ function link.send(facts, text)
 end
 
 --- Receive the next message of the sweep.
----@param facts table
 ---@param seconds? number timeout; nil: wait until it arrives
 ---@return string? text nil when none arrived
 function link.receive(facts, seconds)

@@ -26,7 +26,6 @@ function Page:line(text)
 end
 
 --- Words from column `indent` on; `head` is printed in that room before the first line.
----@param indent integer
 ---@param head? string
 function Page:wrap(text, indent, head)
   local line = head or ""
@@ -47,7 +46,6 @@ end
 
 --- Rows {left, right}, the right ones aligned.
 ---@param rows string[][]
----@param indent integer
 function Page:rows(rows, indent)
   local most = 0
   for _, row in ipairs(rows) do most = math.max(most, columns_of(row[1])) end
@@ -65,7 +63,6 @@ end
 
 --- Paragraphs and code.
 ---@param parts table[] of the reader
----@param indent integer
 function Page:parts(parts, indent)
   for i, part in ipairs(parts) do
     local item = part.text and part.text:find "^[%-%*] "

@@ -26,7 +26,6 @@ function collectives.map(what, fn, ...)
 end
 
 --- [n, ...] on each process -> [sum of n, ...] on all.
----@param tensor userdata
 ---@return userdata
 function collectives.gather(tensor)
   tensor = tensor:detach()
@@ -35,7 +34,6 @@ function collectives.gather(tensor)
   return comm.all_gather_ragged(tensor)
 end
 
----@param tensor userdata
 ---@param reduction string
 ---@return userdata a new tensor
 function collectives.reduce(tensor, reduction)
@@ -55,7 +53,6 @@ function collectives.reduce(tensor, reduction)
   return result
 end
 
----@param tensor userdata
 ---@param options {dim?: integer, pad_index?: number, pad_first?: boolean}
 ---@return userdata
 function collectives.pad(tensor, options)

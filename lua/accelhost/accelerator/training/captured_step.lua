@@ -140,14 +140,12 @@ function CapturedStep:fill_flat(...)
 end
 
 --- Copy the tensors of a call into the graph's.
----@param given table
 function CapturedStep:fill(given)
   self._graph:own(self._inputs.tensors)
   signature.fill(self._inputs, given)
 end
 
 --- Compare a call's arguments with those of the capture: the first difference and a remedy, or nil.
----@param given table
 ---@return string? difference, string? remedy
 function CapturedStep:difference(given)
   return signature.difference(self._inputs, given)

@@ -79,7 +79,6 @@ end
 
 --- Return the scales, inverse scales and amaxes of layer i, each of its TENSORS tensors. Without `records` amaxes are
 --- not kept.
----@param i integer
 ---@param records boolean
 ---@return {scale: Tensor[], inverse: Tensor[], amax: Tensor[]}
 function Scales:layer(i, records)

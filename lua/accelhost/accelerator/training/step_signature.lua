@@ -57,7 +57,6 @@ local function rebuilt(value, made)
 end
 
 --- The graph's own arguments like those of a call.
----@param given table
 ---@return table # {values = the arguments of the function, tensors, leaves = the values that must not change}
 function signature.inputs(given)
   local inputs = {tensors = {}, leaves = {}, values = {n = given.n}}
@@ -70,8 +69,6 @@ function signature.inputs(given)
 end
 
 --- Compare a call's arguments with the graph's: the text of the first difference, and a remedy, or nil.
----@param inputs table
----@param given table
 ---@return string?, string?
 function signature.difference(inputs, given)
   for i = 1, math.max(#inputs.leaves, #given) do
@@ -91,8 +88,6 @@ function signature.difference(inputs, given)
 end
 
 --- Copy a call's tensors into the graph's.
----@param inputs table
----@param given table
 function signature.fill(inputs, given)
   local at = 0
   C.autograd.no_grad(function()

@@ -42,7 +42,6 @@ function fetch.finish(collate_fn, samples, width)
 end
 
 --- The batch of these indices.
----@param set table
 ---@param collate_fn? function
 ---@param batch integer[]
 ---@param seed userdata the pass's

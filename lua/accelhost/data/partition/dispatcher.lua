@@ -12,7 +12,6 @@ local fail = arguments.fail
 
 local Dispatcher = Partition:extend "Dispatcher"
 
----@param batch_sampler table
 ---@param options {size: integer, split_batches?: boolean, even_batches?: boolean}
 function Dispatcher:init(batch_sampler, options)
   self.batch_sampler, self.size = batch_sampler, options.size

@@ -12,7 +12,6 @@ local iteration = require "accelhost.data.iteration"
 ---@field size integer number of virtual shards
 local MicroBatches = Partition:extend "MicroBatches"
 
----@param batch_sampler table
 ---@param options {rank: integer, ranks: integer, virtual_shards: integer, split_batches?: boolean,
 --- even_batches?: boolean}
 function MicroBatches:init(batch_sampler, options)

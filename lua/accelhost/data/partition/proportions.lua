@@ -3,8 +3,6 @@ local proportions = {}
 
 --- Return the number of samples, of `total`, for each rank, in proportion to its number: rounded down, and the rest one
 --- by one to those that lost most by that, of equal ones the lower rank.
----@param total integer
----@param numbers integer[]
 ---@return integer[]
 function proportions.split(total, numbers)
   local sum, left = 0, total
@@ -24,8 +22,6 @@ function proportions.split(total, numbers)
 end
 
 --- Return the place of a rank's first sample, from 0, and its number of samples.
----@param total integer
----@param numbers integer[]
 ---@param rank integer from 0
 ---@return integer, integer
 function proportions.part(total, numbers, rank)
@@ -35,7 +31,6 @@ function proportions.part(total, numbers, rank)
 end
 
 --- The batch proportions as a launcher writes them.
----@param numbers integer[]
 ---@return string
 function proportions.text(numbers) return table.concat(numbers, ":") end
 

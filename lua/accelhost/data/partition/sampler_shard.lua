@@ -33,7 +33,6 @@ end
 --
 --   local batches = data.BatchSampler(data.SequentialSampler(8), {batch_size = 2, drop_last = false})
 --   #data.BatchSamplerShard(batches, {rank = 0, size = 2})  --> 2
----@param batch_sampler table
 ---@param size integer number of ranks
 ---@param share? integer[] each rank's part of a round, in proportion; default: all the same
 function BatchSamplerShard:init(...)

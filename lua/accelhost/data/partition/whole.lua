@@ -5,7 +5,6 @@ local iteration = require "accelhost.data.iteration"
 
 local Whole = Partition:extend "Whole"
 
----@param batch_sampler table
 ---@param is_part? boolean does it divide the batches of all ranks itself, as a BatchSamplerShard does?
 function Whole:init(batch_sampler, is_part)
   self.batch_sampler, self.batch_size, self.size = batch_sampler, batch_sampler.batch_size, 1

@@ -201,7 +201,6 @@ end
 function Subset:len() return self._count end
 
 --- The index in the underlying data set.
----@param i integer
 ---@return integer
 function Subset:index_of(i)
   check_index(self, i, self._count)

@@ -134,7 +134,6 @@ function column.values(list, count, kind)
 end
 
 --- The rows of a column at these places.
----@param inner table
 ---@param at integer[] from 0
 ---@return table
 function column.at(inner, at) return PlacedColumn(inner, at) end

@@ -151,7 +151,6 @@ function EachCursor:state() return {at = self.at, inner = self.inner:state()} en
 local Each = class.new "Each"
 steps.Each = Each
 
----@param inner table
 ---@param fn fun(row: table, at: integer): table?
 ---@param options {exact?: boolean, counts?: boolean, names?: string[], kinds?: table} exact: a row for each
 function Each:init(inner, fn, options)
@@ -223,7 +222,6 @@ end
 local Batches = class.new "Batches"
 steps.Batches = Batches
 
----@param inner table
 ---@param fn fun(rows: table[], indices: integer[]): table[]
 ---@param size integer
 ---@param options {drops?: boolean, counts?: boolean, names?: string[], kinds?: table}
@@ -276,7 +274,6 @@ end
 local Shuffle = class.new "Shuffle"
 steps.Shuffle = Shuffle
 
----@param inner table
 ---@param seed userdata
 ---@param size integer
 function Shuffle:init(inner, seed, size)

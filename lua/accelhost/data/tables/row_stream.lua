@@ -238,7 +238,6 @@ end
 --
 --   local set = data.Table{a = {1}, b = {2}}:to_iterable_dataset()
 --   print(set:select_columns("b"))  --> RowStream(columns=[b])
----@param column_names string|string[]
 ---@return RowStream
 function RowStream:select_columns(column_names)
   local names = list_of("select_columns", "column_names", column_names)
@@ -251,7 +250,6 @@ end
 --
 --   local set = data.Table{a = {1}, b = {2}}:to_iterable_dataset()
 --   print(set:remove_columns("b"))  --> RowStream(columns=[a])
----@param column_names string|string[]
 ---@return RowStream
 function RowStream:remove_columns(column_names)
   local names = list_of("remove_columns", "column_names", column_names)

@@ -106,7 +106,6 @@ end
 --- are Lua's, a value of more than one element is a tensor, and a value that a row of JSON has not is nil.
 --
 --   data.Table({label = {3, 4}})[1].label  --> 4
----@param i integer
 ---@return table<string, any>
 function Table:get(i)
   if type(i) ~= "number" or i % 1 ~= 0 or i < 0 or i >= self.num_rows then
@@ -163,14 +162,12 @@ sets.names_without = names_without
 --- Without some columns.
 --
 --   print(data.Table{a = {1}, b = {2}}:remove_columns("a"))  --> Table(columns=[b], num_rows=1)
----@param column_names string|string[]
 ---@return Table
 function Table:remove_columns(column_names)
   return sets.of(names_without(self, "remove_columns", column_names), self._columns, self._at, self._format)
 end
 
 --- With some columns only, in this order.
----@param column_names string|string[]
 ---@return Table
 function Table:select_columns(column_names)
   local names = type(column_names) == "table" and arguments.copy(column_names) or {column_names}

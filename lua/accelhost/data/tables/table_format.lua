@@ -122,7 +122,6 @@ local function checked(sets, set, what, columns)
 end
 
 --- Add the methods of this subject to the Table class.
----@param sets table
 return function(sets)
   local Table = sets.Table
 

@@ -62,7 +62,6 @@ local function run_rows(self, fn, names, with_indices, gathered)
 end
 
 --- Add the methods of this subject to the Table class.
----@param sets table
 return function(sets)
   local Table = sets.Table
 

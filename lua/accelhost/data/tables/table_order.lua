@@ -37,7 +37,6 @@ local function comes_before(a, b)
 end
 
 --- Add the methods of this subject to the Table class.
----@param sets table
 return function(sets)
   local Table = sets.Table
 

@@ -190,7 +190,6 @@ function RandomErasing:_log_ratio() return C.tensor(self.ratio, {dtype = "float3
 
 --- Return the parameters by which a loader erases float images of this size (data/transforms/plan.lua); nil when it
 --- cannot.
----@param channels integer
 ---@param rows integer
 ---@param columns integer
 ---@return {p: number, channels: integer, rows: integer, columns: integer, scale: number[], log_ratio: number[]}?

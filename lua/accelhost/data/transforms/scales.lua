@@ -83,7 +83,6 @@ end
 ---@param top integer
 ---@param left integer
 ---@param height integer
----@param width integer
 ---@param size integer|integer[]
 ---@param interpolation? string default "bilinear"
 ---@param antialias? boolean default true

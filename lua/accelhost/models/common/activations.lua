@@ -5,7 +5,6 @@ local arguments = require "accelhost.util.arguments"
 local activations = {}
 
 --- GELU's tanh formula.
----@param x Tensor
 ---@return Tensor
 function activations.tanh_gelu(x) return C.gelu(x, "tanh") end
 

@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local attention = {}
 
 --- [batch, tokens, width] as [batch, heads, tokens, width / heads].
----@param x Tensor
 ---@param heads integer
 ---@return Tensor
 function attention.split(x, heads)

@@ -25,12 +25,10 @@ local function new_room(entry, first, count, size)
 end
 
 --- Return the number of tokens of an entry, those outside of its window too.
----@param entry table
 ---@return integer
 function cache.seen(entry) return entry.seen or entry[1]:size(2) end
 
 --- Return the number of keys before the next token that its layer uses.
----@param entry table
 ---@param window? integer
 ---@return integer
 function cache.used(entry, window)

@@ -157,14 +157,12 @@ function PretrainedConfig:init(values)
 end
 
 --- Return the changes of `with`, and those of fields that follow from the changed ones.
----@param changes table
 ---@return table
 function PretrainedConfig:complete_changes(changes) return changes end
 
 --- The same with some fields changed.
 --
 --   accelhost.models.BertConfig():with{num_labels = 3}.num_labels  --> 3
----@param changes table
 ---@return PretrainedConfig
 function PretrainedConfig:with(changes)
   check_names(self, changes)

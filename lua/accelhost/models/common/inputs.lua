@@ -50,7 +50,6 @@ function inputs.read(what, known, batch, more, first)
 end
 
 --- Sizes of the ids (or of vectors in their place): batch and tokens. Errors name the wrong input.
----@param given table
 ---@param most integer number of the model's positions
 ---@param past? integer number of tokens of earlier calls
 ---@return integer batch

@@ -41,7 +41,6 @@ end
 local Dropout = nn.Dropout:extend "Dropout"
 packing.Dropout = Dropout
 
----@param x Tensor
 ---@param places? packing.Places
 ---@return Tensor
 function Dropout:forward(x, places)
@@ -51,7 +50,6 @@ end
 
 --- [batch, tokens, ...] as [total, ...].
 ---@param places packing.Places
----@param x Tensor
 ---@return Tensor
 function packing.pack(places, x)
   return x:flatten(0, 1):index_select(0, places.index)
@@ -59,7 +57,6 @@ end
 
 --- [total, ...] as [batch, tokens, ...], with zeros between the texts.
 ---@param places packing.Places
----@param x Tensor
 ---@return Tensor
 function packing.unpack(places, x)
   local shape = x:shape()

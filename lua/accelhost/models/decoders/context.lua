@@ -64,7 +64,6 @@ end
 --- Return the keys that each query may see: those before it that are no padding, and itself, so that no row is empty;
 --- with a window, of these the last ones.
 ---@param kept Tensor? [batch, past + tokens] bool, nil: there is no padding
----@param tokens integer
 ---@param past integer
 ---@param device string
 ---@param o? {window: integer?, used: integer?, texts: table?} used: number of keys of earlier tokens, the last ones,
@@ -130,7 +129,6 @@ end
 --- Call the layers of a model one after the other.
 ---@param model table
 ---@param layers table each called with (x, how, past, late), which returns x, its keys and values, its weights
----@param x Tensor
 ---@param how table of `settings`
 ---@param before? table keys and values of earlier calls
 ---@param late? table passed to the layers
@@ -150,7 +148,6 @@ function context.run(model, layers, x, how, before, late)
 end
 
 --- Return a model's outputs: the results of `run`, with its last states.
----@param x Tensor
 ---@param results table
 ---@return table
 function context.outputs(x, results)

@@ -124,7 +124,6 @@ local function follows(self, name)
 end
 
 --- Return the rotary parameters with changes of `with`: a scaling keeps rope_theta. nil: they do not change.
----@param changes table
 ---@return table?
 function DecoderConfig:change_rope(changes)
   local given, p = changes.rope_scaling or changes.rope_parameters, nil

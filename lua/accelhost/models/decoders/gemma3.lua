@@ -39,7 +39,6 @@ function Gemma3TextConfig:default_layer_types(older)
 end
 
 --- Return the rotary parameters with changes of `with`: a scaling and rope_theta are those of full attention.
----@param changes table
 ---@return table?
 function Gemma3TextConfig:change_rope(changes)
   local given, theta, local_theta = changes.rope_scaling, changes.rope_theta, changes.rope_local_base_freq

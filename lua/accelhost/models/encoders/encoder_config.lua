@@ -25,7 +25,6 @@ EncoderConfig.older_names = {"torch_dtype"}
 EncoderConfig.floats = {"initializer_range", "layer_norm_eps"}
 
 --- Return the fields that most families have, with changes.
----@param changes table
 ---@return table
 function EncoderConfig.fields(changes)
   local defaults = {

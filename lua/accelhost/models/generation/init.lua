@@ -203,7 +203,6 @@ function GenerationMixin:_valid_length() return math.huge end -- luacheck: ignor
 
 --- Can a step of one token be captured and replayed, in texts of up to this number of tokens? Its calls may depend on
 --- the place of the token by position_ids and past_key_values alone.
----@param tokens integer
 ---@return boolean
 function GenerationMixin:_is_capturable(tokens) return false end -- luacheck: ignore 212
 

@@ -287,7 +287,6 @@ function Conditional:_begin(batch, o)
 end
 
 --- Return the inputs of a step: the tokens are the decoder's, the mask is the encoder's.
----@param given table
 ---@param ids Tensor
 ---@return table
 function Conditional:_step_inputs(given, ids) -- luacheck: ignore 212

@@ -43,7 +43,6 @@ function ConvNextConfig:complete()
 end
 
 --- Return the changes with num_stages, which follows from depths.
----@param changes table
 ---@return table
 function ConvNextConfig:complete_changes(changes)
   local all = arguments.copy(changes)

@@ -43,7 +43,6 @@ end
 
 --- Return the value of a flag of a call, by default the configuration's.
 ---@param model PreTrainedModel
----@param given table
 ---@return boolean?
 function image_model.flag(model, given, name)
   if given[name] ~= nil then return given[name] end
@@ -97,7 +96,6 @@ end
 --- The forward of an encoder of stages: return the last feature maps; into the list, where there is one, those before
 --- the first and after each stage.
 ---@param self Module with `stages`
----@param x Tensor
 ---@param states Tensor[]?
 ---@return Tensor
 function image_model.run_stages(self, x, states)
@@ -110,7 +108,6 @@ function image_model.run_stages(self, x, states)
 end
 
 --- Average over rows and columns: [N, C, H, W] -> [N, C].
----@param x Tensor
 ---@return Tensor
 function image_model.average(x) return C.adaptive_avg_pool2d(x, {1, 1}):flatten(1) end
 

@@ -30,7 +30,6 @@ function Course:add(number, step, loss)
 end
 
 --- Remove a trial.
----@param number integer
 ---@return table? # its reports
 function Course:remove(number)
   local trial = self.trials[number]

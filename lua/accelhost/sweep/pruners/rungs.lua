@@ -62,7 +62,6 @@ function Rungs:report(trial, step, loss)
 end
 
 --- A trial has ended: it waits no longer.
----@param number integer
 function Rungs:finish(number)
   local entry = self.waiting[number]
   if entry then entry.trial, self.waiting[number] = nil, nil end

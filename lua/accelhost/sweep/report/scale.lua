@@ -33,8 +33,6 @@ local function choices_of(parameter, trials)
 end
 
 --- An axis of numbers.
----@param low number
----@param high number
 ---@param log? boolean
 ---@param most? integer approximate number of ticks, default 5
 ---@return table {place, ticks, low, high, log}

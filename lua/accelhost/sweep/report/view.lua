@@ -117,7 +117,6 @@ end
 function view.axis_name(metric, axis) return metric .. (axis.log and " (logarithmic)" or "") end
 
 --- The rows of trials that have a value.
----@param self table
 ---@return table[]
 function view.with_value(self)
   local rows = {}
@@ -128,7 +127,6 @@ function view.with_value(self)
 end
 
 --- A note on values outside of the axis; "" when there are none.
----@param self table
 ---@return string
 function view.outside_words(self)
   if self.outside == 0 then return "" end

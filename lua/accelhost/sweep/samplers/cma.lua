@@ -83,7 +83,6 @@ local function axes(self)
 end
 
 --- The deviation of a coordinate.
----@param i integer
 ---@return number
 function Cma:deviation(i) return self.sigma * sqrt(max(self.covariance[i][i], 0)) end
 

@@ -105,7 +105,6 @@ local function best_by_fronts(self, most)
 end
 
 --- The best tenth of the trials that have ended, at most `most` of them.
----@param most integer
 ---@return table<integer, boolean> # trial -> true
 function History:best(most)
   if next(self.losses) then return best_by_fronts(self, most) end

@@ -76,8 +76,6 @@ end
 --- A number of the normal distribution truncated to [low, high].
 ---@param mean number
 ---@param deviation number
----@param low number
----@param high number
 ---@param u number from 0 to 1: which one
 ---@return number
 function normal.truncated(mean, deviation, low, high, u)

@@ -51,7 +51,6 @@ function BaseSampler:suggest(number, running, attempt)
 end
 
 --- The random numbers of a trial.
----@param number integer
 ---@param attempt? integer
 ---@return table
 function BaseSampler:stream(number, attempt) return stream.new(self.seed, number, attempt) end

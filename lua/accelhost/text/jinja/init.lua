@@ -22,7 +22,6 @@ local function render(source, variables)
 end
 
 --- The text of a template.
----@param source string
 ---@param variables table<string, any> Lua values; a table with a first item is a list
 ---@return string? text nil: it has an error
 ---@return string? message with the line, or that of raise_exception

@@ -17,7 +17,6 @@ end
 
 --- Raise an error of a template, with its line. It is caught by the caller of the template.
 ---@param line integer
----@param format string
 ---@param ... any
 function lexer.fail(line, format, ...) error({line = line, message = format:format(...)}, 0) end
 
@@ -87,7 +86,6 @@ local function trim_text(text, opening, sign, strips_left, at_line_start)
 end
 
 --- The tokens of a template. Kinds: text, name, number, string, operator; begin and end, whose value is "{{" or "{%".
----@param source string
 ---@return table[] tokens {kind, value, line}
 function lexer.read(source)
   local tokens, at, strips_left = {}, 1, false

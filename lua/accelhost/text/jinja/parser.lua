@@ -368,7 +368,6 @@ function Parser:body(stops)
 end
 
 --- The tree of a template.
----@param source string
 ---@return table[] nodes
 function parser.parse(source)
   local self = setmetatable({tokens = lexer.read(source), at = 1, depth = 0}, Parser)

@@ -40,8 +40,6 @@ function place.lines(source, last)
 end
 
 --- One line of a chunk.
----@param source string
----@param number integer
 ---@return string?
 function place.line(source, number)
   local lines = place.lines(source, number)
@@ -69,7 +67,6 @@ local function variables_at(level, func)
 end
 
 --- A frame of the script, 1 is the innermost; levels count from the caller of this function.
----@param number integer
 ---@return {line: string, lines: string[], value_of: (fun(name: string): any), seen: table}?
 function place.find(number)
   for level = 2, math.huge do

@@ -19,7 +19,6 @@ end
 --- The name of a node.
 ---@param offset integer
 ---@param stride integer
----@return string
 function tree.node(offset, stride) return offset .. "/" .. stride end
 
 --- Merge nodes whose halves are both complete: `parts` (node -> value) is changed.

@@ -15,7 +15,6 @@ end
 ---@param rows table<string, {get: (fun(): any), set: fun(value: boolean)}>
 ---@param values? table<string, any> values without a state
 ---@param refused? table<string, string> names of PyTorch that are absent, with the alternative
----@return table
 function switches.new(title, rows, values, refused)
   values, refused = values or {}, refused or {}
   local names = {}

@@ -16,7 +16,6 @@ local contents = {}
 
 --- "model", "model_1", ...: Accelerate's names.
 ---@param i integer from 1
----@return string
 function contents.numbered(name, i)
   return i == 1 and name or ("%s_%d"):format(name, i - 1)
 end
@@ -34,7 +33,6 @@ end
 
 --- The state of an object that a script registered.
 ---@param object any
----@return any
 function contents.state_of(object)
   if C.random.is_generator(object) then return {generator = object:get_state()} end
   return object:state_dict()

@@ -4,11 +4,9 @@ local C = require "accelhost._C"
 local names = {}
 
 --- The folder of a project's checkpoints.
----@return string
 function names.folder(project_dir) return project_dir .. "/checkpoints" end
 
 --- The path of the checkpoint of a number.
----@return string
 function names.path(project_dir, number)
   return ("%s/checkpoint_%d"):format(names.folder(project_dir), number)
 end

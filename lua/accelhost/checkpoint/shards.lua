@@ -15,7 +15,6 @@ local units = {
 --- Bytes from a number or a text such as "10GB" (10^9), "500MiB".
 ---@param what string the function and argument, for messages
 ---@param size integer|string
----@return integer
 function shards.bytes(what, size)
   if type(size) == "number" and size >= 1 and size % 1 == 0 then return size end
   local number, unit = tostring(size):match "^%s*([%d.]+)%s*(%a+)%s*$"

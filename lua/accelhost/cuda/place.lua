@@ -29,7 +29,6 @@ end
 
 --- Return its name, for functions that expect one.
 ---@param device integer|string|nil
----@return string
 function place.name(what, device) return "cuda:" .. place.index(what, device) end
 
 return place

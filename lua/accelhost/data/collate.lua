@@ -18,7 +18,6 @@ end
 --- Collate values of one kind: tensors are stacked, numbers become a tensor (int64 when all are integral, else
 --- float32), booleans a bool tensor, strings a table; tables are traversed, field by field.
 ---@param values any[] one per sample
----@return any
 function collate.values(values)
   local first = values[1]
   local kind = kind_of(first)

@@ -68,7 +68,6 @@ function rng_streams.shuffled(n) return native.shuffled(source(), n) end
 --- Return the result of `make`, which may draw whole tensors: within a sample the global generator is the sample's
 --- meanwhile.
 ---@param make fun(): any
----@return any
 function rng_streams.tensors(make)
   local stream = source()
   if not stream then return make() end

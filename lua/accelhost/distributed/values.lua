@@ -67,7 +67,6 @@ end
 --- Each process's value of one's list. A collective.
 ---@param packed userdata[]? on the giver: the bytes of each process's value
 ---@param root integer the sending rank, in the group
----@return any
 function values.scatter(native, packed, root)
   local counts = {}
   for r = 1, native:size() do counts[r] = packed and packed[r]:numel() or 0 end

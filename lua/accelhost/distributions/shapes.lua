@@ -14,7 +14,6 @@ end
 
 --- A parameter as a distribution's text shows it: its number, or its shape.
 ---@param value Tensor
----@return string
 function shapes.parameter_text(value)
   return value:numel() == 1 and ("%.7g"):format(value:item()) or arguments.shape_text(value)
 end

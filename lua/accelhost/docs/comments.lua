@@ -23,7 +23,6 @@ end
 
 --- Comments by name, and the first one of each file.
 ---@param blocks table[] of the reader
----@return table
 function comments.index(blocks)
   local index = {by_name = {}, file = {}}
   for _, block in ipairs(blocks) do

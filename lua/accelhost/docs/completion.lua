@@ -22,7 +22,6 @@ end
 
 --- The script for bash.
 ---@param commands table[] of docs/commands.lua
----@return string
 function completion.bash(commands)
   local out = {
     "# Completion of accelhost for bash.", "_accelhost() {",
@@ -57,7 +56,6 @@ end
 
 --- The script for zsh.
 ---@param commands table[]
----@return string
 function completion.zsh(commands)
   local out = {"#compdef accelhost", "local -a commands=("}
   for _, command in ipairs(commands) do
@@ -87,7 +85,6 @@ end
 
 --- The script for fish.
 ---@param commands table[]
----@return string
 function completion.fish(commands)
   local out = {"# Completion of accelhost for fish."}
   for _, command in ipairs(commands) do

@@ -424,7 +424,6 @@ end
 --- The line about a module of the same name as a command, "" where there is none.
 ---@param accelhost table
 ---@param command string
----@return string
 function help.namesake(accelhost, command)
   local is_here = pcall(function() return accelhost[command] end)
   return is_here and ("\nThe module of the same name: accelhost help accelhost.%s\n"):format(command) or ""

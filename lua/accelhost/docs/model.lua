@@ -460,7 +460,6 @@ end
 
 --- Make the model.
 ---@param accelhost table the public surface
----@return table
 function model.build(accelhost)
   local blocks = reader.read(require "accelhost._docs")
   local self = {
@@ -488,7 +487,6 @@ function model.is_documented(entry)
 end
 
 --- Return the first sentence of an entry's description.
----@return string
 function model.summary(entry)
   for _, part in ipairs(entry.parts) do
     if part.text then

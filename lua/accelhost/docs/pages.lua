@@ -109,7 +109,6 @@ end
 ---@param self table the model
 ---@param title string
 ---@param path? string
----@return table
 function pages.new(self, name, title, path)
   local block = path and self.index.file[path]
   local page = {

@@ -77,7 +77,6 @@ end
 
 --- An upvalue of a function, by its name.
 ---@param wanted string
----@return any
 function signature.upvalue(fn, wanted)
   for i = 1, math.huge do
     local name, value = debug.getupvalue(fn, i)
@@ -228,7 +227,6 @@ end
 
 --- A parameter as the signature shows it: "dim = -1".
 ---@param parameter table
----@return string
 function signature.parameter_text(parameter)
   if parameter.required then return parameter.name end
   return parameter.name .. " = " .. shown(parameter.default)
@@ -236,7 +234,6 @@ end
 
 --- "(input, dim = -1)".
 ---@param parameters table[]
----@return string
 function signature.text(parameters)
   local parts = {}
   for i, parameter in ipairs(parameters) do parts[i] = signature.parameter_text(parameter) end

@@ -3,7 +3,6 @@ local units = {}
 
 --- "12.50 MiB"; "-" for nil.
 ---@param bytes number|nil
----@return string
 function units.bytes(bytes)
   if not bytes then return "-" end
   local names, unit = {"B", "KiB", "MiB", "GiB", "TiB"}, 1

@@ -65,7 +65,6 @@ local function help_line(row)
 end
 
 --- Return the text of --help.
----@return string
 function options.help()
   local parts = {[[
 usage: accelhost generate MODEL [options]

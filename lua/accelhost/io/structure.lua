@@ -154,7 +154,6 @@ end
 --- Build a value from tensors and structure.
 ---@param text string|nil as `split` returned it
 ---@param tensors table<string, table>
----@return any
 function structure.join(text, tensors)
   if not text then return tensors end
   local fine, tree = pcall(C.json.decode, text)

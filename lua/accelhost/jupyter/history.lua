@@ -48,7 +48,6 @@ local function write(path, entries, first)
 end
 
 --- Open the history of a new session.
----@return table
 function history.open()
   local self = {path = file_path(), entries = {}, outputs = {}, session = 1}
   if self.path then

@@ -8,7 +8,6 @@ local chevrons = {{16, 16, 32, 32}, {32, 32, 16, 48}, {32, 16, 48, 32}, {48, 32,
 local background, foreground = {31, 79, 160}, {255, 255, 255}
 
 --- Return the logo as SVG.
----@return string
 function logo.svg()
   local lines = {}
   for i, s in ipairs(chevrons) do lines[i] = ("M%d %dL%d %d"):format(unpack(s)) end

@@ -18,7 +18,6 @@ end
 
 --- The number of code points of a text.
 ---@param value string
----@return integer
 function text.length(value)
   local _, continued = value:gsub("[\128-\191]", "")
   return #value - continued
@@ -37,7 +36,6 @@ end
 
 --- Encode bytes in base64.
 ---@param bytes string
----@return string
 function text.base64(bytes)
   if not pairs_of then make_pairs() end
   local parts, count = {}, #bytes

@@ -53,7 +53,6 @@ function framing.receiver()
 end
 
 --- Wait for the call from the process that started this rank, and return it.
----@return any
 function framing.receive()
   local receive = framing.receiver()
   while true do

@@ -160,7 +160,6 @@ end
 
 --- The value at the end of a way.
 ---@param way (string|integer)[]
----@return any
 function names.find(way)
   local value = require(way[1])
   for i = 2, #way do

@@ -92,7 +92,6 @@ end
 --- Return the results of fn(self, call); when it raises, the hooks that always run do so first.
 ---@param fn fun(self: table, call: table): ...
 ---@param ... any the module's arguments
----@return any
 function forward_hooks.protected(self, fn, ...)
   local call = {given = pack(...), ran = {}}
   for _, entry in ipairs(self._forward_hooks or {}) do

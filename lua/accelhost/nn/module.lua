@@ -400,7 +400,6 @@ function Module:_pairs()
 end
 
 --- The text between the brackets; classes override it.
----@return string
 function Module:extra_repr() -- luacheck: ignore
   return ""
 end

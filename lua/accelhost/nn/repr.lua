@@ -3,7 +3,6 @@ local repr = {}
 
 --- A float as Python writes it: the shortest digits that read back to the same number, with a point or an exponent.
 ---@param value number
----@return string
 function repr.float(value)
   if value ~= value then return "nan" end
   if value == math.huge then return "inf" end
@@ -38,7 +37,6 @@ end
 
 --- "a=1, b=True" from alternating names and texts.
 ---@param ... string
----@return string
 function repr.join(...)
   local given, parts = {...}, {}
   for i = 1, #given, 2 do parts[#parts + 1] = given[i] .. "=" .. given[i + 1] end

@@ -96,7 +96,6 @@ end
 --- Continue texts, as the model's generate does. The vectors are tokens beyond its vocabulary while it runs.
 ---@param input_ids Tensor|table
 ---@param options? table
----@return any
 function PromptModel:generate(input_ids, options)
   local base, count = self.base_model, self.peft_config[ADAPTER].num_virtual_tokens
   local embedding, words = base:get_input_embeddings(), base.config.vocab_size

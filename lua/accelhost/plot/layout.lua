@@ -211,7 +211,6 @@ end
 ---@param runs table[] {short: its name}
 ---@param panels table[] {key, curves, axis, log}
 ---@param style table sizes, see accelhost.plot.styles
----@return table
 function layout.scene(runs, panels, style)
   local scene = {width = style.width, height = 0, items = {}}
   local page = {x = 0, y = 0, width = style.width, role = "page"}

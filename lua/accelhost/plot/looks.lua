@@ -18,7 +18,6 @@ local function run_color(run) return RUNS[(run - 1) % #RUNS + 1] end
 
 --- Of a line: {color, width, opacity}.
 ---@param item table
----@return table
 function looks.line(item)
   local look = lines[item.role]
   return {color = look.color or run_color(item.run), width = look.width, opacity = look.opacity or 1}

@@ -5,7 +5,6 @@ local styles = {}
 ---@param width integer columns
 ---@param height integer lines of a plot
 ---@param several boolean are there several runs?
----@return table
 function styles.terminal(width, height, several)
   return {
     width = width, panel = height, char = 1, line = 1, margin = 0, between = 3, space = 1, least = 80,
@@ -17,7 +16,6 @@ end
 --- Of a picture.
 ---@param width integer pixels
 ---@param height integer of a plot
----@return table
 function styles.picture(width, height)
   return {
     width = width, panel = height, char = 6.6, line = 18, margin = 14, between = 24, space = 18, least = 420,

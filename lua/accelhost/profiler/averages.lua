@@ -142,7 +142,6 @@ end
 --   #prof:key_averages():table{sort_by = "cpu_time_total", row_limit = 5} > 0  --> true
 ---@param sort_by? string a field of the rows; without, the order of their first appearance
 ---@param row_limit? integer default 100; negative: all
----@return string
 function KeyAverages:table(...)
   local sort_by, row_limit = read_table(...)
   local order, total, device, memory, shapes = {}, 0, 0, false, false

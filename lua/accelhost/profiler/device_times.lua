@@ -71,7 +71,6 @@ end
 ---@param rows table[]
 ---@param steps integer numbers are divided by it
 ---@param row_limit integer negative: all
----@return string
 function device_times.text(rows, steps, row_limit)
   local total, order, lines = 0, {}, {}
   for i, row in ipairs(rows) do

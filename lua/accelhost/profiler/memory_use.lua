@@ -114,7 +114,6 @@ end
 --- The sums as a text.
 ---@param use table of at_peak
 ---@param row_limit integer of ops; negative: all
----@return string
 function memory_use.text(use, row_limit)
   local lines = {("%-40s %13s %8s"):format("At the peak, by kind", "", "blocks")}
   for _, row in ipairs(use.kinds) do lines[#lines + 1] = line(row.name, row.bytes, row.count) end

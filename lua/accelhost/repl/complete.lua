@@ -151,7 +151,6 @@ end
 
 --- Return the value of a path (model.layers[1].weight), found as for completion; nil without one.
 ---@param e Evaluate
----@return any
 function complete.value(e, path)
   local words = lexer.list(path)
   return #words > 0 and resolve(e, words, #words) or nil

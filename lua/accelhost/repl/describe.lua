@@ -192,7 +192,6 @@ end
 
 --- Show the source of a name's value.
 ---@param e Evaluate
----@return boolean
 function describe.source(e, word)
   local value = complete.value(e, word)
   if value == nil then

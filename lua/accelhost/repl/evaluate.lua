@@ -351,7 +351,6 @@ function Evaluate:reset()
 end
 
 --- The value of a name at the prompt: a live local, a global or a predefined name.
----@return any
 function Evaluate:value(name)
   if self.living[name] then return locals.value(self.living, name) end
   return self.environment[name]

@@ -164,7 +164,6 @@ end
 
 --- Return the value of a living variable.
 ---@param living table<string, table>
----@return any
 function locals.value(living, name)
   local found = living[name]
   if not found then return nil end

@@ -34,7 +34,6 @@ end
 
 --- The value of one, nil when the name is none.
 ---@param name any
----@return any
 function names.find(name)
   if special[name] then return special[name]() end
   return same[name] and library()[name] or nil

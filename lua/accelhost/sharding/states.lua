@@ -106,7 +106,6 @@ end
 
 --- The whole state_dict of the results of `own` on all ranks of a job, which may have been another.
 ---@param parts table[] by rank
----@return table
 function states.together(optimizer, parts)
   local whole, parameters = parts[1].state, {}
   for _, group in ipairs(optimizer.param_groups) do

@@ -22,7 +22,6 @@ end
 --- Return true if outcome a is better than b; of two equal ones the earlier trial is better.
 ---@param a table
 ---@param b table
----@return boolean
 function outcome.is_better(a, b)
   if (a.step == false) ~= (b.step == false) then return a.step == false end
   if a.step ~= b.step then return a.step > b.step end

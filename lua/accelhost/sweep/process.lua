@@ -34,7 +34,6 @@ end
 
 --- Return the facts of the trial for its own processes.
 ---@param study Study
----@return table
 function TrialProcess:facts(study)
   local trial, definition = self.trial, study.definition
   return {
@@ -178,7 +177,6 @@ end
 local memory_words = {"not enough memory", "cannot allocate memory"}
 
 --- Report an exhausted memory if a text means that in other words.
----@return string
 function TrialProcess.name_memory(text)
   local lower = text:lower()
   for _, words in ipairs(memory_words) do

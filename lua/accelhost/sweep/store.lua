@@ -102,7 +102,6 @@ function Store:put(key, value)
 end
 
 --- A fact of the study, nil when there is none.
----@return any
 function Store:get(key)
   local fine, rows = pcall(self._db.execute, self._db, "SELECT value FROM study WHERE key = ?", {key})
   if not fine then fail("'%s' is no study: %s", self.path, tostring(rows)) end

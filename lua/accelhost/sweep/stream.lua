@@ -65,7 +65,6 @@ function Stream:uniform()
 end
 
 --- The next integer from 0 to n - 1.
----@return integer
 function Stream:below(n) return math.floor(self:uniform() * n) end
 
 --- The next number of the normal distribution with mean 0 and deviation 1.

@@ -141,7 +141,6 @@ end
 --- The table of accelhost.sweep.definition for a decoded YAML file.
 ---@param reals table which numbers are written as reals (accelhost._C.yaml)
 ---@param note fun(text: string) called with each ignored key, and the reason
----@return table
 function wandb.read(given, reals, note)
   if type(given) ~= "table" or given[1] ~= nil then fail("expected keys and values, got %s", describe(given)) end
   local result = {}

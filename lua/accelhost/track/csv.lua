@@ -57,7 +57,6 @@ end
 
 --- Rows that were read as a text again, under the columns that there are now.
 ---@param rows table[]
----@return string
 function format.write(rows)
   if not rows.columns then return "" end
   local lines = {}

@@ -16,7 +16,6 @@ end
 
 --- A row as a line.
 ---@param row table {step, wall_time, names, values}
----@return string
 function format.line(row)
   local parts = {}
   if row.step then parts[1] = '"step": ' .. encode(row.step) end
@@ -59,7 +58,6 @@ end
 
 --- Rows that were read as a text again.
 ---@param rows table[]
----@return string
 function format.write(rows)
   local lines = {}
   for i, row in ipairs(rows) do lines[i] = row.line .. "\n" end

@@ -14,7 +14,6 @@ local START, SUCCESS = 1, 1           -- SessionLog, session_end_info
 ---@param wall_time number
 ---@param step integer?
 ---@param content? string fields of the event
----@return string
 function messages.event(wall_time, step, content)
   return C.events.record(field(1, "double", wall_time) .. (step and field(2, "int", step) or "") .. (content or ""))
 end
@@ -27,7 +26,6 @@ messages.restart = field(7, "bytes", field(1, "int", START))
 
 --- Of an event with summary values.
 ---@param ... string
----@return string
 function messages.summary(...)
   local values = {...}
   for i, value in ipairs(values) do values[i] = field(1, "bytes", value) end
@@ -42,7 +40,6 @@ end
 --- A scalar; `precision` "float" or "double" in the new form, as a tensor.
 ---@param value number
 ---@param precision? string
----@return string
 function messages.scalar(tag, value, precision)
   if not precision then return field(1, "bytes", tag) .. field(2, "float", value) end
   local double = precision == "double"
@@ -51,7 +48,6 @@ function messages.scalar(tag, value, precision)
 end
 
 --- A text, which TensorBoard shows as Markdown.
----@return string
 function messages.text(tag, text)
   local shape = field(2, "bytes", field(1, "int", 1))
   local tensor = field(1, "int", STRING) .. field(2, "bytes", shape) .. field(8, "bytes", text)
@@ -62,7 +58,6 @@ end
 ---@param png string
 ---@param rows integer
 ---@param columns integer
----@return string
 function messages.image(tag, png, rows, columns, channels)
   local image = field(1, "int", rows) .. field(2, "int", columns) .. field(3, "int", channels) .. field(4, "bytes", png)
   return field(1, "bytes", tag) .. field(4, "bytes", image)
@@ -70,7 +65,6 @@ end
 
 --- A histogram.
 ---@param found table {min, max, num, sum, sum_squares, limits, counts}
----@return string
 function messages.histogram(tag, found)
   local histogram = field(1, "double", found.min) .. field(2, "double", found.max) .. field(3, "double", found.num)
     .. field(4, "double", found.sum) .. field(5, "double", found.sum_squares) .. field(6, "doubles", found.limits)

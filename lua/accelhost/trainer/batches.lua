@@ -80,7 +80,6 @@ end
 ---@param first any
 ---@param second any
 ---@param third any
----@return table
 function batches.inputs(first, second, third)
   if type(first) == "table" and second == nil then return first end
   if third ~= nil then
@@ -101,7 +100,6 @@ batches.rows = rows_of
 
 --- The tensor that a model calls its input: the field that its main_input_name names (default: input_ids), or the
 --- first of a pair.
----@return any
 function batches.main_input(model, inputs)
   local value = inputs[model.main_input_name or "input_ids"]
   if value == nil then return inputs.inputs end
@@ -127,7 +125,6 @@ function batches.weight(model, inputs, label_names)
 end
 
 --- Call a model with a batch: of a pair it gets the first value, else the table.
----@return any
 function batches.call(model, inputs)
   if inputs.inputs ~= nil then return model(inputs.inputs) end
   return model(inputs)
@@ -169,7 +166,6 @@ end
 
 --- Return the part of a model's outputs that an evaluation keeps: the tensor, its logits, or all but the loss.
 ---@param outputs any
----@return any
 function batches.logits_of(outputs)
   if type(outputs) ~= "table" then return outputs end
   if outputs.logits ~= nil then return outputs.logits end

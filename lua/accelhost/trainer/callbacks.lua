@@ -354,7 +354,6 @@ end
 local function name_of(callback, i) return (class.of(callback) or {})._name or "callback " .. i end
 
 --- The states of callbacks that have one, by name.
----@return table
 function CallbackHandler:state_dict()
   local states = {TrainerControl = self.trainer.control:state_dict()}
   for i, callback in ipairs(self.list) do

@@ -8,7 +8,6 @@ local checkpoints = {}
 local FILE = "trainer_state.json"
 
 --- The path of the checkpoint of an update.
----@return string
 function checkpoints.path(folder, step) return ("%s/checkpoint-%d"):format(folder, step) end
 
 --- The updates of a folder's checkpoints, in their order.

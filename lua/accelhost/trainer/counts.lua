@@ -57,7 +57,6 @@ function Counts:report(logs, training)
 end
 
 --- Return this process's counts since the last `settle`.
----@return table
 function Counts:state_dict() return {tokens = self.tokens, operations = self.operations} end
 
 --- Restore the counts.

@@ -87,7 +87,6 @@ function Losses:pop_mean()
 end
 
 --- Return the updates that wait to be reduced.
----@return table
 function Losses:state_dict()
   return {sums = self._sums, weights = self._weights, steps = self._steps, sum = self._sum, weight = self._weight}
 end

@@ -60,7 +60,6 @@ local function value_of(text)
 end
 
 --- Parse optim_args as options of an optimizer: "momentum=0.9,nesterov=true".
----@return table
 function made.options(args)
   local options, allowed = {}, {}
   for _, name in ipairs(by_name[args.optim][3]) do allowed[name] = true end

@@ -47,7 +47,6 @@ end
 
 --- A value apart from the graph, on a device: a tensor, or a table of them.
 ---@param device string?
----@return any
 function predictions.brought(value, device)
   if C.is_tensor(value) then return value:detach():to {device = device} end
   if type(value) ~= "table" then return nil end
@@ -58,7 +57,6 @@ end
 
 --- A part in the CPU's memory.
 ---@param part table
----@return table
 function predictions.on_cpu(part)
   local copy = {place = part.place}
   for _, field in ipairs(fields) do copy[field] = predictions.brought(part[field], "cpu") end
@@ -96,7 +94,6 @@ end
 --- Parts as one: each field's tensors along dim 0, shorter ones padded with -100; or as lists by batch.
 ---@param parts table[]
 ---@param as_one boolean
----@return table
 function predictions.joined(parts, as_one)
   local found = {}
   for _, field in ipairs(fields) do

@@ -29,7 +29,6 @@ function arguments.raise(format, ...) error(format:format(...), 0) end
 
 --- Sizes as messages show them: "(2, 3)", "(2,)".
 ---@param sizes integer[]
----@return string
 function arguments.sizes_text(sizes)
   return "(" .. table.concat(sizes, ", ") .. (#sizes == 1 and ",)" or ")")
 end
@@ -39,7 +38,6 @@ end
 function arguments.shape_text(tensor) return arguments.sizes_text(tensor:shape()) end
 
 --- Describe a value, for messages: "a number", "a Linear", "nil".
----@return string
 function arguments.describe(value)
   local kind = type(value)
   if kind == "nil" then return "nil" end
@@ -62,7 +60,6 @@ local describe = arguments.describe
 
 --- " (did you mean 'lr'?)" when a known name is near, else "".
 ---@param known string[]
----@return string
 function arguments.did_you_mean(name, known)
   local near = C.system.nearest(name, known)
   return near and (" (did you mean '%s'?)"):format(near) or ""
@@ -101,7 +98,6 @@ function arguments.check_names(what, options, known)
 end
 
 --- A plain table's own copy, one level deep; anything else is given back.
----@return any
 function arguments.copy(value)
   if type(value) ~= "table" then return value end
   local copy = {}

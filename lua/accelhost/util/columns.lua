@@ -52,7 +52,6 @@ end
 
 --- Fill a text with blanks up to a width; `right`: before it.
 ---@param right? boolean
----@return string
 function columns.pad(text, width, right)
   local blanks = (" "):rep(width - columns.of(text))
   return right and blanks .. text or text .. blanks

@@ -14,7 +14,6 @@ end
 
 --- Return the text of a cell, quoted where a comma, a quote or an end of line is in it.
 ---@param value any nil: an empty cell
----@return string
 function csv.cell(value)
   if value == nil then return "" end
   local text = type(value) == "number" and number_text(value) or tostring(value)

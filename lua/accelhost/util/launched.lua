@@ -28,7 +28,6 @@ local settings = {
 ---@param kind string of accelhost.util.kinds
 ---@param own any the script's setting, nil for none
 ---@param default any
----@return any
 function launched.settle(what, name, kind, own, default)
   for _, variable in ipairs(settings[name][1]) do
     local text = os.getenv(variable)

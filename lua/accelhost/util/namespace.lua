@@ -15,7 +15,6 @@ end
 --- The value of a lazy name, nil when there is no such name.
 ---@param lazy table
 ---@param name any
----@return any
 function namespace.load(lazy, name)
   if type(name) ~= "string" then return nil end
   local entry = lazy[name]

@@ -14,7 +14,6 @@ function Page:init(width)
 end
 
 --- The text as a heading shows it.
----@return string
 function Page:bold(text)
   return self.terminal and "\27[1m" .. text .. "\27[0m" or text
 end

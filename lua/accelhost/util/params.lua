@@ -69,7 +69,6 @@ end
 
 --- Values by dotted names as nested tables.
 ---@param flat table<string, any>
----@return table
 function params.nest(flat)
   local result = {}
   for name, value in next, flat do
@@ -118,7 +117,6 @@ end
 
 --- Parameters as YAML that `--params` reads; numbers read back unchanged.
 ---@param values table nested
----@return string
 function params.yaml(values)
   local lines = {}
   append_yaml(lines, "", values)

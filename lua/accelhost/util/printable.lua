@@ -12,7 +12,6 @@ end
 
 --- Return a text in one line, with question marks for bytes that are no character of UTF-8, or would move a terminal's
 --- cursor.
----@return string
 function printable.text(text)
   return (printable.utf8(text):gsub("%c", "?"):gsub("\194[\128-\159]", "?"))
 end
@@ -20,11 +19,9 @@ end
 local entities = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;", ["'"] = "&#39;"}
 
 --- Return printable.text of a text, escaped for HTML and SVG.
----@return string
 function printable.markup(text) return (printable.text(text):gsub("[&<>\"']", entities)) end
 
 --- Return a message of several lines, with question marks as in printable.text, but for line feeds and tabs.
----@return string
 function printable.message(text)
   return (printable.utf8(text):gsub("[%z\1-\8\11-\31\127]", "?"):gsub("\194[\128-\159]", "?"))
 end
@@ -32,7 +29,6 @@ end
 --- A number as short as it may be with some digits: 0.001, 1e-6, nan.
 ---@param value number
 ---@param digits integer
----@return string
 function printable.number(value, digits)
   if value ~= value then return "nan" end
   return (("%%.%dg"):format(digits):format(value):gsub("e([+-])0*(%d)", function(sign, power)

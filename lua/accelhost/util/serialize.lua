@@ -16,7 +16,6 @@ function serialize.kind(value) return scalar[type(value)] or C.codec.kind(value)
 
 --- Return a key as the end of a path: ".name", "[3]", '["two words"]'.
 ---@param key any
----@return string
 function serialize.key_text(key)
   if type(key) ~= "string" then return ("[%s]"):format(tostring(key)) end
   return key:find "^[%a_][%w_]*$" and "." .. key or ("[%q]"):format(key)
@@ -54,7 +53,6 @@ end
 
 --- Return the value that was packed.
 ---@param bytes userdata uint8 [n], contiguous
----@return any
 function serialize.unpack(bytes) return C.codec.unpack(bytes) end
 
 return serialize

@@ -11,7 +11,6 @@ function run_state.registered(accelerator)
 end
 
 --- List the prepared and registered objects, in their order.
----@return table
 function run_state.objects(accelerator)
   local fp8 = accelerator.mixed_precision == "fp8" and accelerator._precision.fp8
   local list = {registered = run_state.registered(accelerator), scalers = {accelerator.scaler},
@@ -45,7 +44,6 @@ function run_state.set_windows(accelerator, windows, common)
 end
 
 --- Return an accelerator's own counters.
----@return table
 function run_state.own(accelerator)
   local trackers = rawget(accelerator, "_trackers")
   return {

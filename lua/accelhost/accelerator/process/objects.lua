@@ -29,7 +29,6 @@ end
 
 --- Return rank `from`'s value on every process; on one that replaces it, the value it had sent. A collective.
 ---@param from integer
----@return any
 function objects.broadcast(what, value, from)
   if comm.size() == 1 then return value end
   local own = comm.rank() == from
@@ -40,7 +39,6 @@ end
 
 --- Each rank's item of rank 0's list. A collective.
 ---@param list any[]? on rank 0: one item for each rank
----@return any
 function objects.scatter(what, list)
   local packed = list and {}
   for rank = 1, list and comm.size() or 0 do packed[rank] = serialize.pack(what, "value", list[rank]) end

@@ -203,7 +203,6 @@ function CapturedStep:run()
 end
 
 --- The results.
----@return any
 function CapturedStep:values()
   return unpack(self._values, 1, self._values.n)
 end

@@ -122,7 +122,6 @@ end
 --- that is captured, after each replay. One update for the steps of all prepared optimizers, at the latest when the
 --- next backward begins.
 ---@param report fun(skipped: boolean)
----@return any
 function LossScaler:step(optimizer, report, ...)
   local scaler = scaler_of(self)
   if not scaler then return optimizer:step(...) end

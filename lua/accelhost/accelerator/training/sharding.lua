@@ -84,7 +84,6 @@ function sharded.shards(optimizer) return stepping.shards(optimizer, shard_of) e
 ---@param shards Shard[]
 ---@param report fun(skipped: boolean?)
 ---@param closure? function
----@return any
 function sharded.step(accelerator, optimizer, shards, report, closure)
   accelerator._loss_scaler:unscale_ahead(optimizer)
   return stepping.step(optimizer, shard_of, shards, closure, function()

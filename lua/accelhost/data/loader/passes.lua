@@ -128,7 +128,6 @@ end
 --- object around it (a progress bar, enumerate); nil when no `for` runs the pass.
 ---@param loader table
 ---@param iterator? table the object of loader:batches() that was called
----@return any
 function passes.holder(loader, iterator)
   local called = {}
   for level = 2, 8 do

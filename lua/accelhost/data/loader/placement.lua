@@ -6,7 +6,6 @@ local placement = {}
 --- A tensor on `device`; a table with all tensors in it there, copied where one moves; anything else unchanged.
 ---@param device string
 ---@param bring? fun(tensor: Tensor, device: string): Tensor? copies a tensor there; nil: as by t:to
----@return any
 function placement.value(value, device, bring)
   if C.is_tensor(value) then return bring and bring(value, device) or value:to {device = device} end
   if type(value) ~= "table" or getmetatable(value) ~= nil then return value end

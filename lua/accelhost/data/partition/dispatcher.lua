@@ -32,7 +32,6 @@ function Dispatcher:of_all_ranks()
 end
 
 --- Return the number of rounds: each rank gets as many batches, except ranks that an uneven last round leaves out.
----@return integer
 function Dispatcher:len()
   local batches = self.batch_sampler:len()
   local count = batches / self:stride()

@@ -31,7 +31,6 @@ function proportions.part(total, numbers, rank)
 end
 
 --- The batch proportions as a launcher writes them.
----@return string
 function proportions.text(numbers) return table.concat(numbers, ":") end
 
 --- Parse a text; nil when it is no list of whole numbers above 0 with colons between them.

@@ -124,7 +124,6 @@ end
 ---@param list any[]
 ---@param count integer where the list may have holes
 ---@param kind? string their kind, where it is known: a dtype
----@return any
 function column.values(list, count, kind)
   if kind and numeric[kind] and fits(list, count, kind) then return C.tensor(list, {dtype = kind, device = "cpu"}) end
   kind = kind_of(list, count)
@@ -170,7 +169,6 @@ end
 --- Return the values of a column for a batch: the result of take, a table collated as by a loader.
 ---@param self table a column
 ---@param indices integer[]
----@return any
 function column.batch(self, indices)
   local values = self:take(indices)
   if C.is_tensor(values) or self.kind == "string" then return values end

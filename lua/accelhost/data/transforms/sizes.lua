@@ -77,7 +77,6 @@ function sizes.round(x)
 end
 
 --- A value for messages and prints: {1, 2} of a table.
----@return string
 function sizes.text(value)
   if type(value) ~= "table" then return tostring(value) end
   local items = {}

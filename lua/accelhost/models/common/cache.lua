@@ -48,7 +48,6 @@ end
 ---@param keys Tensor
 ---@param values Tensor
 ---@param window? integer keys that a query sees: earlier ones are left out
----@return table
 function cache.add(entry, keys, values, window)
   if not entry then return {keys, values, seen = keys:size(2)} end
   if entry.position then

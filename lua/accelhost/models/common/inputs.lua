@@ -36,7 +36,6 @@ end
 ---@param batch Tensor|table the first input, or a table by name
 ---@param more? table further ones by name
 ---@param first? string the name of an input that is passed alone; default input_ids
----@return table
 function inputs.read(what, known, batch, more, first)
   local given = {}
   first = first or "input_ids"

@@ -54,7 +54,6 @@ end
 --- Return the rotary parameters of both kinds of layers.
 ---@param given? table
 ---@param older table values of fields of older files
----@return table
 function Gemma3TextConfig:read_rope(given, older)
   local of = given or {}
   local is_nested = of.full_attention ~= nil or of.sliding_attention ~= nil

@@ -25,7 +25,6 @@ Phi3Config.defaults = {
 --- Return the rotary parameters: "su" and "yarn" of the first files are longrope.
 ---@param given? table
 ---@param older table values of fields of older files
----@return table
 function Phi3Config:read_rope(given, older)
   local p = arguments.copy(given) or {}
   local kind = p.rope_type or p.type

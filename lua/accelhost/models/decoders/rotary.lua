@@ -124,7 +124,6 @@ end
 ---@param given? table rope_parameters, or rope_scaling of older files
 ---@param defaults table values of parameters that `given` lacks
 ---@param most integer max_position_embeddings
----@return table
 function rotary.parameters(what, given, defaults, most)
   if given ~= nil and (type(given) ~= "table" or given[1] ~= nil) then
     fail("%s: rope_parameters: expected a table of fields, got %s", what, describe(given))

@@ -272,7 +272,6 @@ end
 --- Run the encoder; the decoder begins with its first token.
 ---@param batch table<string, Tensor>
 ---@param o table all options of generate
----@return table
 function Conditional:_begin(batch, o)
   if o.assistant_model or o.prompt_lookup_num_tokens then
     fail("generate: %s: not with an encoder", o.assistant_model and "assistant_model" or "prompt_lookup_num_tokens")

@@ -72,7 +72,6 @@ end
 function LRScheduler:check() end -- luacheck: ignore
 
 --- The text between the brackets: the parameters.
----@return string
 function LRScheduler:extra_repr()
   local parts = {}
   for _, name in ipairs(self._state_fields) do
@@ -161,7 +160,6 @@ end
 
 --- One value per group from a value or a table of them.
 ---@param name string of the parameter, for messages
----@return table
 function LRScheduler:per_group(name, value)
   local count, values = #self.optimizer.param_groups, {}
   if type(value) == "table" then

@@ -165,7 +165,6 @@ local reasons = {
 }
 
 --- Return the reason of its failure.
----@return string
 function SlurmTrial:failure_text()
   local state = ask("scontrol -o show job " .. self.number):match "JobState=([%u_]+)"
   if reasons[state] then return ("Slurm's job %s %s"):format(self.number, reasons[state]) end

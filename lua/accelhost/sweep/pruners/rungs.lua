@@ -43,7 +43,6 @@ end
 ---@param trial table {number}
 ---@param step number
 ---@param loss number
----@return string
 function Rungs:report(trial, step, loss)
   local number = trial.number
   while true do

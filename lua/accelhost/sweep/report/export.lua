@@ -37,7 +37,6 @@ end
 
 --- A row for each trial, with the names in the first: number, state, value, params.NAME ..., times (seconds since
 --- 1970), and the whole error.
----@return string
 function export.csv(study)
   local columns, names, lines = columns_of(study), {}, {}
   for i, column in ipairs(columns) do names[i] = column.name end
@@ -56,7 +55,6 @@ function export.csv(study)
 end
 
 --- A row for each report: trial, step, value.
----@return string
 function export.reports_csv(study)
   local lines = {line({"trial", "step", "value"}, 3)}
   for _, trial in ipairs(study.trials) do
@@ -94,7 +92,6 @@ local function picked(from, fields)
 end
 
 --- The whole study, reports too. Values that are not finite are the texts "nan", "inf" and "-inf".
----@return string
 function export.json(study)
   local made = picked(study, study_fields)
   made.space, made.trials = json.array(plain(study.space)), json.array {}
@@ -112,7 +109,6 @@ function export.yaml(settings) return params.yaml(params.nest(plain(settings))) 
 
 --- Parameters by dotted names as the text of a Lua table, nested.
 ---@param settings table<string, any>
----@return string
 function export.lua(settings) return params.lua(params.nest(plain(settings))) .. "\n" end
 
 return export

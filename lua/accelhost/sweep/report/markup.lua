@@ -10,7 +10,6 @@ local markup = {}
 function markup.text(text) return printable.markup(tostring(text)) end
 
 --- Several lines of text, for <pre>.
----@return string
 function markup.lines(text)
   local lines = {}
   for line in (text:gsub("\r", "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = markup.text(line) end
@@ -22,7 +21,6 @@ local void = {input = true, br = true}
 --- An element. Attributes whose value is false or nil are left out; true is one without a value.
 ---@param attributes? table<string, any>
 ---@param ... string HTML
----@return string
 function markup.tag(name, attributes, ...)
   local names, parts = {}, {}
   for key, value in pairs(attributes or {}) do
@@ -38,13 +36,11 @@ function markup.tag(name, attributes, ...)
 end
 
 --- A value as JSON that is safe inside a <script> element.
----@return string
 function markup.json(value)
   return (json.encode(value):gsub("[<>&]", {["<"] = "\\u003c", [">"] = "\\u003e", ["&"] = "\\u0026"}))
 end
 
 --- A relative or absolute path as the address of a link. A colon is no part of it, so that no path names a scheme.
----@return string
 function markup.address(path)
   return (path:gsub("[^%w/._~-]", function(byte) return ("%%%02X"):format(byte:byte()) end))
 end

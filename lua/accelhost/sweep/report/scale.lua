@@ -76,7 +76,6 @@ end
 
 --- A place as the whole number from 0 to 1000 in which pictures are drawn; values outside are at the edge.
 ---@param place number
----@return integer
 function scale.thousandth(place)
   return math.floor(math.max(0, math.min(1, place)) * 1000 + 0.5)
 end

@@ -27,7 +27,6 @@ end
 
 --- A stretch of time in its two largest units: "0.25 s", "42 s", "3 min 5 s", "2 h 10 min", "3 d 4 h".
 ---@param seconds number?
----@return string
 function show.duration(seconds)
   if not seconds or seconds ~= seconds or seconds == math.huge then return "-" end
   seconds = math.max(0, seconds)
@@ -58,7 +57,6 @@ end
 --- The first line of a text that is not blank, at most `most` bytes of it.
 ---@param text string?
 ---@param most? integer default 200
----@return string
 function show.first_line(text, most)
   local line = printable.text((text or ""):match "[^\r\n]*%S[^\r\n]*" or "")
   most = most or 200
@@ -68,7 +66,6 @@ function show.first_line(text, most)
 end
 
 --- "1 trial", "2 trials".
----@return string
 function show.count(count, word)
   return ("%d %s%s"):format(count, word, count == 1 and "" or "s")
 end

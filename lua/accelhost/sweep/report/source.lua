@@ -112,7 +112,6 @@ function source.read(path)
 end
 
 --- Return a text that is another one after each event of a study.
----@return string
 function source.version(directory)
   local store = Store(directory .. "/study.db", "read")
   local fine, count = pcall(store.count, store)

@@ -73,7 +73,6 @@ end
 summary.seconds = seconds_of
 
 --- Return the metrics of a trial as text: "loss 0.1, seconds 3".
----@return string
 function summary.values_text(study, trial)
   local parts = {}
   for i, name in ipairs(study.metrics) do
@@ -83,7 +82,6 @@ function summary.values_text(study, trial)
 end
 
 --- Return the goals: "minimize loss, maximize accuracy".
----@return string
 function summary.goals(study)
   local parts = {}
   for i, name in ipairs(study.metrics or {study.metric}) do
@@ -128,7 +126,6 @@ end
 --- Pareto front.
 ---@param study table see accelhost.sweep.report
 ---@param now? number seconds since 1970, for trials that run
----@return table
 function summary.count(study, now)
   local found = {counts = {}, total = #study.trials, busy = 0, sign = summary.sign(study)}
   for _, state in ipairs(summary.states) do found.counts[state] = 0 end
@@ -188,7 +185,6 @@ end
 
 --- Return the reason why there is no best trial.
 ---@param found table the result of `count`
----@return string
 function summary.why_none(found)
   local counts = found.counts
   if counts.failed > 0 and found.ended == counts.failed then return "none, every trial that ended has failed" end
@@ -198,7 +194,6 @@ end
 
 --- Counts by state in words, those that are not 0: "25 complete, 2 failed".
 ---@param counts table<string, integer>
----@return string
 function summary.words(counts)
   local parts = {}
   for _, state in ipairs(summary.states) do

@@ -72,7 +72,6 @@ view.thinned = thinned
 --- A note on omitted items; "" when none are omitted.
 ---@param drawn integer
 ---@param all integer
----@return string
 function view.left_out(drawn, all, what)
   return drawn < all and (" Drawn are %d of %d %s: the best, and evenly many of the others."):format(drawn, all, what)
     or ""
@@ -113,7 +112,6 @@ end
 --- The label of an axis of values.
 ---@param metric string
 ---@param axis table
----@return string
 function view.axis_name(metric, axis) return metric .. (axis.log and " (logarithmic)" or "") end
 
 --- The rows of trials that have a value.
@@ -127,7 +125,6 @@ function view.with_value(self)
 end
 
 --- A note on values outside of the axis; "" when there are none.
----@return string
 function view.outside_words(self)
   if self.outside == 0 then return "" end
   return (" %s off the axis %s at its edge."):format(self.outside == 1 and "One value" or self.outside .. " values",

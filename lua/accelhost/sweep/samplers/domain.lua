@@ -102,7 +102,6 @@ end
 --- Return a value of a parameter with a count, by its index.
 ---@param parameter table
 ---@param index integer from 0
----@return any
 function domain.value_at(parameter, index)
   if parameter.choices then return parameter.choices[index + 1] end
   if not parameter.step then return parameter.low end
@@ -146,7 +145,6 @@ end
 --- The value at u.
 ---@param parameter table
 ---@param u number from 0 to 1
----@return any
 function domain.from_unit(parameter, u)
   if parameter.count and not parameter.log then
     return domain.value_at(parameter, min(parameter.count - 1, floor(u * parameter.count)))

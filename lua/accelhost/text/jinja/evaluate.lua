@@ -381,7 +381,6 @@ statements["continue"] = function() return "continue" end
 --- The text of a template.
 ---@param nodes table[] of parser.parse
 ---@param names table<string, any> values of values.import
----@return string
 function evaluate.render(nodes, names)
   local state = {out = {}, bytes = 0, steps = 0, depth = 0, scope = {names = names}}
   run(state, nodes)

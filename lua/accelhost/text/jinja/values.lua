@@ -8,7 +8,6 @@ local values = {NONE = {kind = "none"}}
 local DEEPEST = 64
 
 --- A name without a value; `name` is for messages.
----@return table
 function values.undefined(name) return {kind = "undefined", name = name} end
 
 ---@param items any[]
@@ -16,7 +15,6 @@ function values.undefined(name) return {kind = "undefined", name = name} end
 function values.list(items) return {kind = "list", items = items} end
 
 --- A dictionary without keys.
----@return table
 function values.dict() return {kind = "dict", keys = {}, map = {}} end
 
 ---@param dict table
@@ -42,7 +40,6 @@ end
 --- A Lua value as a template's: a table with a first item, or one marked by json.array, is a list, others are
 --- dictionaries with their keys sorted.
 ---@param depth? integer
----@return any
 function values.import(value, depth)
   depth = depth or 0
   if depth > DEEPEST then lexer.fail(0, "a value nested more than %d deep", DEEPEST) end
@@ -90,7 +87,6 @@ local function inner(value)
 end
 
 --- The text of a value, as Python's str.
----@return string
 function values.text(value)
   local kind = values.kind(value)
   if kind == "string" then return value end
@@ -120,7 +116,6 @@ end
 --- A value as json.dumps(value, ensure_ascii=False, indent=indent) writes it.
 ---@param indent? integer
 ---@param level? integer
----@return string
 function values.json(value, indent, level)
   local kind = values.kind(value)
   if kind == "string" then return json_string(value) end

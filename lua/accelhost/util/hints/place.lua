@@ -85,7 +85,6 @@ end
 
 --- A field of any value, nil when asking raises.
 ---@param key any
----@return any
 function place.field(value, key)
   local kind = type(value)
   if kind ~= "table" and kind ~= "userdata" and kind ~= "string" then return nil end
@@ -95,7 +94,6 @@ end
 
 --- The value of "model.layers" where the script failed.
 ---@param at table from place.find
----@return any
 function place.resolve(at, path)
   local value, first = nil, true
   for name in path:gmatch "[%w_]+" do

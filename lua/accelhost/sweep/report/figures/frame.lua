@@ -15,7 +15,6 @@ local function percent(fraction) return ("%.4g%%"):format(fraction * 100) end
 --- A path of the picture; without points nothing.
 ---@param class string
 ---@param data string|string[] SVG's path commands
----@return string
 function frame.path(class, data)
   if type(data) == "table" then data = table.concat(data) end
   return data ~= "" and ('<path class="%s" d="%s"/>'):format(class, data) or ""
@@ -24,7 +23,6 @@ end
 --- A dot at thousandths, y from below.
 ---@param x integer
 ---@param y integer
----@return string
 function frame.dot(x, y) return ("M%d %dh0"):format(x, 1000 - y) end
 
 --- Lines across the picture at ticks.
@@ -91,7 +89,6 @@ end
 
 --- The attributes of a part that may be wider than the page, so that keys scroll it.
 ---@param label string
----@return table
 function frame.wide(label) return {class = "wide", tabindex = "0", role = "region", ["aria-label"] = label} end
 
 --- Return a section of the page with a heading, a note and its content.

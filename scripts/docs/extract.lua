@@ -18,9 +18,9 @@ local function lines_of(path)
   return list
 end
 
--- Lua: blocks that begin with ---, up to the first line that is no comment.
-local function read_lua(path)
-  local lines = lines_of(path)
+-- Lua: blocks that begin with ---, up to the first line that is no comment, as a list of {line, target, lines}.
+local blocks_of = setmetatable({}, {__index = function(blocks, path)
+  local lines, list = lines_of(path), {}
   local i = 1
   while i <= #lines do
     if lines[i]:find "^%s*%-%-%-" then
@@ -30,9 +30,49 @@ local function read_lua(path)
         i = i + 1
       end
       local target = (lines[i] or ""):match "^%s*(.-)%s*$"
-      emit(path, i, #block == i - 1 and "" or target, block)
+      list[#list + 1] = {line = i, target = #block == i - 1 and "" or target, lines = block}
     end
     i = i + 1
+  end
+  blocks[path] = list
+  return list
+end})
+
+-- The comment of a class that each family of models has: "@template FUNCTION SUFFIX" is its last line, FUNCTION is
+-- called by a family's file with the first part of its classes' names. FUNCTION -> {{suffix, lines}, ...}
+local templates = {}
+
+local function read_templates(path)
+  for _, block in ipairs(blocks_of[path]) do
+    local maker, suffix = block.lines[#block.lines]:match "^@template (%S+) (%w+)$"
+    if maker then
+      templates[maker] = templates[maker] or {}
+      table.insert(templates[maker], {suffix = suffix, lines = {unpack(block.lines, 1, #block.lines - 1)}})
+      block.is_template = true
+    end
+  end
+end
+
+-- "@family TITLE: SIZES" above a call of FUNCTION: emit its templates with these words in place of $family and $sizes,
+-- and with the first part of the classes' names in place of $name.
+local function emit_family(path, block, title, sizes)
+  local maker, name = block.target:match '([%w_%.]+)%("(%w+)"'
+  local words = {family = title, sizes = sizes, name = name}
+  for _, template in ipairs(templates[maker]) do
+    local lines = {}
+    for i, text in ipairs(template.lines) do lines[i] = text:gsub("%$(%l+)", words) end
+    emit(path, block.line, ('%s("%s%s")'):format(maker, name, template.suffix), lines)
+  end
+end
+
+local function read_lua(path)
+  for _, block in ipairs(blocks_of[path]) do
+    local title, sizes = block.lines[1]:match "^@family (.-): (.*)$"
+    if title then
+      emit_family(path, block, title, sizes)
+    elseif not block.is_template then
+      emit(path, block.line, block.target, block.lines)
+    end
   end
 end
 
@@ -94,6 +134,9 @@ local function read_settings(path)
 end
 
 local readers = {lua = read_lua, md = function(path) emit(path, 1, "", lines_of(path)) end, c = read_c, def = read_c}
+for _, path in ipairs {...} do
+  if path:find "%.lua$" then read_templates(path) end
+end
 for _, path in ipairs {...} do
   if path:find "settings%.def$" then read_settings(path) else readers[path:match "%.(%w+)$"](path) end
 end

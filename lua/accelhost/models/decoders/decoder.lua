@@ -202,4 +202,41 @@ function decoder.sequence_classification(name, base)
   return Classifier
 end
 
+--- $family without a head: LlamaModel's inputs and results.
+--
+--   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
+--     $sizes}
+--   accelhost.models.$nameModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
+---@template decoder.family Model
+
+--- $family that continues texts: LlamaForCausalLM's inputs and results.
+--
+--   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
+--     $sizes}
+--   local model = accelhost.models.$nameForCausalLM(config):eval()
+--   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
+---@template decoder.family ForCausalLM
+
+--- $family that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
+--
+--   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
+--     $sizes, num_labels = 3, pad_token_id = 0}
+--   accelhost.models.$nameForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
+---@template decoder.family ForSequenceClassification
+
+--- Make the classes of a family; return a table of them by name, with the configuration.
+---@param name string the first part of the classes' names
+---@param config_class PretrainedConfig
+---@param o? table of `decoder.model`
+function decoder.family(name, config_class, o)
+  local Model = decoder.model(name .. "Model", config_class, o)
+  return {
+    [name .. "Config"] = config_class,
+    [name .. "Model"] = Model,
+    [name .. "ForCausalLM"] = decoder.causal_lm(name .. "ForCausalLM", Model),
+    [name .. "ForSequenceClassification"] =
+      decoder.sequence_classification(name .. "ForSequenceClassification", Model),
+  }
+end
+
 return decoder

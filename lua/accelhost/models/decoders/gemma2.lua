@@ -28,37 +28,11 @@ Gemma2Config.nullable = {sliding_window = true, final_logit_softcapping = true, 
 ---@return string[]
 function Gemma2Config:default_layer_types() return self:all_slide_but_every(2) end
 
---- Return the options of the layers.
----@return table
 function Gemma2Config:decoder_options()
   local o = layers.gemma_options(self)
   o.rotary = layers.one_rotary(self)
   return o
 end
 
-local gemma2 = {Gemma2Config = Gemma2Config}
-
---- Gemma 2 without a head: LlamaModel's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
---   accelhost.models.Gemma2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
-gemma2.Gemma2Model = decoder.model("Gemma2Model", Gemma2Config)
-
---- Gemma 2 that continues texts: LlamaForCausalLM's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4}
---   local model = accelhost.models.Gemma2ForCausalLM(config):eval()
---   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
-gemma2.Gemma2ForCausalLM = decoder.causal_lm("Gemma2ForCausalLM", gemma2.Gemma2Model)
-
---- Gemma 2 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4, num_labels = 3, pad_token_id = 0}
---   accelhost.models.Gemma2ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
-gemma2.Gemma2ForSequenceClassification = decoder.sequence_classification("Gemma2ForSequenceClassification",
-  gemma2.Gemma2Model)
-
-return gemma2
+---@family Gemma 2: num_attention_heads = 2, num_key_value_heads = 1, head_dim = 4
+return decoder.family("Gemma2", Gemma2Config)

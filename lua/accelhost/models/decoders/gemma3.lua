@@ -68,8 +68,6 @@ function Gemma3TextConfig:read_rope(given, older)
   }
 end
 
---- Return the options of the layers.
----@return table
 function Gemma3TextConfig:decoder_options()
   local o, p = layers.gemma_options(self), self.rope_parameters
   local head, most = self:head_width(), self.max_position_embeddings

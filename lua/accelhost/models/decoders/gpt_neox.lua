@@ -53,8 +53,6 @@ end
 
 function MLP:forward(x) return self.dense_4h_to_h(self.act(self.dense_h_to_4h(x))) end
 
---- Return the options of the layers.
----@return table
 function GPTNeoXConfig:decoder_options()
   return {
     norm = function(width) return LayerNorm(width, {eps = self.layer_norm_eps}) end, mlp = MLP,
@@ -65,32 +63,8 @@ function GPTNeoXConfig:decoder_options()
   }
 end
 
-local gpt_neox = {GPTNeoXConfig = GPTNeoXConfig}
-
---- GPT-NeoX without a head: LlamaModel's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 1}
---   accelhost.models.GPTNeoXModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
-gpt_neox.GPTNeoXModel = decoder.model("GPTNeoXModel", GPTNeoXConfig, {
+---@family GPT-NeoX: num_attention_heads = 1
+return decoder.family("GPTNeoX", GPTNeoXConfig, {
   base_model_prefix = "gpt_neox", token_embedding = "embed_in", renamed = {["embed_out.weight"] = "lm_head.weight"},
   layer = "GPTNeoXLayer",
 })
-
---- GPT-NeoX that continues texts: LlamaForCausalLM's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 1}
---   local model = accelhost.models.GPTNeoXForCausalLM(config):eval()
---   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
-gpt_neox.GPTNeoXForCausalLM = decoder.causal_lm("GPTNeoXForCausalLM", gpt_neox.GPTNeoXModel)
-
---- GPT-NeoX that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 1, num_labels = 3, pad_token_id = 0}
---   accelhost.models.GPTNeoXForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
-gpt_neox.GPTNeoXForSequenceClassification = decoder.sequence_classification("GPTNeoXForSequenceClassification",
-  gpt_neox.GPTNeoXModel)
-
-return gpt_neox

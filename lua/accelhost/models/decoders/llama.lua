@@ -22,7 +22,6 @@ LlamaConfig.defaults = {
 }
 
 --- Return the options of the layers.
----@return table
 function LlamaConfig:decoder_options()
   local o = layers.gated_options(self)
   o.qkv_bias, o.out_bias, o.mlp_bias = self.attention_bias, self.attention_bias, self.mlp_bias

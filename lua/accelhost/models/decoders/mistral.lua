@@ -21,37 +21,11 @@ MistralConfig.defaults = {
 }
 MistralConfig.nullable = {sliding_window = true, num_key_value_heads = true}
 
---- Return the options of the layers.
----@return table
 function MistralConfig:decoder_options()
   local o = layers.gated_options(self)
   o.kind = self.sliding_window and "sliding" or "full"
   return o
 end
 
-local mistral = {MistralConfig = MistralConfig}
-
---- Mistral without a head: LlamaModel's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1}
---   accelhost.models.MistralModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
-mistral.MistralModel = decoder.model("MistralModel", MistralConfig)
-
---- Mistral that continues texts: LlamaForCausalLM's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1}
---   local model = accelhost.models.MistralForCausalLM(config):eval()
---   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
-mistral.MistralForCausalLM = decoder.causal_lm("MistralForCausalLM", mistral.MistralModel)
-
---- Mistral that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
---   accelhost.models.MistralForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
-mistral.MistralForSequenceClassification = decoder.sequence_classification("MistralForSequenceClassification",
-  mistral.MistralModel)
-
-return mistral
+---@family Mistral: num_attention_heads = 2, num_key_value_heads = 1
+return decoder.family("Mistral", MistralConfig)

@@ -37,8 +37,6 @@ function Phi3Config:read_rope(given, older)
   return p
 end
 
---- Return the options of the layers.
----@return table
 function Phi3Config:decoder_options()
   local o = layers.gated_options(self)
   o.kind = self.sliding_window and "sliding" or "full"

@@ -23,37 +23,11 @@ Qwen2Config.nullable = {sliding_window = true, num_key_value_heads = true}
 Qwen2Config.may_be_zero = {max_window_layers = true}
 Qwen2Config.default_layer_types = DecoderConfig.last_layers_slide
 
---- Return the options of the layers.
----@return table
 function Qwen2Config:decoder_options()
   local o = layers.gated_options(self)
   o.qkv_bias = true
   return o
 end
 
-local qwen2 = {Qwen2Config = Qwen2Config}
-
---- Qwen2 without a head: LlamaModel's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1}
---   accelhost.models.Qwen2Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
-qwen2.Qwen2Model = decoder.model("Qwen2Model", Qwen2Config)
-
---- Qwen2 that continues texts: LlamaForCausalLM's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1}
---   local model = accelhost.models.Qwen2ForCausalLM(config):eval()
---   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
-qwen2.Qwen2ForCausalLM = decoder.causal_lm("Qwen2ForCausalLM", qwen2.Qwen2Model)
-
---- Qwen2 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
---   accelhost.models.Qwen2ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
-qwen2.Qwen2ForSequenceClassification = decoder.sequence_classification("Qwen2ForSequenceClassification",
-  qwen2.Qwen2Model)
-
-return qwen2
+---@family Qwen2: num_attention_heads = 2, num_key_value_heads = 1
+return decoder.family("Qwen2", Qwen2Config)

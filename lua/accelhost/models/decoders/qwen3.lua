@@ -23,37 +23,11 @@ Qwen3Config.nullable = {sliding_window = true, num_key_value_heads = true}
 Qwen3Config.may_be_zero = {max_window_layers = true}
 Qwen3Config.default_layer_types = DecoderConfig.last_layers_slide
 
---- Return the options of the layers.
----@return table
 function Qwen3Config:decoder_options()
   local o = layers.gated_options(self)
   o.qkv_bias, o.out_bias, o.head_norm = self.attention_bias, self.attention_bias, true
   return o
 end
 
-local qwen3 = {Qwen3Config = Qwen3Config}
-
---- Qwen3 without a head: LlamaModel's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1}
---   accelhost.models.Qwen3Model(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 8
-qwen3.Qwen3Model = decoder.model("Qwen3Model", Qwen3Config)
-
---- Qwen3 that continues texts: LlamaForCausalLM's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1}
---   local model = accelhost.models.Qwen3ForCausalLM(config):eval()
---   model:generate(accelhost.arange(3):view(1, 3), {max_new_tokens = 2, min_new_tokens = 2}):size(1)  --> 5
-qwen3.Qwen3ForCausalLM = decoder.causal_lm("Qwen3ForCausalLM", qwen3.Qwen3Model)
-
---- Qwen3 that sorts texts by their last token: LlamaForSequenceClassification's inputs and results.
---
---   local config = {vocab_size = 9, hidden_size = 8, intermediate_size = 16, num_hidden_layers = 1,
---     num_attention_heads = 2, num_key_value_heads = 1, num_labels = 3, pad_token_id = 0}
---   accelhost.models.Qwen3ForSequenceClassification(config)(accelhost.ones(2, 4):long()).logits:size(1)  --> 3
-qwen3.Qwen3ForSequenceClassification = decoder.sequence_classification("Qwen3ForSequenceClassification",
-  qwen3.Qwen3Model)
-
-return qwen3
+---@family Qwen3: num_attention_heads = 2, num_key_value_heads = 1
+return decoder.family("Qwen3", Qwen3Config)

@@ -101,18 +101,16 @@ local function fill_sinusoidal(weight)
   C.autograd.no_grad(function() weight:copy_(C.tensor(rows, {dtype = "float64", device = "cpu"})) end)
 end
 
-local distilbert = {DistilBertConfig = DistilBertConfig}
-
 --- DistilBERT without a head: BertModel's inputs and results but for the pooler's; token_type_ids are accepted and
 --- ignored.
 --
 --   local config = {vocab_size = 9, dim = 12, n_layers = 1}
 --   accelhost.models.DistilBertModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
-distilbert.DistilBertModel = encoder.model("DistilBertModel", DistilBertConfig, {
+local DistilBertModel = encoder.model("DistilBertModel", DistilBertConfig, {
   base_model_prefix = "distilbert", layers = own, tower = "transformer",
 })
 
-function distilbert.DistilBertModel:init_weight(module, name, tensor, path)
+function DistilBertModel:init_weight(module, name, tensor, path)
   if self.config.sinusoidal_pos_embds and path:find "position_embeddings%.weight$" then
     return fill_sinusoidal(tensor)
   end
@@ -144,45 +142,5 @@ local hidden = {
   end,
 }
 
---- DistilBERT that sorts texts by a head on the first token: the inputs, logits and losses of
---- BertForSequenceClassification.
---
---   local config = {vocab_size = 9, dim = 12, n_layers = 1, num_labels = 3}
---   local model = accelhost.models.DistilBertForSequenceClassification(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
-distilbert.DistilBertForSequenceClassification = heads.sequence_classification("DistilBertForSequenceClassification",
-  distilbert.DistilBertModel, classifier)
-
---- DistilBERT that sorts tokens, as BertForTokenClassification does.
---
---   local config = {vocab_size = 9, dim = 12, n_layers = 1, num_labels = 3}
---   local model = accelhost.models.DistilBertForTokenClassification(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
-distilbert.DistilBertForTokenClassification = heads.token_classification("DistilBertForTokenClassification",
-  distilbert.DistilBertModel)
-
---- DistilBERT that finds answers in texts, as BertForQuestionAnswering does.
---
---   local config = {vocab_size = 9, dim = 12, n_layers = 1}
---   local model = accelhost.models.DistilBertForQuestionAnswering(config)
---   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
-distilbert.DistilBertForQuestionAnswering = heads.question_answering("DistilBertForQuestionAnswering",
-  distilbert.DistilBertModel)
-
---- DistilBERT that selects one of several texts, as BertForMultipleChoice does.
---
---   local config = {vocab_size = 9, dim = 12, n_layers = 1}
---   local model = accelhost.models.DistilBertForMultipleChoice(config)
---   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
-distilbert.DistilBertForMultipleChoice = heads.multiple_choice("DistilBertForMultipleChoice",
-  distilbert.DistilBertModel,
-  classifier)
-
---- DistilBERT that guesses hidden tokens, as BertForMaskedLM does.
---
---   local config = {vocab_size = 9, dim = 12, n_layers = 1}
---   local model = accelhost.models.DistilBertForMaskedLM(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
-distilbert.DistilBertForMaskedLM = heads.masked_lm("DistilBertForMaskedLM", distilbert.DistilBertModel, hidden)
-
-return distilbert
+---@family DistilBERT: vocab_size = 9, dim = 12, n_layers = 1
+return heads.family("DistilBert", DistilBertModel, {texts = classifier, choices = classifier, hidden = hidden})

@@ -32,14 +32,12 @@ function ElectraConfig:encoder_options()
   return o
 end
 
-local electra = {ElectraConfig = ElectraConfig}
-
 --- ELECTRA without a head: BertModel's inputs and results but for the pooler's. inputs_embeds have the width
 --- embedding_size.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.ElectraModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
-electra.ElectraModel = encoder.model("ElectraModel", ElectraConfig, {
+local ElectraModel = encoder.model("ElectraModel", ElectraConfig, {
   base_model_prefix = "electra", layers = layers.of_family "Electra",
 })
 
@@ -112,57 +110,23 @@ end
 
 function Discriminator:forward(x) return self.dense_prediction(self.act(self.dense(x))):squeeze(-1) end
 
+---@family ELECTRA: vocab_size = 9, hidden_size = 12, num_hidden_layers = 1
+local electra = heads.family("Electra", ElectraModel, {
+  texts = heads.two_layers(function(x) return C.gelu(x) end), choices = choice, hidden = hidden,
+})
+
 --- ELECTRA that finds replaced tokens: logits [batch, tokens], above 0 where a token seems replaced, and the mean
 --- binary cross entropy of the tokens that are no padding when labels [batch, tokens] (1: replaced) are given.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   local model = accelhost.models.ElectraForPreTraining(config)
 --   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 2
-electra.ElectraForPreTraining = heads.of_tokens("ElectraForPreTraining", electra.ElectraModel, {
+electra.ElectraForPreTraining = heads.of_tokens("ElectraForPreTraining", ElectraModel, {
   build = function(self, config) self.discriminator_predictions = Discriminator(config) end,
   logits = function(self, base) return self.discriminator_predictions(base.last_hidden_state) end,
   loss = function(self, logits, labels, given)
     return losses.of_flags(self._name, logits, labels, given.attention_mask)
   end,
 })
-
---- ELECTRA that sorts texts by a head on the first token: the inputs, logits and losses of
---- BertForSequenceClassification.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
---   local model = accelhost.models.ElectraForSequenceClassification(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
-electra.ElectraForSequenceClassification = heads.sequence_classification("ElectraForSequenceClassification",
-  electra.ElectraModel, heads.two_layers(function(x) return C.gelu(x) end))
-
---- ELECTRA that sorts tokens, as BertForTokenClassification does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
---   local model = accelhost.models.ElectraForTokenClassification(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
-electra.ElectraForTokenClassification = heads.token_classification("ElectraForTokenClassification",
-  electra.ElectraModel)
-
---- ELECTRA that finds answers in texts, as BertForQuestionAnswering does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
---   local model = accelhost.models.ElectraForQuestionAnswering(config)
---   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
-electra.ElectraForQuestionAnswering = heads.question_answering("ElectraForQuestionAnswering", electra.ElectraModel)
-
---- ELECTRA that selects one of several texts, as BertForMultipleChoice does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
---   local model = accelhost.models.ElectraForMultipleChoice(config)
---   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
-electra.ElectraForMultipleChoice = heads.multiple_choice("ElectraForMultipleChoice", electra.ElectraModel,
-  choice)
-
---- ELECTRA that guesses hidden tokens, as BertForMaskedLM does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
---   local model = accelhost.models.ElectraForMaskedLM(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
-electra.ElectraForMaskedLM = heads.masked_lm("ElectraForMaskedLM", electra.ElectraModel, hidden)
 
 return electra

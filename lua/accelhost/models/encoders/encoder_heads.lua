@@ -1,6 +1,7 @@
 --- The models of encoders with a head for a task: classes of texts, classes of tokens, spans of answers, choices,
 --- hidden tokens.
 --
+-- The functions that make a class return it; `base` is the class of `encoder.model`.
 -- A head that differs between families is a table {build = function(self, config, outputs), logits = function(self,
 -- base, given), pools = whether it reads the pooler's output}, where base is the outputs of the model without a head.
 local C = require "accelhost._C"
@@ -107,9 +108,6 @@ local function forward_sequence(self, batch, more)
 end
 
 --- Make the class of a family's model that sorts texts.
----@param base PreTrainedModel of `encoder.model`
----@param head table
----@return PreTrainedModel
 function heads.sequence_classification(name, base, head)
   local made = define(name, base, build_sequence, forward_sequence)
   made.head = head
@@ -150,9 +148,6 @@ local function forward_choice(self, batch, more)
 end
 
 --- Make the class of a family's model that selects one of several texts.
----@param base PreTrainedModel of `encoder.model`
----@param head table
----@return PreTrainedModel
 function heads.multiple_choice(name, base, head)
   local made = define(name, base, build_choice, forward_choice)
   made.head = head
@@ -175,8 +170,6 @@ local function forward_tokens(self, batch, more)
 end
 
 --- Make the class of a family's model that sorts tokens.
----@param base PreTrainedModel of `encoder.model`
----@return PreTrainedModel
 function heads.token_classification(name, base)
   return define(name, base, build_tokens, forward_tokens)
 end
@@ -210,8 +203,6 @@ local function forward_spans(self, batch, more)
 end
 
 --- Make the class of a family's model that finds answers in texts.
----@param base PreTrainedModel of `encoder.model`
----@return PreTrainedModel
 function heads.question_answering(name, base)
   return define(name, base, build_spans, forward_spans)
 end
@@ -231,7 +222,6 @@ end
 function LMHead:forward(x) return self.decoder(self.layer_norm(C.gelu(self.dense(x)))) end
 
 --- Return the head of RoBERTa, `lm_head`, for a family.
----@param base PreTrainedModel of `encoder.model`
 ---@return table # and tied: the weights that are others
 function heads.language(base)
   return {
@@ -256,9 +246,6 @@ local function forward_head(self, batch, more)
 end
 
 --- Make the class of a family's model with a head on all tokens, which has a loss(self, logits, labels, given).
----@param base PreTrainedModel of `encoder.model`
----@param head table
----@return PreTrainedModel
 function heads.of_tokens(name, base, head)
   local made = define(name, base, build_head, forward_head)
   made.head = head
@@ -266,14 +253,64 @@ function heads.of_tokens(name, base, head)
 end
 
 --- Make the class of a family's model that guesses hidden tokens.
----@param base PreTrainedModel of `encoder.model`
 ---@param head table with `tied`: the weights that are others
----@return PreTrainedModel
 function heads.masked_lm(name, base, head)
   head.loss = function(self, logits, labels) return losses.of_tokens(self._name, logits, labels) end
   local made = heads.of_tokens(name, base, head)
   made.tied = head.tied
   return made
+end
+
+--- $family that sorts texts by a head on the first token: the inputs, logits and losses of
+--- BertForSequenceClassification.
+--
+--   local config = {$sizes, num_labels = 3}
+--   local model = accelhost.models.$nameForSequenceClassification(config)
+--   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
+---@template heads.family ForSequenceClassification
+
+--- $family that sorts tokens, as BertForTokenClassification does.
+--
+--   local config = {$sizes, num_labels = 3}
+--   local model = accelhost.models.$nameForTokenClassification(config)
+--   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
+---@template heads.family ForTokenClassification
+
+--- $family that finds answers in texts, as BertForQuestionAnswering does.
+--
+--   local config = {$sizes}
+--   local model = accelhost.models.$nameForQuestionAnswering(config)
+--   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
+---@template heads.family ForQuestionAnswering
+
+--- $family that selects one of several texts, as BertForMultipleChoice does.
+--
+--   local config = {$sizes}
+--   local model = accelhost.models.$nameForMultipleChoice(config)
+--   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
+---@template heads.family ForMultipleChoice
+
+--- $family that guesses hidden tokens, as BertForMaskedLM does.
+--
+--   local config = {$sizes}
+--   local model = accelhost.models.$nameForMaskedLM(config)
+--   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
+---@template heads.family ForMaskedLM
+
+--- Make the classes of a family with a head; return a table of them by name, with the configuration and the base.
+---@param name string the first part of the classes' names
+---@param head_of {texts: table, choices: table, hidden: table}
+function heads.family(name, base, head_of)
+  return {
+    [name .. "Config"] = base.config_class,
+    [name .. "Model"] = base,
+    [name .. "ForSequenceClassification"] =
+      heads.sequence_classification(name .. "ForSequenceClassification", base, head_of.texts),
+    [name .. "ForTokenClassification"] = heads.token_classification(name .. "ForTokenClassification", base),
+    [name .. "ForQuestionAnswering"] = heads.question_answering(name .. "ForQuestionAnswering", base),
+    [name .. "ForMultipleChoice"] = heads.multiple_choice(name .. "ForMultipleChoice", base, head_of.choices),
+    [name .. "ForMaskedLM"] = heads.masked_lm(name .. "ForMaskedLM", base, head_of.hidden),
+  }
 end
 
 return heads

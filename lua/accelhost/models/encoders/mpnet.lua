@@ -47,52 +47,15 @@ function Attention:forward(x, seen)
   return (norms.of_sum(self.LayerNorm, self.dropout(y, seen.places), x)), weights
 end
 
-local mpnet = {MPNetConfig = MPNetConfig}
-
 --- MPNet without a head: RobertaModel's inputs and results; token_type_ids are accepted and ignored.
 --
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.MPNetModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
-mpnet.MPNetModel = encoder.model("MPNetModel", MPNetConfig, {
+local MPNetModel = encoder.model("MPNetModel", MPNetConfig, {
   base_model_prefix = "mpnet", layers = layers.of_family("MPNet", {Attention = Attention}), has_pooler = true,
 })
 
---- MPNet that sorts texts by a head on the first token: the inputs, logits and losses of
---- BertForSequenceClassification.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
---   local model = accelhost.models.MPNetForSequenceClassification(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(1)  --> 3
-mpnet.MPNetForSequenceClassification = heads.sequence_classification("MPNetForSequenceClassification",
-  mpnet.MPNetModel, heads.two_layers(C.tanh))
-
---- MPNet that sorts tokens, as BertForTokenClassification does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1, num_labels = 3}
---   local model = accelhost.models.MPNetForTokenClassification(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 3
-mpnet.MPNetForTokenClassification = heads.token_classification("MPNetForTokenClassification", mpnet.MPNetModel)
-
---- MPNet that finds answers in texts, as BertForQuestionAnswering does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
---   local model = accelhost.models.MPNetForQuestionAnswering(config)
---   model(accelhost.arange(2):view(1, 2)).end_logits:size(1)  --> 2
-mpnet.MPNetForQuestionAnswering = heads.question_answering("MPNetForQuestionAnswering", mpnet.MPNetModel)
-
---- MPNet that selects one of several texts, as BertForMultipleChoice does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
---   local model = accelhost.models.MPNetForMultipleChoice(config)
---   model(accelhost.arange(4):view(1, 2, 2)).logits:size(1)  --> 2
-mpnet.MPNetForMultipleChoice = heads.multiple_choice("MPNetForMultipleChoice", mpnet.MPNetModel,
-  heads.pooled "dropout")
-
---- MPNet that guesses hidden tokens, as BertForMaskedLM does.
---
---   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
---   local model = accelhost.models.MPNetForMaskedLM(config)
---   model(accelhost.arange(2):view(1, 2)).logits:size(2)  --> 9
-mpnet.MPNetForMaskedLM = heads.masked_lm("MPNetForMaskedLM", mpnet.MPNetModel, heads.language(mpnet.MPNetModel))
-
-return mpnet
+---@family MPNet: vocab_size = 9, hidden_size = 12, num_hidden_layers = 1
+return heads.family("MPNet", MPNetModel, {
+  texts = heads.two_layers(C.tanh), choices = heads.pooled "dropout", hidden = heads.language(MPNetModel),
+})

@@ -57,7 +57,6 @@ function Event:synchronize()
 end
 
 --- Milliseconds of the device between this event and a later one; both made with enable_timing, and reached.
----@param end_event Event
 ---@return number
 function Event:elapsed_time(end_event)
   if not class.is(end_event, Event) then

@@ -261,7 +261,6 @@ local read_distributed = signature("DistributedSampler", {
 --- pass.
 --
 --   data.DistributedSampler(set, {num_replicas = 3, rank = 0})
----@param set table|integer
 ---@param num_replicas? integer|table default: the number of processes
 ---@param rank? integer default: this process's
 function DistributedSampler:init(...)

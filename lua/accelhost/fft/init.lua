@@ -201,7 +201,6 @@ end
 ---@param real Tensor [..., length, ...]
 ---@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the transform: the input is cut, or zeros are appended; default: its length
----@param dim integer? default -1
 ---@param norm string? "backward", the default: no scale; "ortho": divided by the square root of n; "forward": by n
 ---@return Tensor real [..., n, ...]
 ---@return Tensor imag
@@ -214,7 +213,6 @@ define("fft", complex, complex_run(-1))
 ---@param real Tensor [..., length, ...]
 ---@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the transform; default: the input's
----@param dim integer? default -1
 ---@param norm string? that of fft: "backward", the default, "ortho" or "forward"
 ---@return Tensor real [..., n, ...]
 ---@return Tensor imag
@@ -226,7 +224,6 @@ define("ifft", complex, complex_run(1))
 --   (accelhost.fft.rfft(accelhost.ones(8)))  --> tensor([8., 0., 0., 0., 0.])
 ---@param real Tensor [..., length, ...]
 ---@param n integer? length of the transform: the input is cut, or zeros are appended; default: its length
----@param dim integer? default -1
 ---@param norm string? "backward", "ortho" or "forward"
 ---@return Tensor real [..., n // 2 + 1, ...]
 ---@return Tensor imag
@@ -239,7 +236,6 @@ define("rfft", real, real_run)
 ---@param real Tensor [..., n // 2 + 1, ...]
 ---@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the result; default: 2 (length - 1), which is even
----@param dim integer? default -1
 ---@param norm string? that of rfft
 ---@return Tensor [..., n, ...]
 ---@names irfft
@@ -253,7 +249,6 @@ local opposite = {backward = "forward", forward = "backward", ortho = "ortho"}
 ---@param real Tensor [..., n // 2 + 1, ...]
 ---@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the result; default: 2 (length - 1)
----@param dim integer? default -1
 ---@param norm string? "backward", "ortho" or "forward"
 ---@return Tensor [..., n, ...]
 ---@names hfft
@@ -266,7 +261,6 @@ end)
 --   (accelhost.fft.ihfft(accelhost.ones(4)))  --> tensor([1., 0., 0.])
 ---@param real Tensor [..., length, ...]
 ---@param n integer? length of the transform; default: the input's
----@param dim integer? default -1
 ---@param norm string? that of hfft
 ---@return Tensor real [..., n // 2 + 1, ...]
 ---@return Tensor imag
@@ -390,7 +384,6 @@ end
 --- Move frequency 0 to the middle of each dim.
 --
 --   accelhost.fft.fftshift(accelhost.fft.fftfreq(4))  --> tensor([-0.5000, -0.2500,  0.0000,  0.2500])
----@param input Tensor
 ---@param dim integer|integer[]? default: all dims
 ---@return Tensor like input
 ---@names fftshift
@@ -400,7 +393,6 @@ define_shift("fftshift", function(size) return math.floor(size / 2) end)
 --
 --   local x = accelhost.arange(5)
 --   accelhost.fft.ifftshift(accelhost.fft.fftshift(x)):equal(x)  --> true
----@param input Tensor
 ---@param dim integer|integer[]? default: all dims
 ---@return Tensor like input
 ---@names ifftshift

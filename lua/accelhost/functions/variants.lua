@@ -54,8 +54,6 @@ end
 --
 --     accelhost.where(accelhost.tensor {true, false}, 1, 2)  --> tensor([1, 2])
 ---@param condition userdata bool
----@param input? number|userdata
----@param other? number|userdata
 ---@return userdata|userdata[]
 function variants.where(condition, ...)
   if select("#", ...) > 0 or not C.is_tensor(condition) then return C.where(condition, ...) end
@@ -146,7 +144,6 @@ local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes
 --- The sum over the dims that broadcasting added or stretched, down to a size that broadcasts to the input's. Sums of
 --- whole numbers are int64.
 ---@param size integer|integer[] a table, or one number after the other
----@param ... integer
 function variants.sum_to_size(input, size, ...)
   if type(size) == "number" and type((...)) == "number" then
     input, size = read_sum_to_size(input, {size, ...})

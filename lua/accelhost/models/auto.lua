@@ -52,7 +52,6 @@ local function define(name, classes)
   end
 
   --- The model of a checkpoint folder, by the model_type in its config.json; see PreTrainedModel.from_pretrained.
-  ---@param path string
   ---@param options? table
   ---@return PreTrainedModel
   function Auto.from_pretrained(path, options)

@@ -150,7 +150,6 @@ end
 --
 --   local swa = optim.swa_utils.AveragedModel(net)
 --   optim.swa_utils.update_bn(loader, swa)
----@param loader table|function
 ---@param device string? device that batches are copied to
 function averaged.update_bn(...)
   local loader, model, device = read_update(...)

@@ -224,7 +224,6 @@ function Linear8bitLt:forward(input) return product(self, input) end
 --   layer.weight.dtype                      --> uint8
 --   layer(x):size(1)                        --> 2
 ---@param compute_dtype? string the dtype of products; default that of the input
----@param compress_statistics? boolean default true
 ---@param quant_type? string "fp4" (default) or "nf4"
 ---@field weight Tensor uint8, two codes in a byte
 local Linear4bit = Quantized:extend "Linear4bit"

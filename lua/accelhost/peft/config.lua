@@ -224,7 +224,6 @@ end
 --- Read adapter_config.json of a folder.
 --
 --   | peft.PromptTuningConfig.from_pretrained("prompt").num_virtual_tokens
----@param folder string
 ---@return PromptTuningConfig
 function PromptTuningConfig.from_pretrained(folder) return read(PromptTuningConfig, folder) end
 

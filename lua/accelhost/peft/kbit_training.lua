@@ -13,8 +13,6 @@ local read = arguments.signature("prepare_model_for_kbit_training", {
 --   |   quantization_config = models.BitsAndBytesConfig{load_in_4bit = true, bnb_4bit_quant_type = "nf4"},
 --   | })
 --   | model = peft.get_peft_model(peft.prepare_model_for_kbit_training(model), peft.LoraConfig{r = 16})
----@param model PreTrainedModel
----@param use_gradient_checkpointing? boolean default true
 ---@param gradient_checkpointing_kwargs? table options of accelhost.utils.checkpoint.checkpoint
 ---@return PreTrainedModel model
 local function prepare_model_for_kbit_training(...)

@@ -182,7 +182,6 @@ end
 ---@names plot
 ---@param values? table|userdata a list of numbers or a tensor with one dim; several by name, each a list, a tensor or
 --- {x = ..., y = ...}; none: values come by figure:log
----@param title? string
 ---@param x? table|userdata positions on the horizontal axis of all curves; default 1, 2, ...
 ---@param together? boolean default true: one plot with all curves; false: one for each
 ---@param log? boolean logarithms of the values; those that are not above 0 are left out

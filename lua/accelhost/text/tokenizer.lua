@@ -484,7 +484,6 @@ local read_chat = arguments.signature("apply_chat_template", {
 ---@param continue_final_message? boolean end with the last message's text (default false)
 ---@param tokenize? boolean false: return the text, or the texts
 ---@param padding? boolean|string as of a call, with truncation, max_length and return_tensors
----@param return_tensors? string|false
 ---@param return_dict? boolean false: return the ids alone (default true)
 ---@param chat_template_kwargs? table further values by name, as enable_thinking = false
 ---@return BatchEncoding|Tensor|integer[]|string|string[]

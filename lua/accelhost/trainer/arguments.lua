@@ -161,7 +161,6 @@ end
 --- that contradict each other are errors; accelhost.TrainingArguments.help() lists them all with their defaults.
 --
 --   accelhost.TrainingArguments{num_train_epochs = 1, learning_rate = 1e-3}.per_device_train_batch_size  --> 8
----@param options? table
 function TrainingArguments:init(...)
   local count, given = select("#", ...), {...}
   local last = given[count]

@@ -14,7 +14,6 @@ local json = {null = C.json.null}
 --- The value of a JSON text.
 --
 --   accelhost.json.decode('{"sizes": [1, 2]}').sizes[2]  --> 2
----@param text string
 ---@return any
 json.decode = C.json.decode
 

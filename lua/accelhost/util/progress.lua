@@ -281,7 +281,6 @@ Progress._guard = guard
 --   local bar = accelhost.progress(loader, {desc = "epoch 1", disable = true})
 --   for inputs, labels in bar do bar:set_postfix{size = inputs:size(0)} end
 --   bar.n  --> 3
----@param source? table|function|integer
 ---@param desc? string printed before the bar
 ---@param total? integer number of steps; default source:len()
 ---@param leave? boolean keep the finished bar

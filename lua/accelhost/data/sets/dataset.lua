@@ -300,7 +300,6 @@ local read_split = signature("random_split", {"dataset: dataset", "lengths: list
 --- PyTorch does.
 --
 --   local train, valid = unpack(data.random_split(set, {0.9, 0.1}))
----@param dataset table
 ---@param lengths number[]
 ---@return Subset[]
 function dataset.random_split(...)

@@ -240,7 +240,6 @@ local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true},
 --   local train_set, test_set = data.mnist()
 ---@param dir? string|table the folder to search, see find_mnist
 ---@param announce? boolean print a line on stderr when digits are generated, default true
----@param transform? any
 ---@return ImageSet train
 ---@return ImageSet test
 function vision.mnist(...)

@@ -92,7 +92,6 @@ local distances = {
 --   | models.TripletLoss(model, {triplet_margin = 1}){anchors, positives, negatives}
 ---@param model SentenceTransformer
 ---@param distance_metric? string "euclidean" (the default), "manhattan" or "cosine"
----@param triplet_margin? number default 5
 local Triplet = Module:extend "TripletLoss"
 losses.TripletLoss = Triplet
 

@@ -240,8 +240,6 @@ end
 ---@param sentences string|string[]
 ---@param prompt_name? string name of a prompt of the model, which is put before each text
 ---@param prompt? string the prompt itself
----@param batch_size? integer default 32
----@param show_progress_bar? boolean
 ---@param convert_to_tensor? boolean default true: one tensor; false: a list of vectors
 ---@param normalize_embeddings? boolean vectors of length 1
 ---@param truncate_dim? integer the first values of each embedding; by default the model's

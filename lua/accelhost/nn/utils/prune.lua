@@ -280,7 +280,6 @@ end
 --- Add a mask of ones to a parameter: nothing is pruned.
 --
 --   nn.utils.prune.is_pruned(nn.utils.prune.identity(nn.Linear(4, 2), "weight"))  --> true
----@param module Module
 ---@param name string the parameter
 ---@return Module module
 ---@names identity
@@ -289,7 +288,6 @@ add_function("identity", prune.Identity, {})
 --- Prune elements drawn at random.
 --
 --   nn.utils.prune.random_unstructured(nn.Linear(4, 2), "weight", 3).weight_mask:sum()  --> tensor(5.)
----@param module Module
 ---@param name string the parameter
 ---@param amount number a fraction below 1, or a number of elements
 ---@return Module module
@@ -299,7 +297,6 @@ add_function("random_unstructured", prune.RandomUnstructured, {"amount: nonnegat
 --- Prune the elements of the least absolute value, or of the least importance.
 --
 --   nn.utils.prune.l1_unstructured(nn.Linear(4, 2), "weight", 0.25).weight_mask:sum()  --> tensor(6.)
----@param module Module
 ---@param name string the parameter
 ---@param amount number a fraction below 1, or a number of elements
 ---@param importance_scores Tensor? like the parameter; default: the parameter
@@ -310,7 +307,6 @@ add_function("l1_unstructured", prune.L1Unstructured, {"amount: nonnegative"}, t
 --- Prune channels drawn at random.
 --
 --   nn.utils.prune.random_structured(nn.Linear(4, 2), "weight", 1, 1).weight_mask:sum()  --> tensor(6.)
----@param module Module
 ---@param name string the parameter
 ---@param amount number a fraction below 1, or a number of channels
 ---@param dim integer the dim of the channels
@@ -321,7 +317,6 @@ add_function("random_structured", RandomStructured, {"amount: nonnegative", "dim
 --- Prune the channels of the least Ln norm.
 --
 --   nn.utils.prune.ln_structured(nn.Linear(4, 2), "weight", 0.5, 2, 0).weight_mask:sum(1):amin()  --> tensor(0.)
----@param module Module
 ---@param name string the parameter
 ---@param amount number a fraction below 1, or a number of channels
 ---@param n number the order of the norm; math.huge for the largest element
@@ -335,7 +330,6 @@ add_function("ln_structured", LnStructured, {"amount: nonnegative", "n: number",
 --
 --   local mask = accelhost.tensor{{1, 0, 1, 0}, {0, 1, 0, 1}}
 --   nn.utils.prune.custom_from_mask(nn.Linear(4, 2), "weight", mask).weight:ne(0):sum()  --> tensor(4)
----@param module Module
 ---@param name string the parameter
 ---@param mask Tensor like the parameter, of ones and zeros
 ---@return Module module

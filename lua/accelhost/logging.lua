@@ -4,6 +4,7 @@
 --   local logger = accelhost.logging.get_logger "train"
 --   logger:info("epoch %d of %d", 1, 10)
 --   logger:warning("rank %d has an odd batch", 1, {main_process_only = false})
+---@param message any
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -106,7 +107,6 @@ end
 --- options: {main_process_only = false} writes on every process, {in_order = true} on one after the other, which is a
 --- collective (all processes must call it).
 ---@param level string
----@param message any
 ---@param ... any values, options
 function Logger:log(level, message, ...)
   level_of("log", level)
@@ -114,27 +114,22 @@ function Logger:log(level, message, ...)
 end
 
 --- Write a line of the level "debug"; see log.
----@param message any
 ---@param ... any values, options
 function Logger:debug(message, ...) log(self, "debug", message, ...) end
 
 --- Write a line of the level "info"; see log.
----@param message any
 ---@param ... any values, options
 function Logger:info(message, ...) log(self, "info", message, ...) end
 
 --- Write a line of the level "warning"; see log.
----@param message any
 ---@param ... any values, options
 function Logger:warning(message, ...) log(self, "warning", message, ...) end
 
 --- Write a line of the level "error"; see log.
----@param message any
 ---@param ... any values, options
 function Logger:error(message, ...) log(self, "error", message, ...) end
 
 --- Write a line of the level "critical"; see log.
----@param message any
 ---@param ... any values, options
 function Logger:critical(message, ...) log(self, "critical", message, ...) end
 
@@ -142,7 +137,6 @@ function Logger:critical(message, ...) log(self, "critical", message, ...) end
 --
 --   local logger = accelhost.logging.get_logger "train"
 --   xpcall(function() return 2 end, function(message) logger:exception(message) end)  --> true, 2
----@param message any
 ---@param ... any values, options
 function Logger:exception(message, ...)
   local count, options = take_options(select("#", ...), ...)
@@ -151,7 +145,6 @@ function Logger:exception(message, ...)
 end
 
 --- Write a warning, but each text only once in this process.
----@param message any
 ---@param ... any values, options
 function Logger:warning_once(message, ...)
   local count = take_options(select("#", ...), ...)

@@ -4,6 +4,7 @@
 --     if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_name()) end
 --
 -- Nothing is initialised before a function is called; counting without NVIDIA's driver costs a search for its library.
+---@param device? integer|string
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local namespace = require "accelhost.util.namespace"
@@ -54,7 +55,6 @@ end
 --- L2_cache_size, uuid and more.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_properties(0).total_memory) end
----@param device? integer|string
 ---@return table<string, any>
 function cuda.get_device_properties(device)
   return C.device.properties("cuda", place.index("get_device_properties", device))
@@ -63,7 +63,6 @@ end
 --- A device's name, such as "NVIDIA H100 80GB HBM3".
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_name()) end
----@param device? integer|string
 ---@return string
 function cuda.get_device_name(device)
   return C.device.properties("cuda", place.index("get_device_name", device)).name
@@ -72,7 +71,6 @@ end
 --- A device's compute capability, as two results: 9, 0.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.get_device_capability()) end
----@param device? integer|string
 ---@return integer major
 ---@return integer minor
 function cuda.get_device_capability(device)
@@ -92,7 +90,6 @@ end
 --- Wait until a device has completed its queued work.
 --
 --   if accelhost.cuda.is_available() then accelhost.cuda.synchronize() end
----@param device? integer|string
 function cuda.synchronize(device) C.device.synchronize(place.name("synchronize", device)) end
 
 local read_seed = arguments.signature("cuda.manual_seed", {"seed: integer"})
@@ -115,13 +112,11 @@ function cuda.manual_seed_all(seed) C.device.seed_type("cuda", read_seed_all(see
 --- The state of a device's generator.
 --
 --   if accelhost.cuda.is_available() then accelhost.cuda.set_rng_state(accelhost.cuda.get_rng_state()) end
----@param device? integer|string
 ---@return Tensor
 function cuda.get_rng_state(device) return C.random.get_rng_state(place.name("get_rng_state", device)) end
 
 --- Set the state of a device's generator.
 ---@param new_state Tensor a state returned by get_rng_state
----@param device? integer|string
 function cuda.set_rng_state(new_state, device)
   C.random.set_rng_state(new_state, place.name("set_rng_state", device))
 end

@@ -1,4 +1,5 @@
 --- The memory of CUDA devices: bytes of tensors, bytes that are cached for the next ones, and the total.
+---@param device? integer|string
 local C = require "accelhost._C"
 local place = require "accelhost.cuda.place"
 
@@ -9,27 +10,23 @@ local function stats(what, device) return C.system.memory_stats(place.name(what,
 --- Return the bytes of tensors on a device now, rounded up to blocks.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_allocated()) end
----@param device? integer|string
 ---@return integer
 function memory.memory_allocated(device) return stats("memory_allocated", device).live end
 
 --- The most of that since the start, or since reset_peak_memory_stats.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.max_memory_allocated()) end
----@param device? integer|string
 ---@return integer
 function memory.max_memory_allocated(device) return stats("max_memory_allocated", device).peak end
 
 --- Reset max_memory_allocated.
 --
 --   if accelhost.cuda.is_available() then accelhost.cuda.reset_peak_memory_stats() end
----@param device? integer|string
 function memory.reset_peak_memory_stats(device) C.device.reset_peak(place.name("reset_peak_memory_stats", device)) end
 
 --- Return the bytes that were allocated from the driver: those of tensors and those that are cached for the next ones.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_reserved()) end
----@param device? integer|string
 ---@return integer
 function memory.memory_reserved(device)
   local now = stats("memory_reserved", device)
@@ -41,7 +38,6 @@ end
 --- that the device is nearly full.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_stats()["allocated_bytes.all.peak"]) end
----@param device? integer|string
 ---@return table<string, integer>
 function memory.memory_stats(device)
   local now = stats("memory_stats", device)
@@ -56,7 +52,6 @@ end
 --- Bytes of a device that are free, and all that it has, as two results; other processes count too.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.mem_get_info()) end
----@param device? integer|string
 ---@return integer free
 ---@return integer total
 function memory.mem_get_info(device)
@@ -67,7 +62,6 @@ end
 --- The host's pinned memory: its bytes, those that are kept for the next batches too.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.host_memory_stats()["reserved_bytes.current"]) end
----@param device? integer|string
 ---@return table<string, integer>
 function memory.host_memory_stats(device)
   local _, _, pinned = C.device.memory_info(place.name("host_memory_stats", device))
@@ -90,7 +84,6 @@ end
 --- The same as a text with a line for each count.
 --
 --   if accelhost.cuda.is_available() then print(accelhost.cuda.memory_summary()) end
----@param device? integer|string
 ---@return string
 function memory.memory_summary(device)
   local name = place.name("memory_summary", device)

@@ -1,5 +1,6 @@
 --- Readings of a card's sensors by NVML, which NVIDIA's driver contains: utilization, temperature, power, memory that
 --- all processes use, ECC errors. They cost a millisecond or so, wait for no kernel, and open no device but to find it.
+---@param device? integer|string
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local gpu_sensors = require "accelhost.util.gpu_sensors"
@@ -20,35 +21,30 @@ end
 --- Percent of the last sample period, up to a second, in which a kernel ran.
 --
 --   if accelhost.cuda.sensors() then print(accelhost.cuda.utilization()) end
----@param device? integer|string
 ---@return integer
 function sensors.utilization(device) return reading("utilization", device, "utilization") end
 
 --- Percent of the last sample period in which the device's memory was read or written.
 --
 --   if accelhost.cuda.sensors() then print(accelhost.cuda.memory_usage()) end
----@param device? integer|string
 ---@return integer
 function sensors.memory_usage(device) return reading("memory_usage", device, "memory_utilization") end
 
 --- The temperature in degrees Celsius.
 --
 --   if accelhost.cuda.sensors() then print(accelhost.cuda.temperature()) end
----@param device? integer|string
 ---@return integer
 function sensors.temperature(device) return reading("temperature", device, "temperature") end
 
 --- The power in milliwatts, a mean of about a second.
 --
 --   if accelhost.cuda.sensors() then print(accelhost.cuda.power_draw()) end
----@param device? integer|string
 ---@return number
 function sensors.power_draw(device) return reading("power_draw", device, "power") * 1000 end
 
 --- The clock of the multiprocessors in MHz.
 --
 --   if accelhost.cuda.sensors() then print(accelhost.cuda.clock_rate()) end
----@param device? integer|string
 ---@return integer
 function sensors.clock_rate(device) return reading("clock_rate", device, "clock") end
 
@@ -61,7 +57,6 @@ function sensors.clock_rate(device) return reading("clock_rate", device, "clock"
 --   local own = accelhost.Accelerator{log_with = "jsonl", project_dir = os.tmpname() .. ".runs"}
 --   own:init_trackers "mnist"
 --   own:log({loss = 0.25, gpu = gpu}, {step = 1})
----@param device? integer|string
 ---@return table<string, number>|nil
 function sensors.sensors(device)
   if device == nil and C.device.device_count "cuda" == 0 then return nil end

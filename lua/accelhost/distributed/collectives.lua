@@ -1,4 +1,5 @@
 --- Collectives on tensors, by PyTorch's names, into tensors of the script.
+---@param tensor userdata of one shape and dtype on all processes
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local groups = require "accelhost.distributed.groups"
@@ -59,8 +60,6 @@ local read_all_reduce = reader("all_reduce", {"tensor: tensor", reduction})
 --
 --   dist.all_reduce(x)                                       -- x is the sum now
 --   dist.all_reduce(x, {op = dist.ReduceOp.MAX, async_op = true}):wait()
----@param tensor userdata of one shape and dtype on all processes
----@return Work? # with async_op
 function collectives.all_reduce(...)
   local tensor, op, group, async = read_all_reduce(...)
   group = groups.resolve("distributed.all_reduce", group)
@@ -75,9 +74,7 @@ local read_broadcast = arguments.signature("distributed.broadcast", {
 --- Broadcast the tensor of one process, in place.
 --
 --   dist.broadcast(x, 0)
----@param tensor userdata of one shape and dtype on all processes
 ---@param src? integer the giver's rank in the job
----@return Work? # with async_op
 function collectives.broadcast(...)
   local what = "distributed.broadcast"
   local tensor, src, group, async, group_src = read_broadcast(...)
@@ -94,9 +91,7 @@ local read_reduce = arguments.signature("distributed.reduce", {
 --- Combine the processes' tensors, in place, on one of them; those of the others are unchanged.
 --
 --   dist.reduce(x, 0)
----@param tensor userdata of one shape and dtype on all processes
 ---@param dst? integer the taker's rank in the job
----@return Work? # with async_op
 function collectives.reduce(...)
   local what = "distributed.reduce"
   local tensor, dst, op, group, async, group_dst = read_reduce(...)
@@ -150,8 +145,6 @@ local read_all_gather = reader("all_gather", {"tensor_list: tensor_list", "tenso
 --
 --   dist.all_gather({accelhost.empty(3)}, accelhost.ones(3))
 ---@param tensor_list userdata[] one for each process, as large as `tensor`; written
----@param tensor userdata of one shape and dtype on all processes
----@return Work? # with async_op
 function collectives.all_gather(...)
   local what = "distributed.all_gather"
   local list, tensor, group, async = read_all_gather(...)
@@ -176,7 +169,6 @@ end
 --   dist.all_gather_into_tensor(accelhost.empty(3), accelhost.ones(3))
 ---@param output_tensor userdata written
 ---@param input_tensor userdata of one shape and dtype on all processes
----@return Work? # with async_op
 function collectives.all_gather_into_tensor(...)
   local what = "distributed.all_gather_into_tensor"
   local output, input, group, async = read_into(...)
@@ -202,10 +194,8 @@ local read_gather = arguments.signature("distributed.gather", {
 --- Copy every process's tensor to one of them.
 --
 --   dist.gather(accelhost.ones(3), {accelhost.empty(3)}, {dst = 0})
----@param tensor userdata of one shape and dtype on all processes
 ---@param gather_list? userdata[] on the taker: one for each process, as large as `tensor`; written
 ---@param dst? integer the taker's rank in the job; default: the group's first
----@return Work? # with async_op
 function collectives.gather(...)
   local what = "distributed.gather"
   local tensor, list, dst, group, async, group_dst = read_gather(...)
@@ -231,12 +221,10 @@ local read_gather_single = arguments.signature("distributed.gather_single", {
 --- [processes, n, ...].
 --
 --   dist.gather_single(accelhost.ones(3), accelhost.empty(3), {dst = 0})
----@param tensor userdata of one shape and dtype on all processes
 ---@param gather_tensor? userdata on the taker; written
 ---@param dst? integer the taker's rank in the job; default: the group's first
 ---@param group? ProcessGroup default: the world
 ---@param group_dst? integer its rank in the group, instead of `dst`
----@return Work? # with async_op
 function collectives.gather_single(...)
   local what = "distributed.gather_single"
   local tensor, out, dst, group, async, group_dst = read_gather_single(...)
@@ -270,7 +258,6 @@ local read_scatter = arguments.signature("distributed.scatter", {
 ---@param tensor userdata written; of one shape and dtype on all processes
 ---@param scatter_list? userdata[] on the giver: one for each process, as large as `tensor`
 ---@param src? integer the giver's rank in the job; default: the group's first
----@return Work? # with async_op
 function collectives.scatter(...)
   local what = "distributed.scatter"
   local tensor, list, src, group, async, group_src = read_scatter(...)
@@ -295,7 +282,6 @@ local read_reduce_scatter = reader("reduce_scatter", {"output: tensor", "input_l
 --   dist.reduce_scatter(accelhost.empty(3), {accelhost.ones(3)})
 ---@param output userdata written
 ---@param input_list userdata[] one for each process, as large as `output`
----@return Work? # with async_op
 function collectives.reduce_scatter(...)
   local what = "distributed.reduce_scatter"
   local output, list, op, group, async = read_reduce_scatter(...)
@@ -316,7 +302,6 @@ local read_reduce_scatter_tensor = reader("reduce_scatter_tensor", {
 ---@param output userdata written
 ---@param input userdata of one shape and dtype on all processes
 ---@param group? ProcessGroup default: the world
----@return Work? # with async_op
 function collectives.reduce_scatter_tensor(...)
   local what = "distributed.reduce_scatter_tensor"
   local output, input, op, group, async = read_reduce_scatter_tensor(...)
@@ -346,7 +331,6 @@ local read_barrier = arguments.signature("distributed.barrier", {
 --   dist.barrier()
 ---@param device_ids? nil of GPUs
 ---@param timeout? number seconds to wait at most; default: the group's
----@return Work? # with async_op
 function collectives.barrier(...)
   local what = "distributed.barrier"
   local group, async, device_ids, timeout = read_barrier(...)

@@ -1,4 +1,5 @@
 --- Communication hooks that send a bucket unchanged, or in half the bytes.
+---@param process_group? ProcessGroup default: the world
 local arguments = require "accelhost.util.arguments"
 local groups = require "accelhost.distributed.groups"
 local work = require "accelhost.distributed.work"
@@ -22,7 +23,6 @@ end
 --- Average a bucket, as without a hook; each process divides before the sum is formed.
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.allreduce_hook)
----@param process_group? ProcessGroup default: the world
 ---@return Future
 function hooks.allreduce_hook(process_group, bucket)
   local group = group_of("allreduce_hook", process_group)
@@ -39,7 +39,6 @@ end
 --- Average a bucket in float16: half the bytes.
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook)
----@param process_group? ProcessGroup default: the world
 ---@return Future
 function hooks.fp16_compress_hook(process_group, bucket)
   return compress("fp16_compress_hook", "float16", process_group, bucket)
@@ -48,7 +47,6 @@ end
 --- Average a bucket in bfloat16: half the bytes, with the range of float32.
 --
 --   ddp:register_comm_hook(nil, dist.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)
----@param process_group? ProcessGroup default: the world
 ---@return Future
 function hooks.bf16_compress_hook(process_group, bucket)
   return compress("bf16_compress_hook", "bfloat16", process_group, bucket)

@@ -65,7 +65,6 @@ end
 ---@param input userdata of one dtype and one shape beyond dim 0 on all processes
 ---@param output_split_sizes? integer[] sizes received from each process
 ---@param input_split_sizes? integer[] sizes sent to each process
----@return Work? # with async_op
 function exchange.all_to_all_single(...)
   local what = "distributed.all_to_all_single"
   local output, input, output_splits, input_splits, group, async = read_single(...)
@@ -122,7 +121,6 @@ end
 --   dist.all_to_all({accelhost.empty(4)}, {accelhost.ones(4)})
 ---@param output_tensor_list userdata[] one for each process; written
 ---@param input_tensor_list userdata[] one for each process
----@return Work? # with async_op
 function exchange.all_to_all(...)
   local what = "distributed.all_to_all"
   local outputs, inputs, group, async = read_lists(...)

@@ -1,5 +1,6 @@
 --- Process groups: the participants of a collective. The world is made by init_process_group, parts of it by all
 --- processes together (parts.lua).
+---@param group ProcessGroup
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -95,7 +96,6 @@ function groups.resolve(what, group)
 end
 
 --- The rank in a group of the process that is `rank` in the job.
----@param group ProcessGroup
 ---@param name string of the argument
 ---@return integer
 function groups.local_rank(what, group, rank, name)
@@ -380,7 +380,6 @@ end
 --- The rank in the job of a group's member.
 --
 --   dist.get_global_rank(dist.group.WORLD, 0)  --> 0
----@param group ProcessGroup
 ---@param group_rank integer
 ---@return integer
 function groups.get_global_rank(group, group_rank)
@@ -393,7 +392,6 @@ end
 --- The rank in a group of the process that has `global_rank` in the job.
 --
 --   dist.get_group_rank(dist.group.WORLD, 0)  --> 0
----@param group ProcessGroup
 ---@param global_rank integer
 ---@return integer
 function groups.get_group_rank(group, global_rank)

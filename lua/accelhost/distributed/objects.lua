@@ -1,6 +1,7 @@
 --- Collectives on Lua values: tensors, numbers, texts, booleans, nil and tables of them. Code is not sent; a value that
 --- cannot be serialized is refused before anything is sent, with its path in the table. A tensor on a GPU is sent
 --- through the CPU and arrives on the receiver's current GPU (accelhost.cuda.set_device).
+---@param device? string "cpu"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.distributed.collectives"
 local groups = require "accelhost.distributed.groups"
@@ -91,7 +92,6 @@ local read_broadcast = signature("broadcast_object_list", {
 --   dist.broadcast_object_list({"a name", 3}, 0)
 ---@param object_list table filled on all processes but the giver
 ---@param src? integer the giver's rank in the job; default: the group's first
----@param device? string "cpu"
 function objects.broadcast_object_list(...)
   local what = "distributed.broadcast_object_list"
   local list, src, group, device, group_src = read_broadcast(...)
@@ -150,7 +150,6 @@ local read_send = signature("send_object_list", {
 --
 --   if dist.get_world_size() > 1 and dist.get_rank() == 0 then dist.send_object_list({"a name", 3}, 1) end
 ---@param dst? integer the receiver's rank in the job
----@param device? string "cpu"
 function objects.send_object_list(...)
   local what = "distributed.send_object_list"
   local list, dst, group, device, group_dst = read_send(...)
@@ -171,7 +170,6 @@ local read_recv = signature("recv_object_list", {
 --   if dist.get_rank() == 1 then dist.recv_object_list(list, 0) end
 ---@param object_list table filled
 ---@param src? integer the sender's rank in the job; default: any
----@param device? string "cpu"
 ---@return integer # the sender's rank in the job; -1 when this process is not in the group
 function objects.recv_object_list(...)
   local what = "distributed.recv_object_list"

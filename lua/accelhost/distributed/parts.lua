@@ -1,4 +1,6 @@
 --- Parts of the processes as separate groups. Each is made by all processes of a group together.
+---@param timeout? number as of new_group
+---@param pg_options? nil
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local groups = require "accelhost.distributed.groups"
@@ -88,8 +90,6 @@ local read_subgroups = arguments.signature("distributed.new_subgroups", {
 --
 --   dist.new_subgroups(1):size()  --> 1
 ---@param group_size? integer default: the processes of this host
----@param timeout? number as of new_group
----@param pg_options? nil
 ---@return ProcessGroup own the one that this process is in
 ---@return ProcessGroup[] all those of other processes as placeholders
 function parts.new_subgroups(...)
@@ -122,8 +122,6 @@ local read_enumeration = arguments.signature("distributed.new_subgroups_by_enume
 --
 --   dist.new_subgroups_by_enumeration({{0}}):size()  --> 1
 ---@param ranks_per_subgroup_list integer[][]
----@param timeout? number as of new_group
----@param pg_options? nil
 ---@return ProcessGroup? own the one that this process is in
 ---@return ProcessGroup[] all those of other processes as placeholders
 function parts.new_subgroups_by_enumeration(...)
@@ -159,8 +157,6 @@ local read_split = arguments.signature("distributed.split_group", {
 --   dist.split_group({split_ranks = {{0}}}):size()  --> 1
 ---@param parent_pg? ProcessGroup default: the world
 ---@param split_ranks integer[][] ranks in that group, each in one of the lists at most
----@param timeout? number as of new_group
----@param pg_options? nil
 ---@return ProcessGroup group the one that this process is in, or a placeholder
 function parts.split_group(...)
   local what = "distributed.split_group"

@@ -1,4 +1,5 @@
 --- Finding the comment that belongs to a public value, among those that the reader has read.
+---@param index table
 local class = require "accelhost.util.class"
 local reader = require "accelhost.docs.reader"
 local signature = require "accelhost.docs.signature"
@@ -36,7 +37,6 @@ function comments.index(blocks)
 end
 
 --- The comment that fits a name best: points(block) is nil for one that cannot be it.
----@param index table
 ---@param points fun(block: table): number?
 ---@return table? block
 function comments.best(index, name, points)
@@ -52,14 +52,12 @@ function comments.best(index, name, points)
 end
 
 --- The comment of a row of the op table.
----@param index table
 ---@return table? block
 function comments.op(index, name)
   return comments.best(index, name, function(block) return block.op and 0 or nil end)
 end
 
 --- The comment of a row of a table of C functions, found by its signature.
----@param index table
 ---@param text? string
 ---@return table? block
 function comments.row(index, name, text)
@@ -69,7 +67,6 @@ function comments.row(index, name, text)
 end
 
 --- The comment of a function of the library in Lua.
----@param index table
 ---@param value function
 ---@param folder string searched when the function's file is unknown
 ---@return table? block
@@ -85,7 +82,6 @@ function comments.of_function(index, name, value, folder)
 end
 
 --- The comment of a class.
----@param index table
 ---@param value table
 ---@return table? block
 function comments.of_class(index, value, name, folder)
@@ -98,7 +94,6 @@ function comments.of_class(index, value, name, folder)
 end
 
 --- The comment of a method.
----@param index table
 ---@param class_name string
 ---@param value function
 ---@param path string the file of the class

@@ -53,23 +53,22 @@ local function text_beside(parameter, text)
     :gsub("; default {.-}$", ""))
 end
 
+local function describe_parameter(parameter, block)
+  local documented = reader.param(block, parameter.name)
+  if not documented then return end
+  local text = text_beside(parameter, documented.text)
+  parameter.text = text ~= "" and text or parameter.text
+  parameter.type = parameter.type or documented.type
+  -- Where the function does not check the argument, its comment has the type.
+  if parameter.kind == "a value" and documented.type ~= "any" then
+    parameter.kind, parameter.type = documented.type, documented.type
+  end
+end
+
 -- Parameters, each with its description from the comment.
 local function describe_parameters(parameters, ...)
   for _, parameter in ipairs(parameters) do
-    for i = 1, select("#", ...) do
-      local block = (select(i, ...))
-      for _, documented in ipairs(block and block.params or {}) do
-        if documented.name == parameter.name then
-          local text = text_beside(parameter, documented.text)
-          parameter.text = text ~= "" and text or parameter.text
-          parameter.type = parameter.type or documented.type
-          -- Where the function does not check the argument, its comment has the type.
-          if parameter.kind == "a value" and documented.type ~= "any" then
-            parameter.kind, parameter.type = documented.type, documented.type
-          end
-        end
-      end
-    end
+    for i = 1, select("#", ...) do describe_parameter(parameter, (select(i, ...))) end
   end
   return parameters
 end
@@ -81,6 +80,7 @@ local op_files = {
   "^lua/accelhost/data/transforms/moves%.lua$", "^lua/accelhost/data/transforms/scales%.lua$",
 }
 local a_tensor, a_boolean = {{type = "Tensor", text = ""}}, {{type = "boolean", text = ""}}
+local a_work = {{type = "Work?", text = "with async_op"}}
 
 -- The results of a function: those of its comment; true or false where that begins with a question.
 local function returns_of(block, kind)
@@ -224,6 +224,9 @@ local function add_function(self, name, full, value, folder)
   if not reader.has_text(block) and not self.is_late then return nil end
   local entry = new_entry(self, full, "function", value, block)
   entry.parameters = describe_parameters(signature.of(value, name, block), block)
+  for _, parameter in ipairs(#entry.returns == 0 and entry.parameters or {}) do
+    if parameter.name == "async_op" then entry.returns = a_work end
+  end
   self.by_value[value] = entry
   return entry
 end

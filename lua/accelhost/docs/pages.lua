@@ -1,4 +1,5 @@
 --- The pages of the reference: the entries of each page, their order and headings.
+---@param self table the model
 local pages = {}
 
 -- The order of sections where the alphabet does not serve.
@@ -74,7 +75,6 @@ local function section_of(page, entry)
 end
 
 --- Add an entry to a page, in the section of its file.
----@param self table the model
 ---@param page table
 ---@param name string the entry's name on that page
 function pages.put(self, page, name, entry)
@@ -106,7 +106,6 @@ local function about(parts)
 end
 
 --- Make a page; its introduction is the first comment of the file.
----@param self table the model
 ---@param title string
 ---@param path? string
 function pages.new(self, name, title, path)
@@ -120,7 +119,6 @@ function pages.new(self, name, title, path)
 end
 
 --- Sort the pages.
----@param self table the model
 function pages.sort(self)
   local order = {accelhost = 1, Tensor = 2, linalg = 3, nn = 10, Module = 11, ["nn.functional"] = 12, ["nn.init"] = 13,
     ["nn.utils"] = 14, optim = 20, data = 30, Accelerator = 40, autograd = 50}

@@ -172,10 +172,11 @@ local function finish(block, lines)
 end
 
 --- All comments of a text, in the order of the files. `section` is the comment that speaks of the file, or of the rows
---- of a table up to the next such comment.
+--- of a table up to the next such comment. `common` is the first comment of a file: its tags describe the parameters,
+--- and the results, of all functions of the file whose own comments do not.
 ---@return table[]
 function reader.read(text)
-  local blocks, block, lines, section = {}, nil, nil, nil
+  local blocks, block, lines, section, common = {}, nil, nil, nil, nil
   for line in text:gmatch "([^\n]*)\n" do
     local path, number, target = line:match "^@@ (%S+) (%d+) ?(.*)$"
     if path then
@@ -187,7 +188,8 @@ function reader.read(text)
       if not section or section.path ~= path or target == "" and path:find "%.def$" then
         section = target == "" and block or {path = path, parts = {}}
       end
-      block.section = section
+      if not common or common.path ~= path then common = target == "" and block or {path = path} end
+      block.section, block.common = section, common
       lines = {}
     else
       lines[#lines + 1] = line
@@ -200,6 +202,17 @@ function reader.read(text)
     each.owner = each.owner and whole[each.path .. each.owner] or each.owner
   end
   return blocks
+end
+
+--- The description of a parameter: that of its function's comment, else of the file's.
+---@param block table?
+---@return table? # {name, type, optional, text}
+function reader.param(block, name)
+  for _, comment in ipairs {block, block and block.common} do
+    for _, param in ipairs(comment.params or {}) do
+      if param.name == name then return param end
+    end
+  end
 end
 
 --- Has a comment words, besides tags?

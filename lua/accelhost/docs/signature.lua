@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local kinds = require "accelhost.util.kinds"
+local reader = require "accelhost.docs.reader"
 
 local signature = {}
 
@@ -169,8 +170,7 @@ end
 
 -- A function that checks its arguments itself: the names in its head, or those in its comment.
 local function from_comment(block)
-  local list, known = {}, {}
-  for _, param in ipairs(block and block.params or {}) do known[param.name] = param end
+  local list = {}
   local given = block and block.arguments
   if not given or given == "..." and #block.params > 0 then
     for i, param in ipairs(block and block.params or {}) do
@@ -179,7 +179,7 @@ local function from_comment(block)
     return list
   end
   for name in given:gmatch "[%w_%.]+" do
-    local param = known[name]
+    local param = reader.param(block, name)
     list[#list + 1] = {
       name = name, required = not (param and param.optional), type = param and param.type or types_of_names[name],
     }

@@ -1,5 +1,6 @@
 --- The subject of an estimate: a model that a script creates, or tensors in files, as rows of weights: {name, layer,
 --- shape, numel, size = bytes of an element, float = its dtype may be another, trained, parameter = not a buffer}.
+---@param accelhost table the public surface
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -70,7 +71,6 @@ end
 
 --- The model of a checkpoint's configuration, on the device "meta": the class that wrote it, or the class `name` of
 --- accelhost.models.
----@param accelhost table the public surface
 ---@param name? string
 ---@return table module
 function source.of_checkpoint(accelhost, folder, name)
@@ -87,7 +87,6 @@ function source.of_checkpoint(accelhost, folder, name)
 end
 
 --- The model of a script, made on the device "meta": without memory and without values.
----@param accelhost table the public surface
 ---@param name? string the model's name in the table that the script returns
 ---@return table module
 function source.model(accelhost, path, name)
@@ -139,7 +138,6 @@ local function add_tensors(rows, prefix, value)
 end
 
 --- The tensors of a file of weights, or of all the files that an index of shards names.
----@param accelhost table the public surface
 ---@return table[]
 function source.of_file(accelhost, path)
   local rows, files = {}, {path}

@@ -4,6 +4,8 @@
 --   local re, im = accelhost.fft.rfft(accelhost.tensor{1, 0, 0, 0})
 --   re                              --> tensor([1., 1., 1.])
 --   accelhost.fft.irfft(re, im, 4)  --> tensor([1., 0., 0., 0.])
+---@param imag Tensor? like real; default: zeros
+---@param norm string? "backward", "ortho" or "forward"
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
@@ -199,7 +201,6 @@ end
 --
 --   (accelhost.fft.fft(accelhost.tensor{1, 0, 0, 0}))  --> tensor([1., 1., 1., 1.])
 ---@param real Tensor [..., length, ...]
----@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the transform: the input is cut, or zeros are appended; default: its length
 ---@param norm string? "backward", the default: no scale; "ortho": divided by the square root of n; "forward": by n
 ---@return Tensor real [..., n, ...]
@@ -211,7 +212,6 @@ define("fft", complex, complex_run(-1))
 --
 --   (accelhost.fft.ifft(accelhost.ones(4)))  --> tensor([1., 0., 0., 0.])
 ---@param real Tensor [..., length, ...]
----@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the transform; default: the input's
 ---@param norm string? that of fft: "backward", the default, "ortho" or "forward"
 ---@return Tensor real [..., n, ...]
@@ -224,7 +224,6 @@ define("ifft", complex, complex_run(1))
 --   (accelhost.fft.rfft(accelhost.ones(8)))  --> tensor([8., 0., 0., 0., 0.])
 ---@param real Tensor [..., length, ...]
 ---@param n integer? length of the transform: the input is cut, or zeros are appended; default: its length
----@param norm string? "backward", "ortho" or "forward"
 ---@return Tensor real [..., n // 2 + 1, ...]
 ---@return Tensor imag
 ---@names rfft
@@ -234,7 +233,6 @@ define("rfft", real, real_run)
 --
 --   accelhost.fft.irfft(accelhost.ones(3))  --> tensor([1., 0., 0., 0.])
 ---@param real Tensor [..., n // 2 + 1, ...]
----@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the result; default: 2 (length - 1), which is even
 ---@param norm string? that of rfft
 ---@return Tensor [..., n, ...]
@@ -247,9 +245,7 @@ local opposite = {backward = "forward", forward = "backward", ortho = "ortho"}
 --
 --   accelhost.fft.hfft(accelhost.ones(3))  --> tensor([4., 0., 0., 0.])
 ---@param real Tensor [..., n // 2 + 1, ...]
----@param imag Tensor? like real; default: zeros
 ---@param n integer? length of the result; default: 2 (length - 1)
----@param norm string? "backward", "ortho" or "forward"
 ---@return Tensor [..., n, ...]
 ---@names hfft
 define("hfft", complex, function(name, re, im, n, dim, norm)
@@ -293,10 +289,8 @@ end
 --
 --   (accelhost.fft.fft2(accelhost.ones(2, 2)))  --> tensor([[4., 0.],
 --   -->         [0., 0.]])
----@param imag Tensor? like real; default: zeros
 ---@param s integer[]? lengths of the dims, -1 for the input's
 ---@param dim integer[]? default: all dims, or as many of the last as s has lengths
----@param norm string? "backward", "ortho" or "forward"
 ---@return Tensor real
 ---@return Tensor imag
 ---@names fftn ifftn fft2 ifft2
@@ -312,7 +306,6 @@ end
 --   -->         [0., 0.]])
 ---@param s integer[]? lengths of the dims, -1 for the input's
 ---@param dim integer[]? default: all dims, or as many of the last as s has lengths
----@param norm string? "backward", "ortho" or "forward"
 ---@return Tensor real
 ---@return Tensor imag
 ---@names rfftn rfft2
@@ -322,7 +315,6 @@ define_several("rfft", real, function(name, re, _, s, dim, norm) return real_ove
 --
 --   accelhost.fft.irfft2(accelhost.ones(2, 2))  --> tensor([[1., 0.],
 --   -->         [0., 0.]])
----@param imag Tensor? like real; default: zeros
 ---@param s integer[]? lengths of the result's dims, -1 for the input's; of the last dim by default 2 (length - 1)
 ---@param dim integer[]? default: all dims, or as many of the last as s has lengths
 ---@param norm string? that of rfftn

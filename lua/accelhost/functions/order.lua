@@ -1,4 +1,6 @@
 --- Sorted and distinct values: also where values fall among borders, and differences and areas along a dim.
+---@param x? userdata|table 1-d, or of y's shape
+---@param dx? number default 1
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"
@@ -299,20 +301,14 @@ end
 --- float32, and are multiplied and summed as whole numbers if x is passed.
 --
 --     accelhost.trapezoid(accelhost.tensor {1, 2, 3})  --> tensor(4.)
----@param x? userdata|table 1-d, or of y's shape
----@param dx? number default 1
 order.trapezoid = trapezoid "trapezoid"
 
 --- The same as trapezoid.
----@param x? userdata|table 1-d, or of y's shape
----@param dx? number default 1
 order.trapz = trapezoid "trapz"
 
 local read_cumulative = signature("cumulative_trapezoid", under)
 
 --- The area under y up to each place along a dim.
----@param x? userdata|table 1-d, or of y's shape
----@param dx? number default 1
 function order.cumulative_trapezoid(...)
   local y, x, dx, given = read_cumulative(...)
   local steps, dim = steps_along("cumulative_trapezoid", y, x, dx, given)

@@ -1,4 +1,5 @@
 --- Transformer layers: their stacks, and the whole encoder-decoder (Vaswani et al., 2017).
+---@param activation string|function? "relu", "gelu" or a function of one tensor
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
@@ -74,7 +75,6 @@ local TransformerEncoderLayer = Layer:extend "TransformerEncoderLayer"
 transformer.TransformerEncoderLayer = TransformerEncoderLayer
 local read_encoder_layer = signature("TransformerEncoderLayer", layer_parameters)
 
----@param activation string|function? "relu", "gelu" or a function of one tensor
 function TransformerEncoderLayer:init(...)
   self:setup({"self_attn"}, read_encoder_layer(...))
 end
@@ -101,7 +101,6 @@ local TransformerDecoderLayer = Layer:extend "TransformerDecoderLayer"
 transformer.TransformerDecoderLayer = TransformerDecoderLayer
 local read_decoder_layer = signature("TransformerDecoderLayer", layer_parameters)
 
----@param activation string|function? "relu", "gelu" or a function of one tensor
 function TransformerDecoderLayer:init(...)
   self:setup({"self_attn", "multihead_attn"}, read_decoder_layer(...))
 end
@@ -212,7 +211,6 @@ local read_transformer = signature("Transformer", {
   {"batch_first: flag", false}, {"norm_first: flag", false}, {"bias: flag", true}, {"device: device"}, {"dtype: dtype"},
 })
 
----@param activation string|function? "relu", "gelu" or a function of one tensor
 ---@param custom_encoder Module? in place of the encoder
 ---@param custom_decoder Module? in place of the decoder
 function Transformer:init(...)

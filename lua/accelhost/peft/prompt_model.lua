@@ -1,4 +1,6 @@
 --- Prompt tuning: vectors in front of a text's embeddings are trained, and nothing else. Names and files are peft's.
+---@param model PreTrainedModel
+---@param config PromptTuningConfig
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local checkpoint_folder = require "accelhost.util.checkpoint_folder"
@@ -43,8 +45,6 @@ local function complete(what, model, config)
   config.task_type = "CAUSAL_LM"
 end
 
----@param model PreTrainedModel
----@param config PromptTuningConfig
 ---@param is_read boolean the vectors are read from a file afterwards
 function PromptModel:init(model, config, is_read)
   local what = "get_peft_model"
@@ -167,14 +167,10 @@ end
 local prompt_model = {}
 
 --- Make a model with new vectors.
----@param model PreTrainedModel
----@param config PromptTuningConfig
 ---@return PeftModelForCausalLM
 function prompt_model.make(model, config) return PromptModel(model, config, false) end
 
 --- Make a model with the vectors of a folder.
----@param model PreTrainedModel
----@param config PromptTuningConfig
 ---@param folder string
 ---@return PeftModelForCausalLM
 function prompt_model.read(what, model, config, folder)

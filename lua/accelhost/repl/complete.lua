@@ -3,6 +3,7 @@
 --
 -- No code of the user runs: tables are read without their metatables' functions, and only the library's own namespaces
 -- are asked for their names.
+---@param e Evaluate
 local C = require "accelhost._C"
 local columns_of = require("accelhost.util.columns").of
 local functions = require "accelhost.functions"
@@ -150,7 +151,6 @@ local function resolve(e, words, last)
 end
 
 --- Return the value of a path (model.layers[1].weight), found as for completion; nil without one.
----@param e Evaluate
 function complete.value(e, path)
   local words = lexer.list(path)
   return #words > 0 and resolve(e, words, #words) or nil
@@ -270,7 +270,6 @@ local function file_names(prefix)
 end
 
 --- Return all possible completions of the text's last piece, and that piece, with which all of them begin.
----@param e Evaluate
 ---@param before string the typed text, up to the cursor
 ---@return string[] choices
 ---@return string prefix
@@ -329,7 +328,6 @@ local function in_columns(list, width)
 end
 
 --- Return the text to insert at the cursor, and the list to show when that is empty.
----@param e Evaluate
 ---@param before string
 ---@return string insert
 ---@return string? list

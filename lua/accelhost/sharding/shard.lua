@@ -1,5 +1,6 @@
 --- This process's shard of a prepared model (host/sync/shard.h): a piece of each parameter, one dim long, on the
 --- parameter's own memory.
+---@param parameter userdata
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -18,7 +19,6 @@ function Shard:init(reducer, kind, native)
 end
 
 --- The piece of a parameter. The same tensor each time: an optimizer's state is kept by it.
----@param parameter userdata
 ---@return {value: userdata, grad: userdata}
 function Shard:piece(parameter)
   local i = self.place[parameter]
@@ -42,7 +42,6 @@ function Shard:check_means(what)
 end
 
 --- This process's elements of a tensor that is shaped as the parameter is; a copy.
----@param parameter userdata
 ---@param whole userdata
 ---@return userdata # [n]
 function Shard:cut(parameter, whole)
@@ -51,7 +50,6 @@ function Shard:cut(parameter, whole)
 end
 
 --- Gather the whole parameter from the pieces of all processes. A collective.
----@param parameter userdata
 ---@param piece userdata
 ---@return userdata # shaped as the parameter
 function Shard:join(parameter, piece)

@@ -3,6 +3,7 @@
 -- A point is a list of losses, lower is better. One dominates another if no loss is higher and one is lower.
 -- Deb and others, A fast and elitist multiobjective genetic algorithm: NSGA-II, 2002:
 -- https://doi.org/10.1109/4235.996017
+---@param points number[][]
 local pareto = {}
 
 --- Does a point dominate another?
@@ -18,7 +19,6 @@ function pareto.dominates(a, b)
 end
 
 --- Return the front of each point: 1 if none dominates it, 2 if only points of front 1 do, and so on.
----@param points number[][]
 ---@return integer[] fronts
 function pareto.fronts(points)
   local count, dominators, dominated = #points, {}, {}
@@ -54,7 +54,6 @@ end
 
 --- Return the crowding distance of some points: the sum over the losses of the distance between both neighbours, in
 --- parts of the range. The ends of each loss are infinitely far.
----@param points number[][]
 ---@param members integer[] places in `points`
 ---@return table<integer, number> # by place
 function pareto.crowding(points, members)
@@ -78,7 +77,6 @@ function pareto.crowding(points, members)
 end
 
 --- Return the places of the best points: of lower fronts first, in a front the least crowded first, then the earlier.
----@param points number[][]
 ---@return integer[]
 function pareto.best(points, most)
   local fronts, members, order = pareto.fronts(points), {}, {}

@@ -1,6 +1,7 @@
 --- A running trial: its folder, its reports and its outcome. How its processes are started, asked and ended
 --- is a subclass's (accelhost.sweep.launchers), which has the methods _launch, answer, kill, terminate, failure_text
 --- and _close, and handle (events of its job) or poll.
+---@param study Study
 local C = require "accelhost._C"
 local class = require "accelhost.util.class"
 local LogFile = require "accelhost.track.log_file"
@@ -33,7 +34,6 @@ function TrialProcess.words(definition, path)
 end
 
 --- Return the facts of the trial for its own processes.
----@param study Study
 function TrialProcess:facts(study)
   local trial, definition = self.trial, study.definition
   return {
@@ -44,7 +44,6 @@ function TrialProcess:facts(study)
 end
 
 --- The variables of the trial's processes, "NAME=VALUE".
----@param study Study
 ---@return string[]
 function TrialProcess:variables(study)
   local list = {
@@ -57,7 +56,6 @@ function TrialProcess:variables(study)
 end
 
 --- Start a trial.
----@param study Study
 ---@param place table {directory, file = the sweep's file, threads, gpus?}
 function TrialProcess:init(study, trial, place)
   local definition = study.definition

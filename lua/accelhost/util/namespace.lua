@@ -1,19 +1,18 @@
 --- Public tables (accelhost, nn, nn.functional, optim, data): names are loaded when they are first used, and an unknown
 --- name is an error that names the nearest one.
+---@param lazy table
 local arguments = require "accelhost.util.arguments"
 
 local namespace = {}
 
 --- Let names be found in a file that has them, loaded at the first use of one. They are kept as one text: a string, a
 --- place in a table for each of a thousand names would be traversed by every collection.
----@param lazy table
 ---@param file string
 function namespace.add(lazy, file, names)
   lazy[#lazy + 1] = {file, (" %s "):format(table.concat(names, " "))}
 end
 
 --- The value of a lazy name, nil when there is no such name.
----@param lazy table
 ---@param name any
 function namespace.load(lazy, name)
   if type(name) ~= "string" then return nil end
@@ -29,7 +28,6 @@ function namespace.load(lazy, name)
 end
 
 --- All lazy names.
----@param lazy table
 ---@return string[]
 function namespace.names(lazy)
   local list = {}

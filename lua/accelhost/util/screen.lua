@@ -3,6 +3,7 @@
 --
 -- A line is a table with the fields file (its output), is_alive() (is its loop still running?) and latest() (its text
 -- now).
+---@param line table
 local columns = require "accelhost.util.columns"
 
 local screen = {}
@@ -92,7 +93,6 @@ function screen.open(line, shared, alone)
 end
 
 --- Show `text` in a line that is open.
----@param line table
 function screen.draw(line, text)
   line.text = text
   if screen.surface then return screen.surface.draw(line, text) end
@@ -111,7 +111,6 @@ function screen.above(line, text)
 end
 
 --- Close a line; with `leave` its text stays, above the open ones.
----@param line table
 ---@param leave boolean
 function screen.close(line, leave)
   if screen.surface then return screen.surface.close(line, leave) end
@@ -131,7 +130,6 @@ function screen.close(line, leave)
 end
 
 --- Is the line open?
----@param line table
 function screen.has(line)
   return screen.surface and screen.surface.has(line) or place_of(line) ~= nil
 end

@@ -8,6 +8,7 @@
 -- by loaders, and after a round's gradients were averaged are from the common stream, which is in the same state on all
 -- processes. Every shard begins with the buffers that its round began with, and after the round all get those of shard
 -- 0, as with PyTorch's DDP.
+---@param pass Pass
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"
@@ -121,7 +122,6 @@ local function exchange_buffers(self, pass)
 end
 
 --- Before the gradients of a round are averaged, and buffers with them.
----@param pass Pass
 function VirtualShards:settle_buffers(pass)
   if pass.buffers then end_round(self, pass.buffers) end
 end
@@ -129,7 +129,6 @@ end
 -- Passes.
 
 --- A pass of a loader is about to make a batch.
----@param pass Pass
 function VirtualShards:enter(pass)
   self.common = self.common or capture()
   local before = self.pass[1]
@@ -142,7 +141,6 @@ function VirtualShards:enter(pass)
 end
 
 --- Leave a pass: the code around it continues with its own stream.
----@param pass Pass
 function VirtualShards:leave(pass)
   if pass.buffers then end_round(self, pass.buffers) end
   local outer = passes.innermost()

@@ -1,4 +1,5 @@
 --- Tables of tensors, whatever their form: lists, tables of fields, tables in tables.
+---@param data any
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
@@ -67,7 +68,6 @@ end
 --- The size of dim 0 of the first tensor in a value; nil when it has none.
 --
 --   accelhost.utils.find_batch_size{x = images, y = labels}  --> 2
----@param data any
 ---@return integer?
 function nested.find_batch_size(data)
   local tensor = first_of(data)
@@ -135,7 +135,6 @@ end
 --- Shape and dtype of every tensor in a value.
 --
 --   accelhost.utils.get_data_structure({x = a}).x.shape  --> {3}
----@param data any
 ---@return any
 function nested.get_data_structure(data)
   return map(data, function(tensor) return {shape = tensor:shape(), dtype = tensor.dtype} end,
@@ -164,7 +163,6 @@ end
 --- A value with tables of numbers in the place of its tensors.
 --
 --   accelhost.utils.listify({x = a}).x[3]  --> 3
----@param data any
 ---@return any
 function nested.listify(data)
   return map(data, function(tensor) return tensor:tolist() end, same)

@@ -1,4 +1,5 @@
 --- Collectives on values of any form, without an accelerator.
+---@param tensor userdata|table
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local collectives = require "accelhost.accelerator.process.collectives"
@@ -10,7 +11,6 @@ local operations = {}
 --- Concatenate every process's tensors on dim 0, on every process; tables are traversed. A collective.
 --
 --   accelhost.utils.gather(a)  --> tensor([1., 2., 3.])
----@param tensor userdata|table
 ---@return any
 function operations.gather(tensor)
   return (collectives.map("gather", collectives.gather, tensor))
@@ -22,7 +22,6 @@ local read_reduce = arguments.signature("reduce",
 --- Combine every process's tensors, on every process; tables are traversed. A collective.
 --
 --   accelhost.utils.reduce(a, "sum")  --> tensor([1., 2., 3.])
----@param tensor userdata|table
 ---@param reduction? string "sum", "mean", "max", "min" or "product"
 ---@param scale? number factor of the result
 ---@return any
@@ -45,7 +44,6 @@ local read_broadcast = arguments.signature("broadcast", {"tensor: any", {"from_p
 --- One process's tensors on every process; tables are traversed. All pass tensors of one shape. A collective.
 --
 --   accelhost.utils.broadcast(a)  --> tensor([1., 2., 3.])
----@param tensor userdata|table
 ---@return any
 function operations.broadcast(...)
   local value, from = read_broadcast(...)
@@ -63,7 +61,6 @@ local read_pad = arguments.signature("pad_across_processes",
 --- Pad every process's tensors to the longest along a dim; tables are traversed. A collective.
 --
 --   accelhost.utils.pad_across_processes(a)  --> tensor([1., 2., 3.])
----@param tensor userdata|table
 ---@return any
 function operations.pad_across_processes(...)
   local value, dim, pad_index, pad_first = read_pad(...)

@@ -1,4 +1,6 @@
 --- The stack of running passes of loaders, which may be nested and left by break.
+---@param pass table
+---@param loader table
 local passes = {}
 
 --- Metatable of the iterators of loader:batches(); loader.lua adds __call.
@@ -35,7 +37,6 @@ end
 
 --- Make `pass` the innermost one: those above it have been left by break, and so have older passes of a loader that
 --- begins again.
----@param pass table
 function passes.enter(pass)
   local before = top()
   if before == pass then return end
@@ -73,14 +74,12 @@ local function drop()
 end
 
 --- `pass` is over.
----@param pass table
 function passes.leave(pass)
   passes.enter(pass)
   drop()
 end
 
 --- Note the values of the batch that a pass hands out.
----@param pass table
 ---@param ... any
 function passes.note(pass, ...)
   local entry = {length = pass.length, valid = pass.valid}
@@ -126,7 +125,6 @@ end
 
 --- Return the generator of the `for` that has just called this loader: the loader, its iterator, or a function or
 --- object around it (a progress bar, enumerate); nil when no `for` runs the pass.
----@param loader table
 ---@param iterator? table the object of loader:batches() that was called
 function passes.holder(loader, iterator)
   local called = {}
@@ -178,7 +176,6 @@ local function is_dropped(pass, loop_begins)
 end
 
 --- Has a pass that is not at its end been left, its `for` or the iterator of loader:batches()?
----@param pass table
 ---@param loop_begins boolean does a loop begin around it?
 function passes.is_left(pass, loop_begins)
   pass.left = pass.left or not is_iterated(pass) or pass.holder == nil and is_dropped(pass, loop_begins)
@@ -197,7 +194,6 @@ function passes.innermost()
 end
 
 --- Does the present code run inside another loader's `for`?
----@param loader table
 function passes.is_within_another(loader)
   for i = 1, depth do
     local pass = running[i].pass
@@ -208,7 +204,6 @@ end
 
 --- Does no other loader's pass run around those of this one? All processes return the same, whenever their collectors
 --- find passes that were left.
----@param loader table
 function passes.is_outermost(loader)
   local first = depth == 1 and running[1].pass
   if first and first.loader == loader then return true end

@@ -3,6 +3,7 @@
 -- The kinds of the columns are inferred from the first rows of the first file, once, so that every process that reads a
 -- shard uses the same. A shard is a part of the files where their number is a multiple of that of the shards, else
 -- every n-th row of all files, which each reader parses and makes no rows of.
+---@param options table of load_dataset
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -37,7 +38,6 @@ local function reading(path, result, problem)
 end
 
 --- Open a file of rows.
----@param options table of load_dataset
 ---@return userdata
 function RowFiles.open_file(options, path)
   return reading(path, C.data.row_file(path, format_of(options, path)))
@@ -54,7 +54,6 @@ function RowFiles.add(rows, file, path, number, most)
 end
 
 --- Return the names and kinds of a table's columns: those of `features`, else inferred ones.
----@param options table of load_dataset
 ---@param rows userdata
 ---@param path string the first file
 ---@return string[] names
@@ -90,7 +89,6 @@ function RowFiles.table(options)
   return rows
 end
 
----@param options table of load_dataset
 ---@param paths string[]
 function RowFiles:init(options, paths)
   local rows, file = RowFiles.table(options), RowFiles.open_file(options, paths[1])

@@ -1,4 +1,5 @@
 --- Functions of an image's colours. torchvision's names (transforms.functional); bytes are cut, not rounded, as there.
+---@param image userdata [..., channels, rows, columns]
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local moves = require "accelhost.data.transforms.moves"
@@ -67,7 +68,6 @@ end
 --- The image's values times a factor.
 --
 --   transforms.functional.adjust_brightness(image, 0.5):size(-1)  --> 28
----@param image userdata [..., channels, rows, columns]
 ---@param brightness_factor number 0: black, 1: unchanged
 function colors.adjust_brightness(image, brightness_factor)
   channels_of("transforms.adjust_brightness", image)
@@ -77,7 +77,6 @@ end
 --- The image blended with its mean gray.
 --
 --   transforms.functional.adjust_contrast(image, 0.5):size(-1)  --> 28
----@param image userdata [..., channels, rows, columns]
 ---@param contrast_factor number 0: gray, 1: unchanged
 function colors.adjust_contrast(image, contrast_factor)
   channels_of("transforms.adjust_contrast", image)
@@ -88,7 +87,6 @@ end
 --- The image blended with itself in gray.
 --
 --   transforms.functional.adjust_saturation(accelhost.zeros(3, 4, 4), 2):size(-1)  --> 4
----@param image userdata [..., channels, rows, columns]
 ---@param saturation_factor number 0: gray, 1: unchanged
 function colors.adjust_saturation(image, saturation_factor)
   local channels = channels_of("transforms.adjust_saturation", image)
@@ -137,7 +135,6 @@ end
 --- The image's colours turned around the circle of hues.
 --
 --   transforms.functional.adjust_hue(accelhost.zeros(3, 4, 4), 0.1):size(-1)  --> 4
----@param image userdata [..., channels, rows, columns]
 ---@param hue_factor number -0.5 to 0.5, in circles
 function colors.adjust_hue(image, hue_factor)
   if type(hue_factor) ~= "number" or hue_factor < -0.5 or hue_factor > 0.5 then
@@ -166,7 +163,6 @@ local function floats_of(image) return values.is_float(image.dtype) and image or
 --- The image blended with a smoothed one.
 --
 --   transforms.functional.adjust_sharpness(image, 2):size(-1)  --> 28
----@param image userdata [..., channels, rows, columns]
 ---@param sharpness_factor number 0: smoothed, 1: unchanged, 2: sharper
 function colors.adjust_sharpness(image, sharpness_factor)
   channels_of("transforms.adjust_sharpness", image)
@@ -223,7 +219,6 @@ end
 --- The image's values spread to the whole range, in each channel.
 --
 --   transforms.functional.autocontrast(image):size(-1)  --> 28
----@param image userdata [..., channels, rows, columns]
 function colors.autocontrast(image)
   channels_of("transforms.autocontrast", image)
   if image:numel() == 0 then return image end

@@ -1,4 +1,5 @@
 --- Functions that move an image's pixels unchanged: flip, pad, crop. torchvision's names (transforms.functional).
+---@param image userdata [..., rows, columns]
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local sizes = require "accelhost.data.transforms.sizes"
@@ -9,7 +10,6 @@ local moves = {}
 --- The image mirrored left to right.
 --
 --     y = data.transforms.functional.hflip(image)
----@param image userdata [..., rows, columns]
 function moves.hflip(image)
   sizes.check("transforms.hflip", image)
   return image:flip(-1)
@@ -18,7 +18,6 @@ end
 --- The image mirrored top to bottom.
 --
 --   transforms.functional.vflip(image):size(-1)  --> 28
----@param image userdata [..., rows, columns]
 function moves.vflip(image)
   sizes.check("transforms.vflip", image)
   return image:flip(-2)
@@ -80,7 +79,6 @@ local read_pad = signature("transforms.pad", {
 --- without (reflect) or with (symmetric) the border itself. A negative edge cuts where the mode is constant.
 --
 --     y = data.transforms.functional.pad(image, 4, {padding_mode = "reflect"})
----@param image userdata [..., rows, columns]
 ---@param padding integer|integer[] all, {left and right, top and bottom} or {left, top, right, bottom}
 function moves.pad(...)
   local image, padding, fill, mode = read_pad(...)
@@ -110,7 +108,6 @@ local read_crop = signature("transforms.crop",
 --- The part of the image that begins at (top, left); 0 where it reaches beyond the image.
 --
 --     y = data.transforms.functional.crop(image, 0, 0, 24, 24)
----@param image userdata [..., rows, columns]
 function moves.crop(...)
   local image, top, left, height, width = read_crop(...)
   sizes.check("transforms.crop", image)
@@ -137,7 +134,6 @@ local read_center = signature("transforms.center_crop", {"image: tensor", "outpu
 --- The middle of the image, with an edge of 0 where the image is smaller.
 --
 --   transforms.functional.center_crop(image, 20):size(-1)  --> 20
----@param image userdata [..., rows, columns]
 ---@param output_size integer|integer[] {height, width}
 function moves.center_crop(...)
   local image, size = read_center(...)

@@ -1,5 +1,6 @@
 --- The layers of decoders with rotary embeddings: norms, attention with fewer heads of keys and values, gated MLPs, and
 --- the block of them. A family sets the options, which are listed at `layers.Block`.
+---@param config PretrainedConfig
 local C = require "accelhost._C"
 local activations = require "accelhost.models.common.activations"
 local attention = require "accelhost.models.common.attention"
@@ -42,7 +43,6 @@ end
 local kinds = {full_attention = "full", sliding_attention = "sliding"}
 
 --- Return the kind of attention of a layer by the configuration's layer_types; of all others it is the option `kind`.
----@param config PretrainedConfig
 ---@param o table
 ---@param number integer from 1
 ---@return string full or sliding
@@ -182,14 +182,12 @@ function Block:forward(x, how, past)
 end
 
 --- Return the activation that a field of a configuration names.
----@param config PretrainedConfig
 ---@return fun(x: Tensor): Tensor
 function layers.activation(config, field)
   return activations.find(("%s: %s"):format(config._name, field), config[field])
 end
 
 --- Return one rotation for all layers, by the kind of attention.
----@param config PretrainedConfig
 ---@return table<string, rotary.Rotary>
 function layers.one_rotary(config)
   local rotation = rotary.new(config._name, config.rope_parameters, config:head_width(),
@@ -198,7 +196,6 @@ function layers.one_rotary(config)
 end
 
 --- Return the options of Gemma's blocks. Its configurations have head_dim and layer_types.
----@param config PretrainedConfig
 ---@return table
 function layers.gemma_options(config)
   return {
@@ -211,7 +208,6 @@ function layers.gemma_options(config)
 end
 
 --- Return the options of blocks with gated MLPs and RMSNorm, which most families have.
----@param config PretrainedConfig
 ---@return table
 function layers.gated_options(config)
   return {

@@ -6,6 +6,7 @@
 --
 -- The parameter becomes NAME_orig, the buffer NAME_mask has ones and zeros, and NAME is their product, computed before
 -- each forward. An amount below 1 is a fraction, one of 1 or more a number of elements or channels.
+---@param name string the parameter
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
@@ -68,7 +69,6 @@ end
 local Container = Base:extend "PruningContainer"
 prune.PruningContainer = Container
 
----@param name string the parameter
 ---@param ... BasePruningMethod
 function Container:init(name, ...)
   self.name, self.methods = name, {...}
@@ -152,7 +152,6 @@ end
 --- Prune a parameter by a new object of this class.
 --
 --   nn.utils.prune.L1Unstructured:apply(nn.Linear(4, 2), "weight", 3).name  --> weight
----@param name string the parameter
 ---@param ... any arguments of the constructor
 ---@return BasePruningMethod
 function Base:apply(module, name, ...) return apply(self(...), module, name) end
@@ -280,7 +279,6 @@ end
 --- Add a mask of ones to a parameter: nothing is pruned.
 --
 --   nn.utils.prune.is_pruned(nn.utils.prune.identity(nn.Linear(4, 2), "weight"))  --> true
----@param name string the parameter
 ---@return Module module
 ---@names identity
 add_function("identity", prune.Identity, {})
@@ -288,7 +286,6 @@ add_function("identity", prune.Identity, {})
 --- Prune elements drawn at random.
 --
 --   nn.utils.prune.random_unstructured(nn.Linear(4, 2), "weight", 3).weight_mask:sum()  --> tensor(5.)
----@param name string the parameter
 ---@param amount number a fraction below 1, or a number of elements
 ---@return Module module
 ---@names random_unstructured
@@ -297,7 +294,6 @@ add_function("random_unstructured", prune.RandomUnstructured, {"amount: nonnegat
 --- Prune the elements of the least absolute value, or of the least importance.
 --
 --   nn.utils.prune.l1_unstructured(nn.Linear(4, 2), "weight", 0.25).weight_mask:sum()  --> tensor(6.)
----@param name string the parameter
 ---@param amount number a fraction below 1, or a number of elements
 ---@param importance_scores Tensor? like the parameter; default: the parameter
 ---@return Module module
@@ -307,7 +303,6 @@ add_function("l1_unstructured", prune.L1Unstructured, {"amount: nonnegative"}, t
 --- Prune channels drawn at random.
 --
 --   nn.utils.prune.random_structured(nn.Linear(4, 2), "weight", 1, 1).weight_mask:sum()  --> tensor(6.)
----@param name string the parameter
 ---@param amount number a fraction below 1, or a number of channels
 ---@param dim integer the dim of the channels
 ---@return Module module
@@ -317,7 +312,6 @@ add_function("random_structured", RandomStructured, {"amount: nonnegative", "dim
 --- Prune the channels of the least Ln norm.
 --
 --   nn.utils.prune.ln_structured(nn.Linear(4, 2), "weight", 0.5, 2, 0).weight_mask:sum(1):amin()  --> tensor(0.)
----@param name string the parameter
 ---@param amount number a fraction below 1, or a number of channels
 ---@param n number the order of the norm; math.huge for the largest element
 ---@param dim integer the dim of the channels
@@ -330,7 +324,6 @@ add_function("ln_structured", LnStructured, {"amount: nonnegative", "n: number",
 --
 --   local mask = accelhost.tensor{{1, 0, 1, 0}, {0, 1, 0, 1}}
 --   nn.utils.prune.custom_from_mask(nn.Linear(4, 2), "weight", mask).weight:ne(0):sum()  --> tensor(4)
----@param name string the parameter
 ---@param mask Tensor like the parameter, of ones and zeros
 ---@return Module module
 ---@names custom_from_mask

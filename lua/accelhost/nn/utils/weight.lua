@@ -1,4 +1,5 @@
 --- Shared by weight_norm and spectral_norm: weights as matrices, their norms and first singular vectors.
+---@param dim integer
 local C = require "accelhost._C"
 local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
@@ -19,7 +20,6 @@ end
 
 --- The length of a tensor along all dims but `dim`, which stay with size 1; along all of them for -1 (0-dim then).
 ---@param tensor Tensor
----@param dim integer
 ---@return table
 function weight.norm_except_dim(tensor, dim)
   if dim == -1 then return tensor:norm(2) end
@@ -30,7 +30,6 @@ end
 --- The tensor of direction v and lengths g.
 ---@param v Tensor
 ---@param g Tensor as of norm_except_dim
----@param dim integer
 ---@return table
 function weight.scaled(v, g, dim)
   return v * (g / weight.norm_except_dim(v, dim))
@@ -38,7 +37,6 @@ end
 
 --- A weight as a matrix whose rows are the indices of `dim`.
 ---@param tensor Tensor
----@param dim integer
 ---@return Tensor [size(dim), rest]
 function weight.as_matrix(tensor, dim)
   if dim ~= 0 then tensor = tensor:permute(unpack({dim, unpack(weight.other_dims(tensor, dim))})) end

@@ -1,4 +1,6 @@
 --- The base class of pruners.
+---@param step number
+---@param loss number
 local class = require "accelhost.util.class"
 
 ---@field direction string "minimize" or "maximize": of the metric; losses are always minimised
@@ -31,8 +33,6 @@ function BasePruner:assign(trial) return nil end
 
 --- Decide about a trial that has reported a loss.
 ---@param trial table {number, bracket}
----@param step number
----@param loss number
 ---@return string # "continue", "stop" or "pause"; a paused trial continues when promote returns it
 function BasePruner:report(trial, step, loss)
   self:record(trial, step, loss)
@@ -40,13 +40,9 @@ function BasePruner:report(trial, step, loss)
 end
 
 --- The part of report that remembers.
----@param step number
----@param loss number
 function BasePruner:record(trial, step, loss) end
 
 --- The part of report that decides. Another pruner that wraps this one may record without asking it.
----@param step number
----@param loss number
 ---@return string
 function BasePruner:judge(trial, step, loss) return "continue" end
 

@@ -4,6 +4,7 @@
 -- A space is a list of parameters {name, kind = "float" | "int" | "categorical", low, high, log, step, choices,
 -- when = {name, values}}. The values of a parameter with a step are low, low + step, ... up to high, and each has the
 -- same part of [0, 1]; on a logarithmic scale value v has the part from v - step / 2 to v + step / 2.
+---@param parameter table
 local domain = {}
 
 local exp, floor, log, max, min = math.exp, math.floor, math.log, math.max, math.min
@@ -90,7 +91,6 @@ function domain.read(space)
 end
 
 --- Is a parameter there when its parents have these values?
----@param parameter table
 ---@param params table<string, any>
 function domain.is_active(parameter, params)
   local when = parameter.when
@@ -100,7 +100,6 @@ function domain.is_active(parameter, params)
 end
 
 --- Return a value of a parameter with a count, by its index.
----@param parameter table
 ---@param index integer from 0
 function domain.value_at(parameter, index)
   if parameter.choices then return parameter.choices[index + 1] end
@@ -124,7 +123,6 @@ function domain.index_of(parameter, value)
 end
 
 --- The value at a position of a number's scale.
----@param parameter table
 ---@param place number from parameter.from to parameter.to
 ---@return number
 function domain.at_place(parameter, place)
@@ -134,7 +132,6 @@ function domain.at_place(parameter, place)
 end
 
 --- The position of a number on its scale; nil for other values.
----@param parameter table
 ---@return number?
 function domain.place_of(parameter, value)
   if type(value) ~= "number" or value ~= value then return nil end
@@ -143,7 +140,6 @@ function domain.place_of(parameter, value)
 end
 
 --- The value at u.
----@param parameter table
 ---@param u number from 0 to 1
 function domain.from_unit(parameter, u)
   if parameter.count and not parameter.log then

@@ -61,7 +61,6 @@ local function direct(fn, ...) return fn(...) end
 --- Run fn(...) so that backward runs it again.
 ---@param options {preserve_rng_state: boolean?, context_fn: (fun(): function, function)?}
 ---@param fn fun(...): ...
----@param ... any
 ---@return any # the results of fn
 function recompute.run(options, fn, ...)
   if not C.autograd.is_grad_enabled() then return fn(...) end
@@ -86,7 +85,6 @@ end
 --- runs it again.
 ---@param part Module
 ---@param layer Module
----@param ... any
 ---@return any # the results of the layer
 function recompute.layer(part, layer, ...)
   local options = part.training and part._recompute

@@ -9,7 +9,6 @@ local known = {cpu = true, cuda = true}
 local halves = {bfloat16 = true, float16 = true}
 
 --- Raise unless autocast is there for a type of device.
----@param device_type any
 function autocast.check_device(what, device_type)
   arguments.check(what, "device_type", "string", device_type)
   if not known[device_type] then

@@ -42,7 +42,6 @@ end
 
 --- The nodes that the shards of a rank make up, in an order.
 ---@param ranks integer
----@return string[]
 function tree.nodes_of(shards, rank, ranks)
   local parts = {}
   for shard = rank, shards - 1, ranks do parts[tree.node(shard, tree.leaf_stride(shards))] = true end

@@ -32,14 +32,12 @@ function contents.transient_buffers(model)
 end
 
 --- The state of an object that a script registered.
----@param object any
 function contents.state_of(object)
   if C.random.is_generator(object) then return {generator = object:get_state()} end
   return object:state_dict()
 end
 
 --- Can it be registered?
----@param object any
 function contents.has_state(object)
   if C.random.is_generator(object) then return true end
   local kind = type(object)
@@ -204,7 +202,6 @@ end
 ---@param objects table {models, weights, optimizers, optimizer_states, optimizer_parts, schedulers, scalers,
 --- fp8_scales, registered, loaders, accelerator}
 ---@param copied boolean
----@return table[]
 function contents.shared_files(what, objects, copied)
   local files = {}
   local function add(name, value) files[#files + 1] = stored.file(what, name, value, copied) end
@@ -215,7 +212,6 @@ end
 
 --- The files that a rank writes for itself.
 ---@param copied boolean
----@return table[]
 function contents.own_files(what, objects, rank, copied)
   local seeds = {}
   for i, loader in ipairs(objects.loaders) do seeds[i] = loader:state_dict().seed or false end

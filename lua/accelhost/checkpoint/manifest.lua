@@ -34,7 +34,6 @@ end
 
 --- List the differences between a checkpoint's properties and this process's, except the number of processes: "threads:
 --- 2, now 1".
----@return string[]
 function manifest.differences(facts)
   local now, list = manifest.facts(), {}
   for _, name in ipairs(determining) do

@@ -20,7 +20,6 @@ function names.number(project_dir, path)
 end
 
 --- The numbers of the checkpoints of a project, the oldest first.
----@return integer[]
 function names.numbers(project_dir)
   local folder, numbers = names.folder(project_dir), {}
   if C.data.look(folder) ~= "folder" then return numbers end
@@ -33,7 +32,6 @@ end
 
 --- The number of the next one: beyond all that are there, and at least `least`.
 ---@param least integer
----@return integer
 function names.next(project_dir, least)
   local numbers = names.numbers(project_dir)
   return math.max(least, (numbers[#numbers] or -1) + 1)
@@ -42,7 +40,6 @@ end
 --- Return the checkpoints to remove once checkpoint `number` is complete, so that `limit` remain: paths, the oldest
 --- first.
 ---@param limit integer?
----@return string[]
 function names.surplus(project_dir, number, limit)
   local surplus, numbers = {}, names.numbers(project_dir)
   for i = 1, limit and #numbers - limit + 1 or 0 do

@@ -25,7 +25,6 @@ local function settle(bucket, given)
 end
 
 --- Let hook(state, bucket) replace averaging.
----@param state any
 ---@param hook fun(state: any, bucket: GradBucket): any
 ---@param before? fun(bucket: GradBucket) called with each bucket before the hook, in the order of their reduction
 function comm_hook.install(reducer, state, hook, before)

@@ -86,7 +86,6 @@ local read_of_model = arguments.signature("DistributedDataParallel:join", {
 
 --- The method `join` of a model.
 ---@param model DistributedDataParallel
----@param ... any
 function join.of_model(model, ...)
   local fn, divide, enable, throw = read_of_model(...)
   return run({model}, {

@@ -263,7 +263,6 @@ end
 
 --- The rows of a namespace, {names, answer} each; "..." means the rest of a name.
 ---@param space string
----@return table[]
 function answers.rows(space)
   local list = {}
   for _, row in ipairs(rows) do
@@ -273,7 +272,6 @@ function answers.rows(space)
 end
 
 --- List the modules of other packages that have an answer, {module, answer} each.
----@return string[][]
 function answers.modules()
   local list = {}
   for _, row in ipairs(modules) do

@@ -59,7 +59,6 @@ end
 
 --- All commands of a program.
 ---@param binary string
----@return table[]
 function commands.of(binary)
   local list = {}
   local inside = false

@@ -401,7 +401,6 @@ local help = {}
 local built -- the model of the public surface, made once
 
 --- Return the help for a name, without one the list of topics; for words the results of the full-text search.
----@param accelhost table the public surface
 ---@param commands string[][] the program's commands, {name, description}
 ---@param word? string a name, or words between blanks
 ---@return string? text

@@ -462,7 +462,6 @@ local function add_others(self)
 end
 
 --- Make the model.
----@param accelhost table the public surface
 function model.build(accelhost)
   local blocks = reader.read(require "accelhost._docs")
   local self = {

@@ -174,7 +174,6 @@ end
 --- All comments of a text, in the order of the files. `section` is the comment that speaks of the file, or of the rows
 --- of a table up to the next such comment. `common` is the first comment of a file: its tags describe the parameters,
 --- and the results, of all functions of the file whose own comments do not.
----@return table[]
 function reader.read(text)
   local blocks, block, lines, section, common = {}, nil, nil, nil, nil
   for line in text:gmatch "([^\n]*)\n" do

@@ -77,7 +77,6 @@ end
 --- All rows that are searched: {name, summary, further text, names and texts of arguments}.
 ---@param reference table the model
 ---@param binary? string the program, whose commands are asked for their options
----@return table[]
 function search.rows(reference, binary)
   local rows = {}
   local function add(name, summary, text, more)

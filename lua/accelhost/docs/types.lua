@@ -240,7 +240,6 @@ local function save(path, text)
 end
 
 --- Write the files.
----@param accelhost table the public surface
 ---@return integer # the exit code
 return function(accelhost, folder)
   local reference = model.build(accelhost)

@@ -142,7 +142,6 @@ local function prepare(accelhost, path, options)
 end
 
 --- Print the table for a file; raises a text for the user.
----@param accelhost table the public surface
 ---@param options {batch?: string, dtypes?: string, optimizer?: string, model?: string}
 return function(accelhost, path, options)
   local names = read_dtypes(options.dtypes or "float32,bfloat16,float16")

@@ -116,7 +116,6 @@ end
 
 --- List the weights of a model; a weight of several names counts once.
 ---@param model table
----@return table[]
 function source.of_model(model)
   local rows = {}
   for name, tensor in model:named_parameters() do rows[#rows + 1] = row(name, tensor, tensor.requires_grad, true) end
@@ -138,7 +137,6 @@ local function add_tensors(rows, prefix, value)
 end
 
 --- The tensors of a file of weights, or of all the files that an index of shards names.
----@return table[]
 function source.of_file(accelhost, path)
   local rows, files = {}, {path}
   if path:find "%.index%.json$" then

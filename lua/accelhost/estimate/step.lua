@@ -27,7 +27,6 @@ local function parse(word)
 end
 
 --- The inputs that --batch describes.
----@return table[]
 function step.inputs(text)
   local list = {}
   for word in (text .. ","):gmatch "([^,]*)," do list[#list + 1] = parse(word) end
@@ -56,7 +55,6 @@ end
 
 --- The memory that a forward keeps for its backward, and the peak of forward and backward in addition to weights and
 --- inputs, gradients included; both in bytes.
----@param accelhost table the public surface
 ---@param model table on meta
 ---@param inputs table[] of step.inputs
 ---@param dtype string of the inputs that name none
@@ -110,7 +108,6 @@ local function bytes_in(value)
 end
 
 --- The bytes of an optimizer's state for parameters of these shapes.
----@param accelhost table the public surface
 ---@param text string its name, and options as in "SGD,momentum=0.9"
 ---@param shapes integer[][]
 ---@param dtype string of the parameters

@@ -84,7 +84,6 @@ local function run_script(path, words)
 end
 
 --- Print the memory of a script's first steps at its peak; raises a text for the user.
----@param accelhost table the public surface
 ---@param path string of the script
 ---@param steps integer of an optimizer
 ---@param words string[] arguments of the script

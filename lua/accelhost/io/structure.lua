@@ -41,7 +41,6 @@ end
 
 --- The keys of a table, those of one type in a row, each type in its order.
 ---@param value table
----@return any[]
 function structure.sorted_keys(value)
   local keys = {}
   for key in next, value do keys[#keys + 1] = key end

@@ -53,7 +53,6 @@ function Kernel:complain(message)
 end
 
 --- Publish the values of the cell's last expression.
----@param ... any
 function Kernel:show_values(count, ...)
   local data, metadata = mime.of_values(count, ...)
   if self.silent then return end

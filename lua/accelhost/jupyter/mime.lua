@@ -41,7 +41,6 @@ function mime.bundle(value, options)
 end
 
 --- Return the bundle of several values and its metadata: of one its own, of others their texts.
----@param ... any
 ---@return table
 ---@return table
 function mime.of_values(count, ...)

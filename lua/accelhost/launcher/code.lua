@@ -21,7 +21,6 @@ local function gather(prototype, names)
 end
 
 --- The names of the globals that a function written in Lua reads by name, sorted.
----@return string[]
 function code.globals(fn)
   local names, list = {}, {}
   gather(fn, names)

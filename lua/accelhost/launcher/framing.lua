@@ -9,7 +9,6 @@ local MOST, MUCH = 2 ^ 26, 2 ^ 20
 
 --- Send plain data (of the types that the codec supports).
 ---@param put fun(message: string)
----@param data any
 ---@param shares? boolean much of it is sent by shared memory, once for all receivers
 ---@return userdata? # keeps the shared memory: hold it until everybody has read it
 function framing.send(put, data, shares)

@@ -18,7 +18,6 @@ local by_type = {
 }
 
 --- Return the model types that have a class, sorted.
----@return string[]
 function registry.model_types() return arguments.sorted_keys(by_type) end
 
 --- Return the class of a config.json's model type, and its values, those of timm under transformers' names. An unknown

@@ -7,7 +7,6 @@ local hooks = require "accelhost.nn.hooks"
 local fused = {}
 
 --- Does the module use its class's forward, without hooks?
----@param module any
 ---@param class table
 function fused.is_plain(module, class)
   return type(module) == "table" and module.forward == class.forward and not hooks.watch(module)

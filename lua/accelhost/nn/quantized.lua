@@ -347,7 +347,6 @@ function Linear4bit:forward(input)
 end
 
 --- Is the module a linear map with a quantised weight?
----@param module any
 function quantized.is_quantized(module)
   return type(module) == "table" and (module._name == "Linear4bit" or module._name == "Linear8bitLt")
 end

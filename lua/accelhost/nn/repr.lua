@@ -19,7 +19,6 @@ function repr.float(value)
 end
 
 --- An integer, a boolean, nil, a string, or a table of these as a tuple. Numbers with a fraction print as floats.
----@return string
 function repr.value(value)
   if value == nil then return "None" end
   if value == true then return "True" end

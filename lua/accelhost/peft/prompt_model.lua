@@ -187,7 +187,6 @@ function prompt_model.read(what, model, config, folder)
 end
 
 --- Is it a model with prompt tuning?
----@param model any
 function prompt_model.is_one(model) return class.is(model, PromptModel) end
 
 return prompt_model

@@ -147,7 +147,6 @@ end
 
 --- Return the full names of the target modules, in order.
 ---@param config PeftConfig
----@return string[]
 function targets.names(what, model, config)
   local names, linear, wanted = {}, {}, {}
   for name, module in model:named_modules() do

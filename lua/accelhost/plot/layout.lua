@@ -20,7 +20,6 @@ end
 
 --- The letter of a run, drawn at the end of its curve.
 ---@param place integer
----@return string
 function layout.letter(place)
   local letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
   place = (place - 1) % #letters + 1

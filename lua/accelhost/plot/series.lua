@@ -24,7 +24,6 @@ end
 ---@param runs table[] of accelhost.track.curves
 ---@param list string
 ---@param axis string
----@return string[]
 function series.keys(runs, list, axis)
   local known, keys, taken = all_keys(runs), {}, {}
   if list == "" then
@@ -118,7 +117,6 @@ end
 --- where nothing is smoothed.
 ---@param runs table[]
 ---@param options {axis: string, smooth: number, log: boolean}
----@return table[]
 function series.of(runs, key, options)
   local list = {}
   for place, run in ipairs(runs) do

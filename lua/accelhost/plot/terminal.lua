@@ -147,7 +147,6 @@ end
 
 --- The scene as lines of text.
 ---@param colored boolean a colour for each run
----@return string
 return function(scene, colored)
   local page, lines = new_page(scene), {}
   for _, item in ipairs(scene.items) do draw[item.kind](page, item) end

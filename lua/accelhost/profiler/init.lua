@@ -190,7 +190,6 @@ end
 --- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` names
 --- the implementation of an op: "openblas sgemm", "oneDNN bfloat16 matmul brg:avx512_core_bf16", "own relu float32"; it
 --- is nil where nothing was computed (views).
----@return table[]
 function Profile:events()
   local recording, list = recording_of(self, "events"), {}
   for i = 0, recording:count() - 1 do

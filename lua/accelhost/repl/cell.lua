@@ -16,7 +16,6 @@ end
 
 --- Divide a cell into the texts that the prompt would have read, each behind as many line ends as are above it.
 ---@param e Evaluate
----@return string[]
 function cell.parts(e, text)
   local whole = whole_command(text)
   if whole then return {whole} end

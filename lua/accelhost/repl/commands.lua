@@ -143,7 +143,6 @@ table_of.autoreload = {"%autoreload [on|off]", "loads modules again whose files 
 local order = {"time", "profile", "who", "run", "reload", "autoreload", "globals", "restart", "procs"}
 
 --- Their names, sorted.
----@return string[]
 function commands.names()
   local list = {unpack(order)}
   table.sort(list)

@@ -211,7 +211,6 @@ local function keep_result(self, value)
 end
 
 --- Show the values of a chunk. A front end that shows them otherwise has its own method.
----@param ... any
 function Evaluate:show_values(count, ...)
   local parts = {}
   for i = 1, count do parts[i] = show((select(i, ...)), self.columns()) end

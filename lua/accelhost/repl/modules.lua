@@ -9,7 +9,6 @@ local function path_of(name)
 end
 
 --- Return the names of the loaded modules that were read from files of the user's, sorted.
----@return string[]
 function modules.loaded()
   local list = {}
   for name in next, package.loaded do

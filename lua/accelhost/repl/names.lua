@@ -23,7 +23,6 @@ for name in ([[
 end
 
 --- All of them, sorted.
----@return string[]
 function names.all()
   local list = {}
   for name in pairs(special) do list[#list + 1] = name end
@@ -33,7 +32,6 @@ function names.all()
 end
 
 --- The value of one, nil when the name is none.
----@param name any
 function names.find(name)
   if special[name] then return special[name]() end
   return same[name] and library()[name] or nil

@@ -58,7 +58,6 @@ function Shard:join(parameter, piece)
 end
 
 --- Return the cuts of the parameters, to compare with others.
----@return integer[]
 function Shard:cuts()
   local cuts = {}
   for i = 1, #self.reducer:parameters() do

@@ -110,7 +110,6 @@ function units.modules(model, how, what) return choose(model, how, what) end
 ---@param model table
 ---@param how any nil or "blocks": repeated blocks; "none"; a name or names; fun(module, path): boolean; a number
 ---@param what string the argument, for messages
----@return integer[]
 function units.of(model, how, what)
   local unit_of, numbers = {}, {}
   for number, module in ipairs(choose(model, how, what)) do

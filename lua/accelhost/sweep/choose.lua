@@ -29,7 +29,6 @@ function choose.new(what, base, files, presets)
   function chooser.names() return arguments.sorted_keys(files) end
 
   --- Make one of a name, of {name, option = value} or of an object that is one already.
-  ---@param given any
   ---@param seed? integer for those that draw random numbers and were given none
   ---@return table
   function chooser.new(given, seed)

@@ -171,7 +171,6 @@ function distributions.categorical(values, options) return distributions.choice(
 
 --- Return the choices for samplers: the values themselves, or texts for them when some are tables.
 ---@param choices any[]
----@return any[]
 function distributions.labels(choices)
   local plain = true
   for _, value in ipairs(choices) do plain = plain and scalars[type(value)] ~= nil end

@@ -13,7 +13,6 @@ end
 
 --- The GPUs of this machine that trials may use, as CUDA_VISIBLE_DEVICES names them; none where they stay on the CPU or
 --- set their visible devices themselves.
----@return string[]
 function gpus.of(definition)
   if definition.launcher == "slurm" or definition.inline or stays_on_cpu(definition) then return {} end
   local count, visible, list = C.device.device_count "cuda", os.getenv "CUDA_VISIBLE_DEVICES", {}

@@ -77,7 +77,6 @@ function pareto.crowding(points, members)
 end
 
 --- Return the places of the best points: of lower fronts first, in a front the least crowded first, then the earlier.
----@return integer[]
 function pareto.best(points, most)
   local fronts, members, order = pareto.fronts(points), {}, {}
   for i, front in ipairs(fronts) do
@@ -101,7 +100,6 @@ end
 --- Return the losses of a trial's values.
 ---@param values number[]
 ---@param directions string[] "minimize" or "maximize" for each
----@return number[]
 function pareto.losses(values, directions)
   local losses = {}
   for i, value in ipairs(values) do losses[i] = directions[i] == "maximize" and -value or value end

@@ -25,7 +25,6 @@ end
 
 --- The arguments of accelhost for a trial, without `run`.
 ---@param path string the sweep's file
----@return string[]
 function TrialProcess.words(definition, path)
   if definition.objective then return {"-e", "require('accelhost.sweep.objective').run((...))", path} end
   local words = {definition.script_path}
@@ -44,7 +43,6 @@ function TrialProcess:facts(study)
 end
 
 --- The variables of the trial's processes, "NAME=VALUE".
----@return string[]
 function TrialProcess:variables(study)
   local list = {
     "ACCELHOST_TRIAL=" .. C.json.encode(self:facts(study)), "ACCELHOST_TRIAL_DIR=" .. self.directory,

@@ -108,7 +108,6 @@ end
 
 --- A trial has ended.
 ---@param how string an argument of study:leave, or "refused"
----@param detail any
 function Runner:leave(trial, how, detail)
   if how == "refused" and self.study.endings > 0 then how = "failed" end
   if how == "refused" then

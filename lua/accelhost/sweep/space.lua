@@ -245,7 +245,6 @@ local function count_of(row)
 end
 
 --- Return the largest number of different trials; infinite when a parameter is a real number.
----@return number
 function Space:size()
   local total = 1
   for _, row in ipairs(self.parameters) do total = total * count_of(row) end

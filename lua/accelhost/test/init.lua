@@ -44,7 +44,6 @@ local function run(check, t)
 end
 
 --- Run the checks on every rank of this job; raises at the first that fails.
----@param accelhost table the public surface
 ---@param folder string where files may be written
 ---@param clock fun(): number seconds
 return function(accelhost, folder, clock)

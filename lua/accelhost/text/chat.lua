@@ -50,7 +50,6 @@ end
 ---@param messages table[]
 ---@param options table chat_template, tools, documents, add_generation_prompt, continue_final_message,
 --- chat_template_kwargs
----@param null any
 ---@return string
 function chat.render(tokenizer, messages, options, null)
   check_messages(messages, "conversation")

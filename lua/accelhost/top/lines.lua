@@ -127,7 +127,6 @@ end
 --- Return the lines of a result of state.look.
 ---@param seen table
 ---@param width? integer columns of the terminal; without it each rank is one line
----@return string[]
 function lines.of(seen, width)
   local made = {}
   for _, job in ipairs(seen.jobs) do

@@ -48,7 +48,6 @@ function values.simple(what, key, value)
 end
 
 --- The names of a table of values, in order.
----@param given any
 ---@return string[]
 function values.names(what, given)
   if type(given) ~= "table" or getmetatable(given) ~= nil then

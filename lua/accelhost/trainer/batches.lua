@@ -77,9 +77,6 @@ function batches.collator_of(dataset)
 end
 
 --- Return the values of a loader's batch as one table: {inputs =, labels =} of a pair.
----@param first any
----@param second any
----@param third any
 function batches.inputs(first, second, third)
   if type(first) == "table" and second == nil then return first end
   if third ~= nil then
@@ -150,7 +147,6 @@ local function smoothed(model, logits, labels, factor)
 end
 
 --- The loss of a model's outputs: its own, or with label smoothing that of its logits.
----@param outputs any
 ---@return Tensor
 function batches.loss_of(model, outputs, inputs, args)
   local labels = inputs[args.label_names[1]]
@@ -165,7 +161,6 @@ function batches.loss_of(model, outputs, inputs, args)
 end
 
 --- Return the part of a model's outputs that an evaluation keeps: the tensor, its logits, or all but the loss.
----@param outputs any
 function batches.logits_of(outputs)
   if type(outputs) ~= "table" then return outputs end
   if outputs.logits ~= nil then return outputs.logits end

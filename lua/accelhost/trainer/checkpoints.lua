@@ -11,7 +11,6 @@ local FILE = "trainer_state.json"
 function checkpoints.path(folder, step) return ("%s/checkpoint-%d"):format(folder, step) end
 
 --- The updates of a folder's checkpoints, in their order.
----@return integer[]
 function checkpoints.steps(folder)
   local steps = {}
   if C.data.look(folder) ~= "folder" then return steps end

@@ -4,7 +4,6 @@ local arguments = require "accelhost.util.arguments"
 
 --- Raise unless a path is a folder: users of other libraries pass the name of a model in a hub.
 ---@param what string the function, for messages
----@param path any
 ---@return string path
 return function(what, path)
   arguments.check(what, "path", "string", path)

@@ -42,7 +42,6 @@ end
 local CHARACTER = "[^\128-\191][\128-\191]*"
 
 --- The columns of a text without control characters.
----@return integer
 function columns.of(text)
   if not text:find "[\128-\255]" then return #text end
   local count = 0

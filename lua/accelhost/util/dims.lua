@@ -17,7 +17,6 @@ end
 
 --- The dims counted from 0, each of them once.
 ---@param list integer|integer[]
----@return integer[]
 function dims.wrap_all(what, list, count)
   local wrapped, seen = {}, {}
   for i, dim in ipairs(type(list) == "number" and {list} or list) do
@@ -41,7 +40,6 @@ end
 
 --- One array after another.
 ---@param ... any[]
----@return any[]
 function dims.concat(...)
   local list = {}
   for i = 1, select("#", ...) do

@@ -78,7 +78,6 @@ end
 
 --- The lines, each {name, value}.
 ---@param config string? path of the file of settings, "" for none
----@return string[][]
 function environment.rows(config)
   local memory = tonumber(read("/proc/meminfo"):match "MemTotal:%s*(%d+)") or 0
   local blas, onednn = C.system.libraries()

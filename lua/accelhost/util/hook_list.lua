@@ -4,7 +4,6 @@ local hook_list = {}
 --- A list without an entry.
 ---@param list table[]
 ---@param entry? table
----@return table[]
 function hook_list.without(list, entry)
   local kept = {}
   for _, other in ipairs(list) do

@@ -27,7 +27,6 @@ local settings = {
 ---@param what string the function that uses it, for messages
 ---@param kind string of accelhost.util.kinds
 ---@param own any the script's setting, nil for none
----@param default any
 function launched.settle(what, name, kind, own, default)
   for _, variable in ipairs(settings[name][1]) do
     local text = os.getenv(variable)

@@ -25,7 +25,6 @@ function Mailbox:send(text)
 end
 
 --- Return the texts that have arrived whole since the last call.
----@return string[]
 function Mailbox:receive()
   local file, texts = io.open(self.path, "rb"), {}
   if not file then return texts end

@@ -13,7 +13,6 @@ function namespace.add(lazy, file, names)
 end
 
 --- The value of a lazy name, nil when there is no such name.
----@param name any
 function namespace.load(lazy, name)
   if type(name) ~= "string" then return nil end
   local entry = lazy[name]
@@ -28,7 +27,6 @@ function namespace.load(lazy, name)
 end
 
 --- All lazy names.
----@return string[]
 function namespace.names(lazy)
   local list = {}
   for key, entry in pairs(lazy) do

@@ -1,4 +1,3 @@
 --- Keep values, nils among them, in a table: `unpack(packed, 1, packed.n)` returns them.
----@param ... any
 ---@return table # {n = count, ...}
 return function(...) return {n = select("#", ...), ...} end

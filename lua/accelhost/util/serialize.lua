@@ -15,7 +15,6 @@ for _, value in ipairs {0, "", true} do scalar[type(value)] = C.codec.kind(value
 function serialize.kind(value) return scalar[type(value)] or C.codec.kind(value) end
 
 --- Return a key as the end of a path: ".name", "[3]", '["two words"]'.
----@param key any
 function serialize.key_text(key)
   if type(key) ~= "string" then return ("[%s]"):format(tostring(key)) end
   return key:find "^[%a_][%w_]*$" and "." .. key or ("[%q]"):format(key)

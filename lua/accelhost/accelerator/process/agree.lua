@@ -43,7 +43,6 @@ end
 
 --- Run fn on rank 0 alone; all return its result, or raise its error. A collective.
 ---@param fn fun(...): any
----@param ... any
 ---@return any # one value that can be serialized
 function agree.main(what, fn, ...)
   local fine, value = true, nil

@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local marks = {_is_module = "model", _is_loader = "loader", _is_optimizer = "optimizer", _is_scheduler = "scheduler"}
 
 --- Return a value's kind for an accelerator: "model", "loader", "optimizer" or "scheduler", nil for anything else.
----@param object any
 ---@return string?
 return function(object)
   if type(object) ~= "table" and type(object) ~= "userdata" or C.is_tensor(object) then return nil end

@@ -18,7 +18,6 @@ end
 
 --- The items of every process's list in one list. A collective.
 ---@param list any[]
----@return any[]
 function objects.concatenated(what, list)
   local all = {}
   for _, part in ipairs((objects.all_gather(what, list))) do

@@ -133,7 +133,6 @@ function CapturedStep:init(accelerator, fn, given)
 end
 
 --- Pass the tensors of a call to the next replay, if the arguments are tensors like those of the capture.
----@param ... any
 ---@return boolean # false: nothing was changed; try fill
 function CapturedStep:fill_flat(...)
   return self._flat and self._graph:fill(self._inputs.tensors, ...)

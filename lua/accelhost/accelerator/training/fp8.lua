@@ -211,7 +211,6 @@ function Fp8:restore(model)
 end
 
 --- Return the scales of the prepared models, in their order.
----@return table[]
 function Fp8:states()
   local list = {}
   for _, model in ipairs(self.accelerator._prepared:list "model") do list[#list + 1] = self.models[model] end

@@ -350,7 +350,6 @@ function Prepared:active_loader(surely)
 end
 
 --- Return the objects of a kind that were prepared and are still in use, in the order in which they were prepared.
----@return table[]
 function Prepared:list(kind)
   local list = {}
   for object, entry in pairs(self.places) do

@@ -37,7 +37,6 @@ end
 
 --- The arguments of a call.
 ---@param device string the device that their tensors must be on
----@param ... any
 function signature.of(device, ...)
   local given = {n = select("#", ...), values = {...}}
   for i = 1, given.n do add(given, "argument " .. i, given.values[i], device, {}) end

@@ -80,7 +80,6 @@ function passes.leave(pass)
 end
 
 --- Note the values of the batch that a pass hands out.
----@param ... any
 function passes.note(pass, ...)
   local entry = {length = pass.length, valid = pass.valid}
   for i = 1, select("#", ...) do

@@ -3,7 +3,6 @@ local proportions = {}
 
 --- Return the number of samples, of `total`, for each rank, in proportion to its number: rounded down, and the rest one
 --- by one to those that lost most by that, of equal ones the lower rank.
----@return integer[]
 function proportions.split(total, numbers)
   local sum, left = 0, total
   for _, number in ipairs(numbers) do sum = sum + number end

@@ -7,7 +7,6 @@ local fail, describe = arguments.fail, arguments.describe
 local mapped = {}
 
 --- Raise unless a result is columns by name.
----@param result any
 function mapped.check(result)
   if type(result) ~= "table" and type(result) ~= "userdata" or C.is_tensor(result) then
     fail("map: fn: expected a table of columns by name, got %s", describe(result))

@@ -80,7 +80,6 @@ end
 
 --- Return the plan by which a loader transforms uint8 images [channels, rows, columns] of this size, nil when it
 --- cannot.
----@param transform any
 ---@param rows integer
 ---@param columns integer
 ---@return {table: userdata|false, grid: table?, erase: table?, rows: integer, columns: integer}? plan table: float32

@@ -6,7 +6,6 @@ local fail, describe = arguments.fail, arguments.describe
 local sizes = {}
 
 --- Raise unless `image` is a tensor of at least `least` dimensions (2: rows and columns, 3: channels before them).
----@param image any
 ---@param least? integer default 2
 function sizes.check(what, image, least)
   least = least or 2

@@ -17,7 +17,6 @@ local by_name = {
 }
 
 --- The function of a name.
----@param name any
 ---@return fun(x: Tensor): Tensor
 function activations.find(what, name)
   local found = type(name) == "string" and by_name[name]

@@ -76,7 +76,6 @@ end
 ---@param past table[] by layer, without windows that have left out tokens
 ---@param size integer
 ---@param position Tensor [1] int64
----@return table[]
 function cache.fixed(past, size, position)
   local fixed = {}
   for i, entry in ipairs(past) do
@@ -113,7 +112,6 @@ end
 --- Return the entries of all layers with these rows of the batch.
 ---@param past table[] by layer
 ---@param rows Tensor [rows] int64
----@return table[]
 function cache.select(past, rows)
   local selected = {}
   for i, entry in ipairs(past) do

@@ -66,7 +66,6 @@ function BitsAndBytesConfig:to_dict()
 end
 
 --- Return the configuration that an entry of config.json has.
----@param entry any
 ---@return BitsAndBytesConfig
 function quantization.read(what, entry)
   if type(entry) ~= "table" then fail("%s: quantization_config: expected an object, got %s", what, describe(entry)) end

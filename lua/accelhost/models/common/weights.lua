@@ -131,7 +131,6 @@ end
 --- Return the mismatches of a load for the user, in lines; none when all fits.
 ---@param model PreTrainedModel
 ---@param result table result of assign
----@return string[]
 function weights.differences(model, path, result)
   local lines, shapes = {}, {}
   for i, each in ipairs(result.mismatched_keys) do

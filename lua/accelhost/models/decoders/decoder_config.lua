@@ -69,7 +69,6 @@ end
 function DecoderConfig:default_layer_types(older) end -- luacheck: ignore 212
 
 --- Return layer_types with a window in all layers but those whose number is a multiple of a count.
----@return string[]
 function DecoderConfig:all_slide_but_every(count)
   local types = {}
   for i = 1, self.num_hidden_layers do types[i] = i % count == 0 and "full_attention" or "sliding_attention" end
@@ -77,7 +76,6 @@ function DecoderConfig:all_slide_but_every(count)
 end
 
 --- Return layer_types with a window in the layers from max_window_layers on.
----@return string[]
 function DecoderConfig:last_layers_slide()
   local types = {}
   for i = 1, self.num_hidden_layers do

@@ -196,7 +196,6 @@ function layers.one_rotary(config)
 end
 
 --- Return the options of Gemma's blocks. Its configurations have head_dim and layer_types.
----@return table
 function layers.gemma_options(config)
   return {
     norm = function(width) return CentredRMSNorm(width, {eps = config.rms_norm_eps}) end, mlp = layers.GatedMLP,
@@ -208,7 +207,6 @@ function layers.gemma_options(config)
 end
 
 --- Return the options of blocks with gated MLPs and RMSNorm, which most families have.
----@return table
 function layers.gated_options(config)
   return {
     norm = function(width) return norms.RMSNorm(width, {eps = config.rms_norm_eps}) end, mlp = layers.GatedMLP,

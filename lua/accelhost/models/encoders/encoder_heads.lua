@@ -57,7 +57,6 @@ end
 
 --- Return the head of dropout and a layer after the pooler.
 ---@param rate string the option of the dropout's rate
----@return table
 function heads.pooled(rate)
   return {
     pools = true,
@@ -86,7 +85,6 @@ end
 
 --- Return the head of two layers on the first token, with an activation between them.
 ---@param act fun(x: Tensor): Tensor
----@return table
 function heads.two_layers(act)
   return {
     build = function(self, config, outputs)

@@ -9,7 +9,6 @@ local conv = require "accelhost.nn.conv"
 local weight = {}
 
 --- All dims but one.
----@return integer[]
 function weight.other_dims(tensor, dim)
   local dims = {}
   for d = 0, tensor:dim() - 1 do

@@ -15,6 +15,7 @@ local tag, text = markup.tag, markup.text
 -- Rows of the table without a script, and at a time with one; rows of the Pareto front.
 local ROWS, FRONT = 100, 20
 
+-- The file of each returns a function of the report's view (view.lua), which returns the section, nil without one.
 local figures = {"front", "history", "parallel", "importance", "slices", "curves", "timeline"}
 
 local function terms(list)

@@ -5,8 +5,6 @@ local printable = require "accelhost.util.printable"
 local markup = {}
 
 --- A text as HTML shows it.
----@param text any
----@return string
 function markup.text(text) return printable.markup(tostring(text)) end
 
 --- Several lines of text, for <pre>.

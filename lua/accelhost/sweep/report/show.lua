@@ -14,7 +14,6 @@ function show.number(value)
 end
 
 --- The value of a parameter: a text unchanged, a table as JSON; "" for one that was not active.
----@return string
 function show.value(value)
   if value == nil then return "" end
   if type(value) == "number" then return show.number(value) end

@@ -26,7 +26,6 @@ end
 function summary.sign(study) return study.direction == "maximize" and -1 or 1 end
 
 --- The trials that ended with a finite value, the best first; of equal ones the earlier.
----@return table[]
 function summary.ranked(study)
   if study.metrics then return (pareto.ranked(study.trials, study.directions)) end
   local list, sign = {}, summary.sign(study)
@@ -41,7 +40,6 @@ function summary.ranked(study)
 end
 
 --- The best value so far at each trial that has one, by number: {trial, value, best}.
----@return table[]
 function summary.history(study)
   local list, sign, best = {}, summary.sign(study), nil
   for _, trial in ipairs(study.trials) do
@@ -167,7 +165,6 @@ function summary.of(study, now)
 end
 
 --- Count the configurations that a study has tried; replicates are of the same one.
----@return integer
 function summary.configurations(study)
   local count = 0
   for _, trial in ipairs(study.trials) do

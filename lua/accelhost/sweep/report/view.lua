@@ -115,7 +115,6 @@ end
 function view.axis_name(metric, axis) return metric .. (axis.log and " (logarithmic)" or "") end
 
 --- The rows of trials that have a value.
----@return table[]
 function view.with_value(self)
   local rows = {}
   for _, row in ipairs(self.rows) do

@@ -88,7 +88,6 @@ function Cma:deviation(i) return self.sigma * sqrt(max(self.covariance[i][i], 0)
 
 --- A step from the mean.
 ---@param normals number[] n normal numbers
----@return number[]
 function Cma:step(normals)
   local lengths, vectors = axes(self)
   local step = {}

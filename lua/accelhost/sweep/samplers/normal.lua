@@ -77,7 +77,6 @@ end
 ---@param mean number
 ---@param deviation number
 ---@param u number from 0 to 1: which one
----@return number
 function normal.truncated(mean, deviation, low, high, u)
   local below, above = cdf((low - mean) / deviation), cdf((high - mean) / deviation)
   local p = below + u * (above - below)

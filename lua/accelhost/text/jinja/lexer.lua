@@ -17,7 +17,6 @@ end
 
 --- Raise an error of a template, with its line. It is caught by the caller of the template.
 ---@param line integer
----@param ... any
 function lexer.fail(line, format, ...) error({line = line, message = format:format(...)}, 0) end
 
 local function unescape(text)

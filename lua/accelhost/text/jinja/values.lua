@@ -18,7 +18,6 @@ function values.list(items) return {kind = "list", items = items} end
 function values.dict() return {kind = "dict", keys = {}, map = {}} end
 
 ---@param dict table
----@param key any
 function values.set(dict, key, value)
   if dict.map[key] == nil then dict.keys[#dict.keys + 1] = key end
   dict.map[key] = value
@@ -136,8 +135,6 @@ function values.json(value, indent, level)
 end
 
 --- Are two values equal?
----@param a any
----@param b any
 function values.equal(a, b)
   local kind = values.kind(a)
   if kind ~= values.kind(b) then return false end
@@ -159,7 +156,6 @@ function values.equal(a, b)
 end
 
 --- The characters of a text.
----@return string[]
 function values.characters(text)
   local list = {}
   for c in text:gmatch "[%z\1-\127\194-\255][\128-\191]*" do list[#list + 1] = c end
@@ -179,7 +175,6 @@ function values.items(value, line)
 end
 
 --- Does `container` contain `value`?
----@param container any
 ---@param line integer
 function values.contains(value, container, line)
   local kind = values.kind(container)

@@ -84,7 +84,6 @@ function place.find(number)
 end
 
 --- A field of any value, nil when asking raises.
----@param key any
 function place.field(value, key)
   local kind = type(value)
   if kind ~= "table" and kind ~= "userdata" and kind ~= "string" then return nil end

@@ -43,8 +43,6 @@ local classes = {complete = "curve done", failed = "curve failed"}
 
 --- The section, nil when nothing was reported twice. Leaves the drawn curves' points, for the page's script, in
 --- `self.curves`.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   local with_curve, curves = {}, {}
   for _, row in ipairs(self.rows) do

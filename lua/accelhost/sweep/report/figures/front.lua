@@ -41,8 +41,6 @@ local function picture(self, trials, place)
 end
 
 --- The section, nil for a study with one metric or without a trial that has ended.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   if not self.found.front or #self.found.front == 0 then return nil end
   local pictures = {}

@@ -21,8 +21,6 @@ local function best_line(self, axis)
 end
 
 --- The section, nil when no trial has a value.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   local with_value = view.with_value(self)
   if #with_value == 0 then return nil end

@@ -6,8 +6,6 @@ local markup = require "accelhost.sweep.report.markup"
 local tag, text = markup.tag, markup.text
 
 --- The section; without importances the reason, nil where there is nothing to compare.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   local list = self.importance
   if not list or #list == 0 then

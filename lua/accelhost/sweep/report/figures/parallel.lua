@@ -59,8 +59,6 @@ local function few(ticks, most)
 end
 
 --- The section, nil when there is nothing to compare.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   local count = #self.axes
   local with_value = view.with_value(self)

@@ -31,8 +31,6 @@ local function slice(self, axis, rows)
 end
 
 --- The section, nil without values.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   if not self.value then return nil end
   local with_value, parts = view.with_value(self), {}

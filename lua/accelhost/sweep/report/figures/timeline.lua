@@ -34,8 +34,6 @@ end
 
 --- The section, nil when no times are known. Leaves the places of the spans in them, `left` and `right`, and the number
 --- of slots in `self.slots`.
----@param self table from accelhost.sweep.report.view
----@return string?
 return function(self)
   local spans, first, last, slots = self.spans, math.huge, -math.huge, 1
   if #spans == 0 then return nil end

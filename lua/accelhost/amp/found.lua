@@ -27,7 +27,6 @@ local function check_there(device)
 end
 
 --- Return the scale on a device and its inverse: tensors that follow the scale.
----@param device string
 ---@return table {factor = Tensor, inverse = Tensor}
 function Found:scales(device, scale)
   local there = self._scales[device]

@@ -342,7 +342,6 @@ end
 function GradScaler:get_growth_interval() return self._growth_interval end
 
 --- Set the number of updates without overflow until the scale grows.
----@param interval integer
 function GradScaler:set_growth_interval(interval)
   self._growth_interval = arguments.check("set_growth_interval", "interval", "count", interval)
 end

@@ -97,7 +97,6 @@ function averaging.release(accelerator)
 end
 
 --- Return this process's shard of the parameter's model, nil when its state is not sharded.
----@param parameter userdata
 ---@return Shard?
 function averaging.shard_of(parameter)
   local handle = Parallel.of(parameter)

@@ -27,7 +27,6 @@ local Parallel = class.new "Parallel"
 local averaged_in = setmetatable({}, {__mode = "k"})
 
 --- The handle that averages the gradient of this parameter over the processes, nil when none does.
----@param parameter userdata
 ---@return Parallel?
 function Parallel.of(parameter)
   return averaged_in[parameter]
@@ -64,7 +63,6 @@ end
 
 --- Broadcast the values of one process. A collective.
 ---@param tensors userdata[]
----@param root integer
 function Parallel:spread(tensors, root)
   if C.comm.size() == 1 then return end
   local group = self.group or C.comm.world()
@@ -89,7 +87,6 @@ function Parallel:finish_reducing()
 end
 
 --- Broadcast the parameters and buffers of one process. A collective.
----@param root integer
 function Parallel:take_over(root)
   self:spread(self.reducer:parameters(), root)
   local model = self.held.model
@@ -340,7 +337,6 @@ function Parallel:drop_window()
 end
 
 --- An optimizer has used the gradients of this parameter's model.
----@param parameter userdata
 function Parallel.used(parameter)
   local handle = averaged_in[parameter]
   if handle then handle.pending = false end

@@ -125,7 +125,6 @@ function ChainDataset:iter()
 end
 
 --- The same streams' shards, one after the other, where all of them return some.
----@param num_shards integer
 ---@param index integer from 0
 ---@return ChainDataset
 function ChainDataset:shard(num_shards, index)

@@ -17,11 +17,9 @@ function iteration.register(iter, repeats)
 end
 
 --- Can its iteration begin at any given position?
----@param sampler table
 function iteration.accepts_position(sampler) return accepts_position[sampler.iter] == true end
 
 --- Is its iteration, and that of the sampler below, a function of the draw?
----@param sampler table
 function iteration.repeats(sampler)
   return repeatable[sampler.iter] == true and (not sampler.sampler or iteration.repeats(sampler.sampler))
 end

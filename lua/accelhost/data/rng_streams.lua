@@ -27,7 +27,6 @@ end
 
 --- Set the sample from whose stream numbers are drawn from now on.
 ---@param seed userdata the pass's seed
----@param index integer
 ---@param turn integer number of times that the pass has met the sample before
 function rng_streams.of(seed, index, turn) sample = {seed, index, turn} end
 

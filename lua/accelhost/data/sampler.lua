@@ -195,7 +195,6 @@ local read_subset = signature("SubsetRandomSampler", {"indices: list", {"generat
 --- The given indices in a random order.
 --
 --   #data.SubsetRandomSampler{3, 1, 4}  --> 3
----@param indices integer[]
 function SubsetRandomSampler:init(...)
   self.indices, self.generator = read_subset(...)
 end

@@ -7,7 +7,6 @@ local GradBucket = class.new "GradBucket"
 
 --- Gradients that are averaged together, as a communication hook gets them. Its memory is that of the gradients
 --- themselves; there may be zeros between two of them.
----@param index integer
 function GradBucket:init(reducer, index)
   if type(reducer) ~= "userdata" or C.is_tensor(reducer) then
     arguments.fail("GradBucket: register_comm_hook passes them to its hook")

@@ -340,7 +340,6 @@ end
 --- Return the backend for a device: "shm", on GPUs "nccl" where it is available.
 --
 --   dist.get_default_backend_for_device("cpu")  --> shm
----@param device string
 ---@return string
 function groups.get_default_backend_for_device(device)
   arguments.check("distributed.get_default_backend_for_device", "device", "device", device)

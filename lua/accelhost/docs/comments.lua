@@ -94,7 +94,6 @@ function comments.of_class(index, value, name, folder)
 end
 
 --- The comment of a method.
----@param class_name string
 ---@param value function
 ---@param path string the file of the class
 ---@return table? block

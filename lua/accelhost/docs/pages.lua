@@ -106,7 +106,6 @@ local function about(parts)
 end
 
 --- Make a page; its introduction is the first comment of the file.
----@param title string
 ---@param path? string
 function pages.new(self, name, title, path)
   local block = path and self.index.file[path]

@@ -76,7 +76,6 @@ function history.add(self, line, input)
 end
 
 --- Keep the text of a cell's result.
----@param line integer
 ---@param output string
 function history.add_output(self, line, output) self.outputs[line] = output end
 

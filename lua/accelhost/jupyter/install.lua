@@ -72,7 +72,6 @@ end
 --- Install or remove the kernel.
 ---@param action string "install" or "uninstall"
 ---@param place string "user", "prefix" or "sys-prefix"
----@param prefix string
 ---@param program string its path
 ---@return integer # the exit code
 return function(action, place, prefix, name, program)

@@ -278,7 +278,6 @@ function Cluster:run_file(path, ...)
 end
 
 --- Return the text to insert at the cursor, and the list to show when that is empty, as rank 0 completes it.
----@param before string
 ---@return string insert
 ---@return string? list
 function Cluster:complete(before)
@@ -301,7 +300,6 @@ function Cluster:complete(before)
 end
 
 --- Return all possible completions of the text's last piece, and that piece, as rank 0 completes it.
----@param before string
 ---@return string[] choices
 ---@return string prefix
 function Cluster:choices(before)

@@ -328,7 +328,6 @@ local function in_columns(list, width)
 end
 
 --- Return the text to insert at the cursor, and the list to show when that is empty.
----@param before string
 ---@return string insert
 ---@return string? list
 function complete.at(e, before)

@@ -1,6 +1,5 @@
 --- This process's shard of a prepared model (host/sync/shard.h): a piece of each parameter, one dim long, on the
 --- parameter's own memory.
----@param parameter userdata
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"

@@ -21,7 +21,6 @@ local ATTEMPTS = 8
 local Study = class.new "Study"
 
 --- Continue the study of a store.
----@param store Store
 function Study:init(definition, store)
   self.definition, self.store, self.space = definition, store, definition.space
   self.sampler = samplers.new(definition.sampler, definition.seed):setup(self.space.parameters)

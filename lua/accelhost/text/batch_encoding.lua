@@ -56,7 +56,6 @@ end
 --
 --   local tokenizer = accelhost.text.Tokenizer{model = {type = "WordPiece", vocab = {["[UNK]"] = 0, deep = 1}}}
 --   print(tokenizer("deep"):to("cpu").input_ids)  --> tensor([[1]])
----@param device string
 ---@return BatchEncoding self
 function BatchEncoding:to(device)
   for _, name in ipairs(names_of(self)) do

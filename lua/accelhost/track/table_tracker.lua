@@ -15,7 +15,6 @@ local TableTracker = GeneralTracker:extend "TableTracker"
 local own = {step = true, wall_time = true} -- names of the row itself
 
 --- Create a tracker class; its format writes and reads rows.
----@param class_name string
 ---@param format table {read = fun(text): rows, clean; write = fun(rows): text; line = fun(row, columns): text}
 ---@return table
 function TableTracker.define(class_name, name, format)

@@ -160,7 +160,6 @@ local function run_pass(trainer, loader, options)
 end
 
 --- Evaluate a prepared loader. A collective.
----@param loader DataLoader
 ---@param options {loss_only: boolean, prefix: string, predicting: boolean?}
 ---@return {predictions: any, label_ids: any, metrics: table, num_samples: integer}
 function evaluation.loop(trainer, loader, options)

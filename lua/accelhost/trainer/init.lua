@@ -228,7 +228,6 @@ function Trainer:get_eval_dataloader(eval_dataset)
 end
 
 --- The loader of a set to predict.
----@param test_dataset Dataset
 ---@return DataLoader
 function Trainer:get_test_dataloader(test_dataset) return self:get_eval_dataloader(test_dataset) end
 
@@ -317,7 +316,6 @@ function Trainer:evaluate(eval_dataset, metric_key_prefix)
 end
 
 --- Predict a set; returns {predictions, label_ids, metrics}, in the order of the set, on every process. A collective.
----@param test_dataset Dataset
 ---@param metric_key_prefix? string default "test"
 ---@return {predictions: any, label_ids: any, metrics: table}
 function Trainer:predict(test_dataset, metric_key_prefix)

@@ -69,7 +69,6 @@ local function ordered(parts)
 end
 
 --- The parts of all processes, in the order of the data set. A collective.
----@param parts table[]
 ---@return table[]
 function predictions.together(accelerator, parts)
   if accelerator.num_processes == 1 then return parts end
@@ -92,7 +91,6 @@ function predictions.round(part, last)
 end
 
 --- Parts as one: each field's tensors along dim 0, shorter ones padded with -100; or as lists by batch.
----@param parts table[]
 ---@param as_one boolean
 function predictions.joined(parts, as_one)
   local found = {}

@@ -28,7 +28,6 @@ local fail = arguments.fail
 function arguments.raise(format, ...) error(format:format(...), 0) end
 
 --- Sizes as messages show them: "(2, 3)", "(2,)".
----@param sizes integer[]
 function arguments.sizes_text(sizes)
   return "(" .. table.concat(sizes, ", ") .. (#sizes == 1 and ",)" or ")")
 end

@@ -274,7 +274,6 @@ end
 
 --- Give a class methods without further state, in a file that returns a table of them: it is loaded by the first
 --- call of one.
----@param file string
 ---@param methods string[]
 function class.methods(cls, file, methods)
   local loaded = later(file)

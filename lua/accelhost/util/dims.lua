@@ -28,7 +28,6 @@ function dims.wrap_all(what, list, count)
 end
 
 --- The product of sizes, 1 of none.
----@param sizes integer[]
 ---@param first? integer
 ---@param last? integer
 ---@return integer

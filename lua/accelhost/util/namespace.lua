@@ -7,7 +7,6 @@ local namespace = {}
 
 --- Let names be found in a file that has them, loaded at the first use of one. They are kept as one text: a string, a
 --- place in a table for each of a thousand names would be traversed by every collection.
----@param file string
 function namespace.add(lazy, file, names)
   lazy[#lazy + 1] = {file, (" %s "):format(table.concat(names, " "))}
 end

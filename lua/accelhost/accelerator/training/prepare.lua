@@ -284,7 +284,6 @@ function Prepared:prepare_scheduler(...) return prepare_scheduler(self, ...) end
 --- Return the same prepared loader without the first batches of each pass, for the pass in which a run resumes.
 --
 --   #accelerator:skip_first_batches(accelerator:prepare(loader), 1)  --> 2
----@param loader DataLoader
 ---@param num_batches? integer of this process, default 0
 ---@return DataLoader
 function Prepared:skip_first_batches(loader, num_batches)

@@ -8,7 +8,6 @@
 -- by loaders, and after a round's gradients were averaged are from the common stream, which is in the same state on all
 -- processes. Every shard begins with the buffers that its round began with, and after the round all get those of shard
 -- 0, as with PyTorch's DDP.
----@param pass Pass
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local averaging = require "accelhost.averaging"

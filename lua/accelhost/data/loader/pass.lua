@@ -210,7 +210,6 @@ local function outside(loader, fn, ...)
 end
 
 --- Begin a pass.
----@param loader DataLoader
 ---@param iterator? table the object of loader:batches() that runs the pass
 ---@return Pass
 function Pass.begin(loader, iterator)

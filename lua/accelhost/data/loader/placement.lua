@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local placement = {}
 
 --- A tensor on `device`; a table with all tensors in it there, copied where one moves; anything else unchanged.
----@param device string
 ---@param bring? fun(tensor: Tensor, device: string): Tensor? copies a tensor there; nil: as by t:to
 function placement.value(value, device, bring)
   if C.is_tensor(value) then return bring and bring(value, device) or value:to {device = device} end
@@ -18,7 +17,6 @@ function placement.value(value, device, bring)
 end
 
 --- placement.value of each argument.
----@param device string
 ---@return any ...
 function placement.all(device, ...)
   local values, count = {...}, select("#", ...)

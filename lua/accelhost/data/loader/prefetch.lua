@@ -46,9 +46,7 @@ local function is_ready(pass)
 end
 
 --- The values of a pass's next batch on a device, as `produce` returns them on the CPU; false at the end.
----@param pass Pass
 ---@param produce fun(pass: Pass): boolean, any
----@param device string
 ---@return boolean, any ...
 function prefetch.step(pass, produce, device)
   local entry = pass.coming or ask(pass, produce, device)
@@ -65,7 +63,6 @@ function prefetch.step(pass, produce, device)
 end
 
 --- Return the device for whose copies a loader's batches are pinned on the host; nil: they are not pinned.
----@param loader DataLoader
 ---@return string? device
 function prefetch.pins_for(loader)
   if loader.device and prefetch.suits(loader.device) and loader.non_blocking ~= false then return loader.device end

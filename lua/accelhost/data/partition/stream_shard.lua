@@ -17,7 +17,6 @@ local StreamShard = Partition:extend "StreamShard"
 local MOST_WORKERS = 256
 
 --- Does the loader's stream return shards, one for each of `size` ranks?
----@param loader DataLoader
 ---@param options {size: integer, split_batches?: boolean, dispatch?: function}
 function StreamShard.suits(loader, options)
   local set = loader.dataset
@@ -34,7 +33,6 @@ local function shard_of(set, size, rank)
   return shard
 end
 
----@param loader DataLoader
 ---@param options {rank: integer, size: integer, even_batches?: boolean}
 ---@param agree fun(has: boolean, every: boolean): boolean has any rank, or every one?
 function StreamShard:init(loader, options, agree)

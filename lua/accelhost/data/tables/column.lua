@@ -168,7 +168,6 @@ end
 
 --- Return the values of a column for a batch: the result of take, a table collated as by a loader.
 ---@param self table a column
----@param indices integer[]
 function column.batch(self, indices)
   local values = self:take(indices)
   if C.is_tensor(values) or self.kind == "string" then return values end

@@ -74,7 +74,6 @@ function RowFiles.describe(options, rows, path)
 end
 
 --- Report which value does not fit its column.
----@param paths string[]
 ---@param advice? string
 function RowFiles.misfit(paths, names, advice, text, line, number, column)
   fail("load_dataset: '%s': line %d: column '%s': %s%s", paths[number + 1], line, names[column + 1], text, advice or "")
@@ -89,7 +88,6 @@ function RowFiles.table(options)
   return rows
 end
 
----@param paths string[]
 function RowFiles:init(options, paths)
   local rows, file = RowFiles.table(options), RowFiles.open_file(options, paths[1])
   while rows:len() < GUESSED and RowFiles.add(rows, file, paths[1], 0, GUESSED - rows:len()) > 0 do end

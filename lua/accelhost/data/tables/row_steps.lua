@@ -223,7 +223,6 @@ local Batches = class.new "Batches"
 steps.Batches = Batches
 
 ---@param fn fun(rows: table[], indices: integer[]): table[]
----@param size integer
 ---@param options {drops?: boolean, counts?: boolean, names?: string[], kinds?: table}
 function Batches:init(inner, fn, size, options)
   self.inner, self.fn, self.size, self.drops, self.counts = inner, fn, size, options.drops, options.counts
@@ -275,7 +274,6 @@ local Shuffle = class.new "Shuffle"
 steps.Shuffle = Shuffle
 
 ---@param seed userdata
----@param size integer
 function Shuffle:init(inner, seed, size)
   self.inner, self.seed, self.size, self.names, self.kinds = inner, seed, size, inner.names, inner.kinds
 end

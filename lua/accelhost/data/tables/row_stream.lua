@@ -166,7 +166,6 @@ local read_shard = signature("shard", {"num_shards: count", "index: size"})
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset()
 --   for row in set:shard(2, 0):iter() do print(row.n) end  --> 1
 --   --> 3
----@param num_shards integer
 ---@param index integer from 0
 ---@return RowStream
 function RowStream:shard(...)
@@ -262,8 +261,6 @@ end
 --
 --   local set = data.Table{a = {1}, b = {2}}:to_iterable_dataset()
 --   print(set:rename_column("b", "labels"))  --> RowStream(columns=[a, labels])
----@param original_column_name string
----@param new_column_name string
 ---@return RowStream
 function RowStream:rename_column(original_column_name, new_column_name)
   check_known(self, "rename_column", {original_column_name})

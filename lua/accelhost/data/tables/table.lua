@@ -118,7 +118,6 @@ function Table:get(i)
 end
 
 --- The rows of these indices as a loader collates them: by column a tensor, or a table of texts.
----@param indices integer[]
 ---@return table<string, any>
 function Table:rows(indices)
   local at, batch = places(self, "Table", indices), {}
@@ -178,8 +177,6 @@ end
 --- With another name for a column.
 --
 --   print(data.Table{a = {1}}:rename_column("a", "labels").column_names[1])  --> labels
----@param original_column_name string
----@param new_column_name string
 ---@return Table
 function Table:rename_column(original_column_name, new_column_name)
   local found = column_of(self, "rename_column", original_column_name)

@@ -122,7 +122,6 @@ local function center(size, wanted)
 end
 
 --- Edges and first pixel of a crop of `wanted` from the middle of `size` pixels.
----@param size integer
 ---@param wanted integer
 ---@return integer before
 ---@return integer after

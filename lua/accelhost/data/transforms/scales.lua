@@ -82,7 +82,6 @@ end
 ---@param image userdata [..., rows, columns]
 ---@param top integer
 ---@param left integer
----@param height integer
 ---@param size integer|integer[]
 ---@param interpolation? string default "bilinear"
 ---@param antialias? boolean default true

@@ -10,11 +10,9 @@ local FLOATS = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 local LARGEST = {uint8 = 2 ^ 8 - 1, int32 = 2 ^ 31 - 1, int64 = 2 ^ 63 - 1}
 
 --- Is it a dtype of real numbers?
----@param dtype string
 function values.is_float(dtype) return FLOATS[dtype] == true end
 
 --- The value of full brightness: 1 of floats, the largest of integers.
----@param dtype string
 ---@return number
 function values.largest(dtype) return LARGEST[dtype] or 1 end
 

@@ -4,7 +4,6 @@ local C = require "accelhost._C"
 local attention = {}
 
 --- [batch, tokens, width] as [batch, heads, tokens, width / heads].
----@param heads integer
 ---@return Tensor
 function attention.split(x, heads)
   local batch, tokens, width = x:size(0), x:size(1), x:size(2)
@@ -102,7 +101,6 @@ end
 ---@param q Tensor [total, heads * width]
 ---@param k Tensor
 ---@param v Tensor
----@param heads integer
 ---@param places packing.Places
 ---@param dropout number
 ---@return Tensor [total, heads * width]

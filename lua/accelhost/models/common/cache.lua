@@ -74,7 +74,6 @@ end
 --- Return entries of all layers with the same tokens in buffers of fixed size, in which one token is written at a place
 --- that a tensor has: a captured step writes another one at each replay.
 ---@param past table[] by layer, without windows that have left out tokens
----@param size integer
 ---@param position Tensor [1] int64
 function cache.fixed(past, size, position)
   local fixed = {}

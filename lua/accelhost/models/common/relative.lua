@@ -30,7 +30,6 @@ end
 
 --- Return the numbers that are added to the scores of all pairs of tokens.
 ---@param embedding Embedding [buckets, heads]
----@param device string
 ---@return Tensor [1, heads, tokens, tokens]
 function relative.bias(embedding, tokens, device)
   local places = C.arange(tokens, {device = device})

@@ -65,7 +65,6 @@ end
 --- with a window, of these the last ones.
 ---@param kept Tensor? [batch, past + tokens] bool, nil: there is no padding
 ---@param past integer
----@param device string
 ---@param o? {window: integer?, used: integer?, texts: table?} used: number of keys of earlier tokens, the last ones,
 --- that are there (default all); texts: the result of `texts`, a query sees the keys in its text
 ---@return {mask: Tensor?, causal: boolean?, window: integer?, texts: table?} as attention.attend accepts them

@@ -164,7 +164,6 @@ local function define(name, base, o)
 end
 
 --- Make the class of a family's model without a head.
----@param config_class PretrainedConfig
 ---@param o? {base_model_prefix: string?, token_embedding: string?, renamed: table<string, string>?, layer: string?} the
 --- field of models with a head, the path of the embedding, names in checkpoints -> the model's names, and the class of
 --- the layers
@@ -226,7 +225,6 @@ end
 
 --- Make the classes of a family; return a table of them by name, with the configuration.
 ---@param name string the first part of the classes' names
----@param config_class PretrainedConfig
 ---@param o? table of `decoder.model`
 function decoder.family(name, config_class, o)
   local Model = decoder.model(name .. "Model", config_class, o)

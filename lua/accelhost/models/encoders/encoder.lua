@@ -69,7 +69,6 @@ local function forward(self, batch, more)
 end
 
 --- Make the class of a family's model without a head.
----@param config_class PretrainedConfig
 ---@param o {base_model_prefix: string, layers: table, has_pooler: boolean?, tower: string?} the field of models with a
 --- head, the classes of the layers, whether there is a layer for the first token, and the name of the blocks (encoder)
 ---@return PreTrainedModel

@@ -23,7 +23,6 @@ local Dropout = packing.Dropout
 local layers, classes = {}, {}
 
 --- Return the classes of a family's layers under transformers' names: the family's, then the layer's.
----@param prefix string
 ---@param own? table<string, table> classes in place of the common ones, with their names
 ---@return table<string, table>
 function layers.of_family(prefix, own)

@@ -167,7 +167,6 @@ end
 
 --- Return the middle of an image; smaller ones are padded with 0.
 ---@param image Tensor
----@param height integer
 ---@return Tensor
 function ImageProcessor.center_crop(image, height, width)
   local rows, columns = image:size(-2), image:size(-1)

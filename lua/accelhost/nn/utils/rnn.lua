@@ -157,7 +157,6 @@ local read_pad_sequence = arguments.signature("pad_sequence", {
 --- Tensors [length, ...] of unequal lengths as one, the shorter ones filled up.
 --
 --   nn.utils.rnn.pad_sequence({a, accelhost.tensor{9}}, {batch_first = true})[1]  --> tensor([9., 0., 0.])
----@param sequences Tensor[]
 ---@return Tensor [longest, count, ...], with batch_first [count, longest, ...]
 function rnn.pad_sequence(...)
   local sequences, batch_first, padding_value, side = read_pad_sequence(...)
@@ -184,7 +183,6 @@ local read_pack_sequence = arguments.signature("pack_sequence", {"sequences: lis
 --- Pack tensors [length, ...] of unequal lengths.
 --
 --   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.data  --> tensor([1., 9., 2., 3.])
----@param sequences Tensor[]
 ---@return PackedSequence
 function rnn.pack_sequence(...)
   local sequences, enforce_sorted = read_pack_sequence(...)

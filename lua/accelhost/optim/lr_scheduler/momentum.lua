@@ -15,7 +15,6 @@ function momentum.set(group, value)
 end
 
 --- Read base_momentum and max_momentum of a scheduler, one per group, and set the momenta to start from.
----@param scheduler LRScheduler
 ---@param starts boolean
 ---@return number[] bases
 ---@return number[] highs

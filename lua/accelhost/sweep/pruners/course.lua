@@ -41,7 +41,6 @@ end
 ---@param trial table from add
 ---@param step number
 ---@param warmup integer
----@param interval integer
 function Course.is_due(trial, step, warmup, interval)
   if step < warmup then return false end
   return trial.before < math.floor((step - warmup) / interval) * interval + warmup

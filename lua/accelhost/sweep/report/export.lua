@@ -103,12 +103,10 @@ function export.json(study)
 end
 
 --- Parameters by dotted names as YAML, nested: the input of `accelhost launch --params`.
----@param settings table<string, any>
 ---@return string
 function export.yaml(settings) return params.yaml(params.nest(plain(settings))) end
 
 --- Parameters by dotted names as the text of a Lua table, nested.
----@param settings table<string, any>
 function export.lua(settings) return params.lua(params.nest(plain(settings))) .. "\n" end
 
 return export

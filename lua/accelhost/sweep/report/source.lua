@@ -29,7 +29,6 @@ local function summary_of(definition, given)
 end
 
 --- Store the properties of the definition that a report reads, each by its name.
----@param store Store
 ---@param given {name: string, command?: string, total?: integer, parallel?: integer}
 function source.store(store, definition, given)
   store:transaction(function()

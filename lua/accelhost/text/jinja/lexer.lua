@@ -16,7 +16,6 @@ local function line_at(source, at)
 end
 
 --- Raise an error of a template, with its line. It is caught by the caller of the template.
----@param line integer
 function lexer.fail(line, format, ...) error({line = line, message = format:format(...)}, 0) end
 
 local function unescape(text)

@@ -163,7 +163,6 @@ function values.characters(text)
 end
 
 --- The items of a value in a loop: of a list, the keys of a dictionary, the characters of a string.
----@param line integer
 ---@return any[]
 function values.items(value, line)
   local kind = values.kind(value)
@@ -175,7 +174,6 @@ function values.items(value, line)
 end
 
 --- Does `container` contain `value`?
----@param line integer
 function values.contains(value, container, line)
   local kind = values.kind(container)
   if kind == "string" then

@@ -164,7 +164,6 @@ local rows = {
 local advice = {}
 
 --- The hint for a message, nil when none is known.
----@param message string
 ---@return string?
 function advice.explain(message)
   for _, row in ipairs(rows) do

@@ -296,7 +296,6 @@ local function explain(message)
 end
 
 --- Return the message with the remedy, where that is known.
----@param message string
 function hints.add(message)
   local fine, explained = pcall(explain, message:sub(1, 1000)) -- a script's own words may be endless
   if not (fine and explained) then return message end

@@ -53,7 +53,6 @@ local rows = {
 local syntax = {}
 
 --- The hint for a message of Lua's parser, nil when it is none or none is known.
----@param message string
 ---@return string?
 function syntax.explain(message)
   local path, number, what = message:match "([^%s:]+):(%d+): ([^\n]* near [^\n]*)"

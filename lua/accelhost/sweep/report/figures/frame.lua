@@ -37,7 +37,6 @@ function frame.grid(x_ticks, y_ticks)
 end
 
 --- The SVG. `label` describes the picture in words.
----@param label string
 ---@param ... string
 ---@return string
 function frame.svg(label, ...)
@@ -88,12 +87,10 @@ function frame.plot(options, ...)
 end
 
 --- The attributes of a part that may be wider than the page, so that keys scroll it.
----@param label string
 function frame.wide(label) return {class = "wide", tabindex = "0", role = "region", ["aria-label"] = label} end
 
 --- Return a section of the page with a heading, a note and its content.
 ---@param id string
----@param title string
 ---@param note string
 ---@param ... string
 ---@return string

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/memory/alloc.h"
 #include "test.h"
 
 enum { MIB = 1 << 20 };
@@ -48,6 +49,45 @@ AH_TEST(returned_memory_is_zeros_when_it_serves_again)
     ah_region_free(high, 2 * MIB);
     ah_region_trim();
     CHECK(ah_region_cached() == 0);
+}
+
+AH_TEST(blocks_of_size_classes_do_not_divide_the_gaps_of_large_ones)
+{
+    char *large = ah_region_grow(2 * MIB), *listed = ah_region_grow_listed(40 << 10);
+    REQUIRE(large && listed && (uintptr_t)listed % 4096 == 0);
+    CHECK(ah_region_has(large) && ah_region_has(listed + 100) && !ah_region_has(&large));
+    memset(listed, 1, 40 << 10);
+    size_t before = ah_region_cached();
+    ah_region_free(large, 2 * MIB);
+    char *other = ah_region_grow_listed(40 << 10);
+    REQUIRE(other && other != listed);
+    CHECK(ah_region_cached() == before + 2 * MIB && ah_region_reuse(2 * MIB) == large);
+    CHECK(listed[0] == 1 && listed[(40 << 10) - 1] == 1);
+    ah_region_free(listed, 40 << 10);
+    ah_region_free(other, 40 << 10);
+    ah_region_free(large, 2 * MIB);
+    ah_region_trim();
+    CHECK(ah_region_cached() == 0);
+}
+
+AH_TEST(many_blocks_of_medium_size_are_in_regions_and_can_be_trimmed)
+{
+    enum { COUNT = 80, BYTES = 300 << 10 };
+    void *block[COUNT];
+    int in_regions = 0;
+    for (int i = 0; i < COUNT; i++) {
+        REQUIRE(ah_block_alloc(BYTES + (size_t)i * 4096, &block[i]) == 0);
+        CHECK((uintptr_t)block[i] % 64 == 0);
+        in_regions += ah_region_has(block[i]);
+        memset(block[i], i, BYTES + (size_t)i * 4096);
+    }
+    CHECK(in_regions > 0 || !AH_KEEPS_FREED);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(((uint8_t *)block[i])[BYTES - 1] == i);
+        ah_block_free(block[i], BYTES + (size_t)i * 4096);
+    }
+    ah_block_trim();
+    CHECK(ah_memory_stats().cached == 0);
 }
 
 AH_TEST(a_block_that_the_system_refuses_is_NULL)

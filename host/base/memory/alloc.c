@@ -1,6 +1,7 @@
-/* A freed block waits in the list of its size class; large ones are in regions (base/memory/region.h). Invariant: a
- * class and its rounded size follow from the requested bytes alone, since a block knows neither; one lock guards
- * all. */
+/* A freed block waits in the list of its size class; large ones are in regions (base/memory/region.h). Blocks of medium
+ * size, which the lists keep, are in regions too, once there are many of them: matrices are read from huge pages a
+ * quarter faster, but a small program would waste memory. Invariant: a class and its rounded size follow from the
+ * requested bytes alone, since a block knows neither; one lock guards all. */
 #include "base/memory/alloc.h"
 
 #include <pthread.h>
@@ -12,7 +13,8 @@
 
 /* Four classes per power of two from 64 bytes up: at most 25 % of a block is waste. Blocks of LARGE_BYTES and more are
  * one class, LARGE. */
-enum { LARGE = 4 * (20 - 6) + 1, MIN_BYTES = 64, LARGE_BYTES = 1 << 20 };
+enum { LARGE = 4 * (20 - 6) + 1, MIN_BYTES = 64, LARGE_BYTES = 1 << 20, MEDIUM_BYTES = 32 << 10,
+       FEW_BYTES = 16 << 20 };
 
 struct free_block {
     struct free_block *next;
@@ -50,7 +52,13 @@ size_t ah_block_room(size_t bytes)
 
 static void *system_alloc(size_t bytes, size_t rounded)
 {
+    static size_t medium_bytes;
     void *block = NULL;
+    if (AH_KEEPS_FREED && rounded > MEDIUM_BYTES) { /* rounded to a multiple of 8 KiB */
+        if (medium_bytes >= FEW_BYTES)
+            return ah_region_grow_listed(rounded);
+        medium_bytes += rounded;
+    }
     return posix_memalign(&block, 64, AH_KEEPS_FREED ? rounded : bytes) ? NULL : block;
 }
 
@@ -62,7 +70,10 @@ static void trim_locked(void)
             struct free_block *block = alloc_cache[i];
             alloc_cache[i] = block->next;
             alloc_stats.cached -= rounded;
-            free(block);
+            if (rounded > MEDIUM_BYTES && ah_region_has(block))
+                ah_region_free(block, rounded);
+            else
+                free(block);
         }
     }
     ah_region_trim();

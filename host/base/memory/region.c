@@ -17,16 +17,17 @@ struct gap {
 
 struct region {
     char *start, *top, *end;
+    bool listed; /* of blocks of size classes */
     struct gap *gaps;
     struct region *next;
 };
 
 static struct region *regions;
-static size_t region_cached, region_mapped;
+static size_t region_cached, region_mapped[2]; /* by `listed` */
 
 /* Regions start at a huge page's border and ask for huge pages: the first write to 100 MiB otherwise causes 27,000 page
  * faults, a third of the CPU time until the first training step ends. */
-static struct region *region_map(size_t bytes)
+static struct region *region_map(size_t bytes, bool listed)
 {
     struct region *region = malloc(sizeof *region);
     char *start = region ? mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -42,18 +43,19 @@ static struct region *region_map(size_t bytes)
         munmap(start + lead + bytes, HUGE_PAGE - lead);
     start += lead;
     madvise(start, bytes, MADV_HUGEPAGE);
-    *region = (struct region){start, start, start + bytes, NULL, regions};
+    *region = (struct region){start, start, start + bytes, listed, NULL, regions};
     regions = region;
-    region_mapped += bytes;
+    region_mapped[listed] += bytes;
     return region;
 }
 
-/* A region with room for a block: as large as all others together, or for the block alone where that is refused. */
-static struct region *region_add(size_t bytes)
+/* A region with room for a block: as large as all others of its kind together, or for the block alone where that is
+ * refused. */
+static struct region *region_add(size_t bytes, bool listed)
 {
-    size_t wanted = region_mapped > LEAST_REGION ? region_mapped : LEAST_REGION;
-    struct region *region = bytes < wanted ? region_map(wanted) : NULL;
-    return region ? region : region_map((bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    size_t wanted = region_mapped[listed] > LEAST_REGION ? region_mapped[listed] : LEAST_REGION;
+    struct region *region = bytes < wanted ? region_map(wanted, listed) : NULL;
+    return region ? region : region_map((bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, listed);
 }
 
 /* Unlink *at and free it. */
@@ -66,11 +68,11 @@ static void gap_remove(struct gap **at)
 }
 
 /* Take a block from the smallest gap that holds it, with memory or without; NULL without such a gap. */
-static void *gap_take(size_t bytes, bool returned)
+static void *gap_take(size_t bytes, bool returned, bool listed)
 {
     struct gap **best = NULL;
     for (struct region *region = regions; region; region = region->next)
-        for (struct gap **at = &region->gaps; *at; at = &(*at)->next)
+        for (struct gap **at = &region->gaps; *at && region->listed == listed; at = &(*at)->next)
             if ((*at)->bytes >= bytes && (*at)->returned == returned && (!best || (*at)->bytes < (*best)->bytes))
                 best = at;
     if (!best)
@@ -102,18 +104,28 @@ static char *region_extend(struct region *region, size_t bytes)
 
 void *ah_region_reuse(size_t bytes)
 {
-    return gap_take(bytes, false);
+    return gap_take(bytes, false, false);
+}
+
+static void *region_grow(size_t bytes, bool listed)
+{
+    void *block = gap_take(bytes, true, listed);
+    for (struct region *region = regions; region && !block; region = region->next)
+        block = region->listed == listed ? region_extend(region, bytes) : NULL;
+    if (block)
+        return block;
+    struct region *added = region_add(bytes, listed);
+    return added ? region_extend(added, bytes) : NULL;
 }
 
 void *ah_region_grow(size_t bytes)
 {
-    void *block = gap_take(bytes, true);
-    for (struct region *region = regions; region && !block; region = region->next)
-        block = region_extend(region, bytes);
-    if (block)
-        return block;
-    struct region *added = region_add(bytes);
-    return added ? region_extend(added, bytes) : NULL;
+    return region_grow(bytes, false);
+}
+
+void *ah_region_grow_listed(size_t bytes)
+{
+    return region_grow(bytes, true);
 }
 
 /* Merge a gap with the next one where they touch. One that was returned becomes one that was not: its pages are. */
@@ -131,11 +143,22 @@ static void gap_merge(struct gap *gap)
     free(next);
 }
 
-void ah_region_free(void *block, size_t bytes)
+static struct region *region_of(const void *block)
 {
     struct region *region = regions;
-    while ((char *)block < region->start || (char *)block >= region->end)
+    while (region && ((const char *)block < region->start || (const char *)block >= region->end))
         region = region->next;
+    return region;
+}
+
+bool ah_region_has(const void *block)
+{
+    return region_of(block) != NULL;
+}
+
+void ah_region_free(void *block, size_t bytes)
+{
+    struct region *region = region_of(block);
     struct gap **at = &region->gaps, *before = NULL;
     for (; *at && (*at)->at < (char *)block; at = &(*at)->next)
         before = *at;
@@ -175,7 +198,7 @@ void ah_region_trim(void)
         if (first)
             gap_remove(&region->gaps);
         *at = region->next;
-        region_mapped -= (size_t)(region->end - region->start);
+        region_mapped[region->listed] -= (size_t)(region->end - region->start);
         munmap(region->start, (size_t)(region->end - region->start));
         free(region);
     }

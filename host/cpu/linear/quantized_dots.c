@@ -17,6 +17,7 @@ enum {
     CHUNK = 128,      /* 4-bit codes in a vector */
     UNIT = 64,        /* codes with one scale, at most */
     SEGMENT = 4096,   /* columns whose scales are decoded at a time */
+    ROWS = 2,         /* at once, of products with one vector */
     LARGEST = 8000000 /* the vector's largest number in units */
 };
 
@@ -74,36 +75,50 @@ void ah_quantized_digits_vector(const float *x, int64_t columns, void *out)
     memcpy(out, &head, sizeof head);
 }
 
-static inline __attribute__((always_inline)) void digits_step(__m512i codes, const int8_t *digit, int64_t length,
-                                                              size_t bytes, __m512i (*sum)[DIGITS], int m)
+/* The sums of `rows` rows and `m` vectors; both are constant at every call, so that the sums stay in registers. */
+static inline __attribute__((always_inline)) void digits_step(const __m512i *codes, int rows, const int8_t *digit,
+                                                              int64_t length, size_t bytes,
+                                                              __m512i (*sum)[AH_QUANTIZED_MOST][DIGITS], int m)
 {
-    __m512i above = _mm512_xor_si512(codes, _mm512_set1_epi8(-128)); /* plus 128: one factor is unsigned */
+    __m512i above[ROWS]; /* plus 128: one factor is unsigned */
+    for (int f = 0; f < rows; f++)
+        above[f] = _mm512_xor_si512(codes[f], _mm512_set1_epi8(-128));
     for (int r = 0; r < m; r++)
-        for (int d = 0; d < DIGITS; d++)
-            sum[r][d] = _mm512_dpbusd_epi32(sum[r][d], above,
-                                            _mm512_loadu_si512(digit + (size_t)r * bytes + d * length));
+        for (int d = 0; d < DIGITS; d++) {
+            __m512i x = _mm512_loadu_si512(digit + (size_t)r * bytes + d * length);
+            for (int f = 0; f < rows; f++)
+                sum[f][r][d] = _mm512_dpbusd_epi32(sum[f][r][d], above[f], x);
+        }
 }
 
-/* y of one row and `m` vectors, which the compiler sees as a constant. */
+/* y[f][r] of row `row + f * far` and vector r. */
 static inline __attribute__((always_inline)) void digits_row(const struct ah_quantized *q, const void *x, int64_t row,
-                                                             int m, float *y)
+                                                             int64_t far, int rows, int m,
+                                                             float (*y)[AH_QUANTIZED_MOST])
 {
     const int8_t *codes = (const int8_t *)q->codes + row * q->columns, *digit = (const int8_t *)x + STEP;
     size_t bytes = ah_quantized_digits_bytes(q->columns);
-    int64_t length = digits_length(q->columns), i = 0;
-    __m512i sum[AH_QUANTIZED_MOST][DIGITS] = {{{0}}};
-    for (; i + STEP <= q->columns; i += STEP)
-        digits_step(_mm512_loadu_si512(codes + i), digit + i, length, bytes, sum, m);
-    if (i < q->columns)
-        digits_step(_mm512_maskz_loadu_epi8(~(__mmask64)0 >> (STEP - (q->columns - i)), codes + i), digit + i, length,
-                    bytes, sum, m);
+    int64_t length = digits_length(q->columns), i = 0, distance = far * q->columns;
+    __m512i sum[ROWS][AH_QUANTIZED_MOST][DIGITS] = {{{{0}}}}, at[ROWS];
+    for (; i + STEP <= q->columns; i += STEP) {
+        for (int f = 0; f < rows; f++)
+            at[f] = _mm512_loadu_si512(codes + f * distance + i);
+        digits_step(at, rows, digit + i, length, bytes, sum, m);
+    }
+    if (i < q->columns) {
+        for (int f = 0; f < rows; f++)
+            at[f] = _mm512_maskz_loadu_epi8(~(__mmask64)0 >> (STEP - (q->columns - i)), codes + f * distance + i);
+        digits_step(at, rows, digit + i, length, bytes, sum, m);
+    }
     for (int r = 0; r < m; r++) {
         struct digits_head head;
-        int64_t total = 0;
         memcpy(&head, (const char *)x + (size_t)r * bytes, sizeof head);
-        for (int d = DIGITS - 1; d >= 0; d--)
-            total = total * 256 + (_mm512_reduce_add_epi32(sum[r][d]) - 128 * (int64_t)head.sum[d]);
-        y[r] = (float)((double)total * head.unit) * (q->absmax[row] * AH_INT8_STEP);
+        for (int f = 0; f < rows; f++) {
+            int64_t total = 0;
+            for (int d = DIGITS - 1; d >= 0; d--)
+                total = total * 256 + (_mm512_reduce_add_epi32(sum[f][r][d]) - 128 * (int64_t)head.sum[d]);
+            y[f][r] = (float)((double)total * head.unit) * (q->absmax[row + f * far] * AH_INT8_STEP);
+        }
     }
 }
 
@@ -135,59 +150,91 @@ void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out)
     }
 }
 
-static inline __attribute__((always_inline)) void pairs_chunk(__m512i table, __m512i words, __m512 scale,
-                                                              const uint16_t *x, int64_t ldx, __m512 *sum, int m)
+/* The products of a chunk of each row, times their scales, are added to the sums. */
+static inline __attribute__((always_inline)) void pairs_chunk(__m512i table, const __m512i *words, const __m512 *scale,
+                                                              int rows, const uint16_t *x, int64_t ldx,
+                                                              __m512 (*sum)[AH_QUANTIZED_MOST], int m)
 {
-    __m512 part[AH_QUANTIZED_MOST][2] = {{{0}}};
+    __m512 part[ROWS][AH_QUANTIZED_MOST] = {{{0}}};
     for (int shift = 0; shift < 4; shift++) {
-        __m512bh numbers = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4 * (unsigned)shift), table);
-        for (int r = 0; r < m; r++)
-            part[r][shift & 1] = _mm512_dpbf16_ps(part[r][shift & 1], numbers,
-                                                  (__m512bh)_mm512_loadu_si512(x + r * ldx + 32 * shift));
+        __m512bh numbers[ROWS];
+        for (int f = 0; f < rows; f++)
+            numbers[f] = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words[f], 4 * (unsigned)shift), table);
+        for (int r = 0; r < m; r++) {
+            __m512bh at = (__m512bh)_mm512_loadu_si512(x + r * ldx + 32 * shift);
+            for (int f = 0; f < rows; f++)
+                part[f][r] = _mm512_dpbf16_ps(part[f][r], numbers[f], at);
+        }
     }
-    for (int r = 0; r < m; r++)
-        sum[r] = _mm512_fmadd_ps(_mm512_add_ps(part[r][0], part[r][1]), scale, sum[r]);
+    for (int f = 0; f < rows; f++)
+        for (int r = 0; r < m; r++)
+            sum[f][r] = _mm512_fmadd_ps(part[f][r], scale[f], sum[f][r]);
 }
 
-/* y of one row of 4-bit codes and `m` vectors. */
+/* y[f][r] of row `row + f * far` of 4-bit codes and vector r. */
 static inline __attribute__((always_inline)) void pairs_row(const struct ah_quantized *q, const void *vectors,
-                                                            int64_t row, int m, float *y)
+                                                            int64_t row, int64_t far, int rows, int m,
+                                                            float (*y)[AH_QUANTIZED_MOST])
 {
     const uint16_t *x = vectors;
     const uint8_t *codes = q->codes + row * q->columns / 2;
     int64_t ldx = ah_quantized_padded(q->columns) * 2, first = row * q->columns >> q->block_shift;
+    int64_t distance = far * q->columns / 2, blocks_far = far * q->columns >> q->block_shift;
     int shift = q->block_shift - 6;
-    float decoded[SEGMENT / UNIT];
-    __m512i table = _mm512_loadu_si512(q->half_code);
-    __m512 sum[AH_QUANTIZED_MOST] = {{0}};
+    float decoded[ROWS][SEGMENT / UNIT];
+    const float *scales[ROWS];
+    __m512i table = _mm512_loadu_si512(q->half_code), words[ROWS];
+    __m512 sum[ROWS][AH_QUANTIZED_MOST] = {{{0}}}, scale[ROWS];
     for (int64_t begin = 0; begin < q->columns; begin += SEGMENT) {
         int64_t end = q->columns - begin < SEGMENT ? q->columns : begin + SEGMENT, i = begin;
         int64_t blocks = (end - begin + ((int64_t)1 << q->block_shift) - 1) >> q->block_shift;
-        const float *scales = ah_quantized_scales(q, first + (begin >> q->block_shift), blocks, decoded);
+        for (int f = 0; f < rows; f++)
+            scales[f] = ah_quantized_scales(q, first + f * blocks_far + (begin >> q->block_shift), blocks, decoded[f]);
         for (; i + CHUNK <= end; i += CHUNK) {
             int64_t unit = (i - begin) / UNIT;
-            __m512 scale = _mm512_mask_mov_ps(_mm512_set1_ps(scales[unit >> shift]), 0xff00,
-                                              _mm512_set1_ps(scales[(unit + 1) >> shift]));
-            pairs_chunk(table, _mm512_loadu_si512(codes + i / 2), scale, x + i, ldx, sum, m);
+            for (int f = 0; f < rows; f++) {
+                words[f] = _mm512_loadu_si512(codes + f * distance + i / 2);
+                scale[f] = _mm512_mask_mov_ps(_mm512_set1_ps(scales[f][unit >> shift]), 0xff00,
+                                              _mm512_set1_ps(scales[f][(unit + 1) >> shift]));
+            }
+            pairs_chunk(table, words, scale, rows, x + i, ldx, sum, m);
         }
-        if (i < end)
-            pairs_chunk(table, _mm512_maskz_loadu_epi32(0xff, codes + i / 2),
-                        _mm512_maskz_mov_ps(0xff, _mm512_set1_ps(scales[(i - begin) / UNIT >> shift])), x + i, ldx, sum,
-                        m);
+        if (i < end) {
+            for (int f = 0; f < rows; f++) {
+                words[f] = _mm512_maskz_loadu_epi32(0xff, codes + f * distance + i / 2);
+                scale[f] = _mm512_maskz_mov_ps(0xff, _mm512_set1_ps(scales[f][(i - begin) / UNIT >> shift]));
+            }
+            pairs_chunk(table, words, scale, rows, x + i, ldx, sum, m);
+        }
     }
-    for (int r = 0; r < m; r++)
-        y[r] = _mm512_reduce_add_ps(sum[r]);
+    for (int f = 0; f < rows; f++)
+        for (int r = 0; r < m; r++)
+            y[f][r] = _mm512_reduce_add_ps(sum[f][r]);
 }
 
+static inline void dots_store(float (*products)[AH_QUANTIZED_MOST], int rows, int64_t row, int64_t far, int m,
+                              const float *bias, float *y, int64_t ldy)
+{
+    for (int f = 0; f < rows; f++)
+        for (int r = 0; r < m; r++)
+            y[r * ldy + row + f * far] = bias ? products[f][r] + bias[row + f * far] : products[f][r];
+}
+
+/* Rows are read as two streams, half of the range apart (measured on a Zen 4, 106 million weights: int8 in 4.1 instead
+ * of 5.1 ms, 4-bit codes in 3.0 instead of 3.7; neighbouring rows at once in 10 and 4.7). */
 #define DOTS_ROWS(kind, m)                                                                                         \
     static void kind##_rows_##m(const struct ah_quantized *q, const void *x, const float *bias, float *y,          \
                                 int64_t ldy, int64_t begin, int64_t end)                                           \
     {                                                                                                              \
-        for (int64_t row = begin; row < end; row++) {                                                              \
-            float products[m];                                                                                     \
-            kind##_row(q, x, row, m, products);                                                                    \
-            for (int r = 0; r < m; r++)                                                                            \
-                y[r * ldy + row] = bias ? products[r] + bias[row] : products[r];                                   \
+        float products[ROWS][AH_QUANTIZED_MOST];                                                                   \
+        int64_t far = m == 1 ? (end - begin) / ROWS : 0, row = begin;                                              \
+        for (; row < begin + far; row++) {                                                                         \
+            kind##_row(q, x, row, far, m == 1 ? ROWS : 1, m, products);                                            \
+            dots_store(products, m == 1 ? ROWS : 1, row, far, m, bias, y, ldy);                                    \
+        }                                                                                                          \
+        for (row = begin + ROWS * far; row < end; row++) {                                                         \
+            kind##_row(q, x, row, 0, 1, m, products);                                                              \
+            dots_store(products, 1, row, 0, m, bias, y, ldy);                                                      \
         }                                                                                                          \
     }
 DOTS_ROWS(digits, 1)

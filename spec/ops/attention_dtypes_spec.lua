@@ -24,6 +24,12 @@ local cases = {
   ["a scale of zero"] = {{1, 1, 20, 16}, {1, 1, 70, 16}, {1, 1, 70, 16}, {scale = 0}},
   ["many keys, few queries"] = {{1, 1, 9, 32}, {1, 1, 300, 32}, {1, 1, 300, 32}, {}},
   ["many queries, few keys"] = {{1, 1, 200, 64}, {1, 1, 30, 64}, {1, 1, 30, 64}, {}},
+  ["one query, all keys"] = {{2, 3, 1, 64}, {2, 3, 129, 64}, {2, 3, 129, 64}, {}},
+  ["few queries, a mask of pairs"] = {{2, 2, 7, 40}, {2, 2, 131, 40}, {2, 2, 131, 24}, {mask = "bool"}},
+  ["few queries, the last blocks masked"] = {{1, 2, 3, 64}, {1, 2, 200, 64}, {1, 2, 200, 64},
+    {mask = "first", seen = 61}},
+  ["few queries, the first blocks masked"] = {{1, 2, 8, 16}, {1, 2, 150, 16}, {1, 2, 150, 16},
+    {mask = "last", seen = 130}},
   ["a mask that is added"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "added"}},
 }
 
@@ -58,6 +64,10 @@ describe("attention without scores in memory", function()
         local mask = o.mask and accelhost.randn(o.mask_size or {case[1][3], case[2][3]}, {dtype = "float64"})
         if mask then mask = mask:to(dtype):to("float64") end
         if o.mask == "bool" then mask = mask:gt(0) end
+        if o.seen then
+          local places = accelhost.arange(case[2][3]):view(1, -1)
+          mask = o.mask == "first" and places:lt(o.seen) or places:ge(o.seen)
+        end
         compare(inputs, dtype, {case[1][1], case[1][2], case[1][3], case[3][4]}, function(q, k, v, cast)
           return F.scaled_dot_product_attention(q, k, v, o.mask == "added" and cast(mask) or mask, 0,
             o.is_causal or false, o.scale, o.enable_gqa or false)

@@ -36,6 +36,23 @@ static void SUFFIX(turn)(REAL *to, const REAL *from, int64_t step, int64_t count
         memset(to + d * SUFFIX(WIDE) + count, 0, (size_t)(lanes - count) * sizeof *to);
 }
 
+/* The largest lane, and their sum. */
+static inline REAL SUFFIX(largest_lane)(SUFFIX(ah_lanes) x)
+{
+    for (int half = SUFFIX(LANE) / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] = x[i + half] > x[i] ? x[i + half] : x[i];
+    return x[0];
+}
+
+static inline REAL SUFFIX(sum_lanes)(SUFFIX(ah_lanes) x)
+{
+    for (int half = SUFFIX(LANE) / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
+}
+
 /* The keys that some query of the unit sees: [*begin, *end). */
 static void SUFFIX(visible)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t count,
                             int64_t *begin, int64_t *end)

@@ -1,5 +1,6 @@
 -- Every public function is called with wrong types, wrong counts and unknown options. Its error names the function
 -- and the argument, and is never an error from inside the library.
+local dist = require("accelhost").distributed
 local folder = require "spec.support.folder"
 local surface = require "spec.support.surface"
 local unpack = unpack
@@ -89,6 +90,7 @@ describe("A wrong argument is named with its function by", function()
     local rows, what = surface.rows(entry)
     if rows then
       it(entry.title, function()
+        if dist.is_initialized() then dist.destroy_process_group() end -- an accelerator has made it
         check_kinds(entry, rows, what)
         check_counts(entry, rows, what)
       end)

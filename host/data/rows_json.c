@@ -113,13 +113,11 @@ static int read_nested(struct ah_json_cursor *c, struct ah_packed *column)
             c->line_start = c->at + 1;
         }
     }
-    char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    AH_FREED char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(value);
     if (!text)
         return ah_fail(AH_ENOMEM, "out of memory");
-    int status = ah_packed_add(column, AH_CELL_VALUE, text, strlen(text));
-    free(text);
-    return status;
+    return ah_packed_add(column, AH_CELL_VALUE, text, strlen(text));
 }
 
 static int read_word(struct ah_json_cursor *c, struct ah_packed *column)

@@ -233,7 +233,7 @@ static void saver_enter(struct ah_saver *saver, enum phase phase, int status)
 static void *saver_run(void *context)
 {
     struct ah_saver *saver = context;
-    char *lines = NULL;
+    AH_FREED char *lines = NULL;
     int status = write_files(saver, &lines);
     if (status == 0)
         saver_enter(saver, WRITTEN, 0);
@@ -246,7 +246,6 @@ static void *saver_run(void *context)
         status = saver_conclude(saver, lines);
     }
     saver_enter(saver, OVER, status);
-    free(lines);
     return NULL;
 }
 

@@ -366,19 +366,15 @@ static int write_end(struct ah_writer *writer, uint64_t count, uint64_t begin, u
 int ah_zip_write(struct ah_writer *writer, const struct ah_zip_piece *list, size_t count)
 {
     uint64_t at = 0, size = 0;
-    int status = 0;
-    struct place *place = calloc(count + 1, sizeof *place);
+    AH_FREED struct place *place = calloc(count + 1, sizeof *place);
     if (!place)
         return ah_fail(AH_ENOMEM, "out of memory");
     for (size_t i = 0; i < count; i++) {
         place[i].local = at;
-        AH_TRYGO(write_content(writer, &list[i], &place[i]), out);
+        AH_TRY(write_content(writer, &list[i], &place[i]));
         at += LOCAL_SIZE + strlen(list[i].name) + place[i].extra + place[i].size;
     }
     for (size_t i = 0; i < count; i++)
-        AH_TRYGO(write_entry(writer, &list[i], &place[i], &size), out);
-    status = write_end(writer, count, at, size);
-out:
-    free(place);
-    return status;
+        AH_TRY(write_entry(writer, &list[i], &place[i], &size));
+    return write_end(writer, count, at, size);
 }

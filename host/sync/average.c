@@ -380,16 +380,15 @@ static int average_run(struct ah_reducer *r, struct ah_collective call)
 /* A gradient that some rank had is one on all. */
 static int shard_use(struct ah_reducer *r)
 {
-    uint8_t *used = calloc((size_t)r->layout.count + 1, 1);
+    AH_FREED uint8_t *used = calloc((size_t)r->layout.count + 1, 1);
     if (!used)
         return ah_fail(AH_ENOMEM, "backward: out of memory");
     for (int i = 0; i < r->layout.count; i++)
         used[i] = r->has_grad[i];
-    int status = average_run(r, ah_collective_all_reduce(used, r->layout.count, AH_U8, AH_REDUCE_MAX));
-    for (int i = 0; i < r->layout.count && status == 0; i++)
+    AH_TRY(average_run(r, ah_collective_all_reduce(used, r->layout.count, AH_U8, AH_REDUCE_MAX)));
+    for (int i = 0; i < r->layout.count; i++)
         r->has_grad[i] = used[i];
-    free(used);
-    return status;
+    return 0;
 }
 
 /* Agree on the order of arrival on rank 0 from now on; not where a replacement could not know it. */
@@ -425,15 +424,12 @@ static int finish_group(struct ah_reducer *r)
 static int average_divide(struct ah_reducer *r, const struct ah_bucket *bucket)
 {
     int64_t count = (int64_t)(bucket->bytes / ah_dtype_size(bucket->dtype));
-    struct ah_tensor *same;
-    AH_OWNED struct ah_tensor *all = NULL;
+    AH_OWNED struct ah_tensor *all = NULL, *same = NULL;
     int outputs;
     AH_TRY(ah_arena_tensor(&all, r->grads, bucket->offset, &count, 1, bucket->dtype));
     AH_GRAD_SCOPE(false);
     const struct ah_value args[] = {AH_T(all), AH_N(r->weight)};
-    AH_TRY(ah_op_call(AH_OP_div, args, 2, true, &same, &outputs));
-    ah_tensor_release(same);
-    return 0;
+    return ah_op_call(AH_OP_div, args, 2, true, &same, &outputs);
 }
 
 static int finish_alone(struct ah_reducer *r)

@@ -181,19 +181,16 @@ int ah_tensor_zeros(struct ah_tensor **out, const int64_t *size, int ndim, enum 
 
 int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype, struct ah_device *device)
 {
-    struct ah_tensor *number;
+    AH_OWNED struct ah_tensor *number = NULL;
     AH_TRY(ah_tensor_empty(&number, NULL, 0, dtype, &ah_cpu));
     ah_tensor_set(number, 0, value);
     if (device == &ah_cpu) {
         *out = number;
         return 0;
     }
-    int status = ah_tensor_empty(out, NULL, 0, dtype, device);
-    if (status == 0)
-        status = keep_if(ah_device_copy((*out)->storage->data, device, number->storage->data, &ah_cpu,
-                                        ah_dtype_size(dtype)), out);
-    ah_tensor_release(number);
-    return status;
+    AH_TRY(ah_tensor_empty(out, NULL, 0, dtype, device));
+    return keep_if(ah_device_copy((*out)->storage->data, device, number->storage->data, &ah_cpu,
+                                  ah_dtype_size(dtype)), out);
 }
 
 int ah_tensor_from_memory(struct ah_tensor **out, void *data, const int64_t *size, int ndim, enum ah_dtype dtype,

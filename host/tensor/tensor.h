@@ -12,6 +12,7 @@
 
 #include "base/numeric/dtype.h"
 #include "base/numeric/half.h"
+#include "base/status/status.h"
 #include "tensor/device.h"
 
 enum { AH_MAX_DIMS = 8 };
@@ -101,7 +102,7 @@ struct ah_tensor *ah_tensor_retain(struct ah_tensor *tensor);
 void ah_tensor_release(struct ah_tensor *tensor); /* NULL is ignored */
 /* Before a declaration of pointers to tensors, each NULL at first: release them at the end of the block, however that
  * is left but by a Lua error. */
-#define AH_OWNED __attribute__((cleanup(ah_tensor_release_owned)))
+#define AH_OWNED AH_CLEANUP(ah_tensor_release_owned)
 static inline void ah_tensor_release_owned(struct ah_tensor *const *tensor)
 {
     ah_tensor_release(*tensor);

@@ -168,17 +168,14 @@ static int replace_in_token(const struct ah_decoder *step, const char *token, si
 
 static int decode_replace(const struct ah_decoder *step, const struct ah_decoded *from, struct ah_decoded *to)
 {
-    struct ah_chars chars = {0};
-    struct ah_spans matches = {0};
-    int status = 0;
+    AH_CLEANUP(ah_chars_close) struct ah_chars chars = {0};
+    AH_CLEANUP(ah_spans_close) struct ah_spans matches = {0};
     size_t length;
-    for (size_t i = 0; i < from->count && status == 0; i++) {
+    for (size_t i = 0; i < from->count; i++) {
         const char *token = decoded_token(from, i, &length);
-        status = replace_in_token(step, token, length, &chars, &matches, to);
+        AH_TRY(replace_in_token(step, token, length, &chars, &matches, to));
     }
-    ah_chars_close(&chars);
-    ah_spans_close(&matches);
-    return status;
+    return 0;
 }
 
 static int hex_digit(char c)

@@ -30,7 +30,7 @@ static void sort_marks(struct ah_char *at, size_t begin, size_t end)
 /* Long runs of marks, which no language has, are sorted by counting classes. */
 static int sort_many(struct ah_char *at, size_t begin, size_t end)
 {
-    struct ah_chars sorted = {0};
+    AH_CLEANUP(ah_chars_close) struct ah_chars sorted = {0};
     size_t start[256] = {0};
     AH_TRY(ah_chars_reserve(&sorted, end - begin));
     for (size_t i = begin; i < end; i++)
@@ -44,7 +44,6 @@ static int sort_many(struct ah_char *at, size_t begin, size_t end)
         sorted.at[start[ah_unicode_class(normalizer_bare(at[i].c))]++].c = at[i].c;
     for (size_t i = begin; i < end; i++)
         at[i].c = sorted.at[i - begin].c;
-    ah_chars_close(&sorted);
     return 0;
 }
 
@@ -278,14 +277,13 @@ static int normalizer_put(const struct ah_normalizer *step, const struct ah_span
 
 static int normalizer_replace(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)
 {
-    struct ah_spans matches = {0};
+    AH_CLEANUP(ah_spans_close) struct ah_spans matches = {0};
     if (normalizer_replace_char(step, text))
         return 0;
-    int status = ah_pattern_matches(&step->pattern, text->at, (struct ah_span){0, text->count}, &matches);
-    if (status == 0 && matches.count > 0)
-        status = normalizer_put(step, &matches, text, spare);
-    ah_spans_close(&matches);
-    return status;
+    AH_TRY(ah_pattern_matches(&step->pattern, text->at, (struct ah_span){0, text->count}, &matches));
+    if (matches.count > 0)
+        AH_TRY(normalizer_put(step, &matches, text, spare));
+    return 0;
 }
 
 static int normalizer_apply(const struct ah_normalizer *step, struct ah_chars *text, struct ah_chars *spare)

@@ -30,12 +30,11 @@ static int regex_check(const char *expression)
 
 int ah_regex_open(struct ah_regex **out, const char *expression)
 {
-    struct ah_chars chars = {0};
+    AH_CLEANUP(ah_chars_close) struct ah_chars chars = {0};
     AH_TRY(regex_check(expression));
     AH_TRY(regex_find_engine());
     AH_TRY(ah_chars_read(&chars, expression, strlen(expression)));
     int status = regex_engine->open(out, &chars);
-    ah_chars_close(&chars);
     return status < 0 ? ah_fail_prefix(status, "pattern '%.60s'", expression) : 0;
 }
 

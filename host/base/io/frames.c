@@ -222,11 +222,10 @@ int ah_frames_pull(struct ah_frames *frames)
 
 bool ah_frames_take(struct ah_frames *frames, char **bytes, size_t *count)
 {
-    struct message *message = frames_shift(&frames->in);
+    AH_FREED struct message *message = frames_shift(&frames->in);
     if (!message)
         return false;
     *bytes = message->bytes;
     *count = message->count;
-    free(message);
     return true;
 }

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum ah_status {
     AH_OK = 0,
@@ -49,3 +51,15 @@ int ah_fail_named(int code, const char *name);
         if (status < 0)                   \
             goto label;                   \
     } while (0)
+
+/* Before a declaration: call `function` with the address of each variable at the end of the block, however that is left
+ * but by a Lua error. */
+#define AH_CLEANUP(function) __attribute__((cleanup(function)))
+/* The same for pointers that are freed; NULL is ignored. */
+#define AH_FREED AH_CLEANUP(ah_free_owned)
+static inline void ah_free_owned(void *variable)
+{
+    void *memory;
+    memcpy(&memory, variable, sizeof memory);
+    free(memory);
+}

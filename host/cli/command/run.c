@@ -98,7 +98,8 @@ static int read_descriptor(int fd, char **out, size_t *bytes)
 
 static int run_descriptor(struct ah_host *host, int fd, const char *name, int argc, char **argv)
 {
-    char *text = NULL, chunk[256];
+    char chunk[256];
+    AH_FREED char *text = NULL;
     size_t bytes = 0;
     AH_TRY(read_descriptor(fd, &text, &bytes));
     snprintf(chunk, sizeof chunk, strcmp(name, "-") ? "@%s" : "=stdin", name);
@@ -106,9 +107,7 @@ static int run_descriptor(struct ah_host *host, int fd, const char *name, int ar
     size_t skip = 0;
     while (bytes && text[0] == '#' && skip < bytes && text[skip] != '\n')
         skip++;
-    int status = ah_host_run_text(host, text + skip, bytes - skip, chunk, argc, argv);
-    free(text);
-    return status;
+    return ah_host_run_text(host, text + skip, bytes - skip, chunk, argc, argv);
 }
 
 static int run_script(struct ah_host *host, const struct run_options *options, int argc, char **argv)

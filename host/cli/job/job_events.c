@@ -245,16 +245,15 @@ static bool signals_wait(void)
 
 int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
 {
-    int status = 0;
     bool all_reported;
-    struct pollfd *at = calloc(3 * (size_t)count + 1, sizeof *at);
+    AH_FREED struct pollfd *at = calloc(3 * (size_t)count + 1, sizeof *at);
     if (!at)
         return ah_fail(AH_ENOMEM, "out of memory");
     for (;;) {
         for (int i = 0; i < count; i++) {
             job_events_step(jobs[i]);
             if (jobs[i]->lost)
-                AH_TRYGO(ah_fail(AH_ENOMEM, "out of memory for a job's messages"), out);
+                return ah_fail(AH_ENOMEM, "out of memory for a job's messages");
         }
         if (has_events(jobs, count, &all_reported) || signals_wait() || (all_reported && (count || until < 0)))
             break;
@@ -267,9 +266,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
             continue;
         if (errno == EINTR)
             break; /* for a hook to run */
-        AH_TRYGO(ah_fail(AH_EIO, "cannot wait for jobs: %s", strerror(errno)), out);
+        return ah_fail(AH_EIO, "cannot wait for jobs: %s", strerror(errno));
     }
-out:
-    free(at);
-    return status;
+    return 0;
 }

@@ -197,9 +197,8 @@ AH_LUA_CALL(job_settle, ah_lua_job_settle(check_job(L, 1)))
 static int job_report(lua_State *L)
 {
     struct ah_lua_job *job = check_job(L, 1);
-    char *text = ah_lua_job_report(job);
+    AH_FREED char *text = ah_lua_job_report(job);
     lua_pushstring(L, text ? text : "");
-    free(text);
     return 1;
 }
 

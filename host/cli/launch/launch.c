@@ -391,7 +391,7 @@ int ah_launch_run(const struct ah_settings *settings, int argc, char **argv)
 {
     struct launch launch = {.settings = settings};
     int code = 3;
-    char *error_file = take_error_file(settings);
+    AH_FREED char *error_file = take_error_file(settings);
     if (launch_run(&launch, argc, argv, &code) < 0) {
         fprintf(stderr, "accelhost launch: %s\n", ah_error_text());
         write_error_file(&launch, error_file, ah_error_text());
@@ -400,7 +400,6 @@ int ah_launch_run(const struct ah_settings *settings, int argc, char **argv)
         write_error_file(&launch, error_file, NULL);
     }
     free(launch.attempt.failure);
-    free(error_file);
     return code;
 }
 

@@ -17,12 +17,11 @@ static const int64_t answer_ns = INT64_C(10000000000); /* for the coordinator, w
 /* The number that a key holds, `none` before there is one. */
 static int read_number(struct ah_store *store, const char *key, int none)
 {
-    char *text;
+    AH_FREED char *text = NULL;
     size_t bytes;
     if (ah_store_get(store, key, &text, &bytes, 0) < 0)
         return none;
     int number = (int)strtol(text, NULL, 10);
-    free(text);
     return number;
 }
 
@@ -44,12 +43,11 @@ static int write_line(struct ah_rendezvous *rendezvous)
  * address. */
 static int compare_jobs(struct ah_rendezvous *rendezvous)
 {
-    char *job;
+    AH_FREED char *job = NULL;
     size_t bytes;
     AH_TRY(ah_store_get(rendezvous->store, "job", &job, &bytes, answer_ns));
     bool other = rendezvous->job[0] && strcmp(job, rendezvous->job);
     snprintf(rendezvous->job, sizeof rendezvous->job, "%s", job);
-    free(job);
     return other ? ah_fail(AH_EPEER, "the first machine was gone, and has begun another job") : 0;
 }
 

@@ -56,7 +56,8 @@ static bool find_reason(const struct ah_group *group, const struct entry *table,
 static int exchange_cards(struct ah_group *group, struct ah_device *device, const struct ah_device_comm_type *type,
                           const char *where, char *reason, size_t room)
 {
-    struct entry mine = {0}, *table = malloc((size_t)group->size * sizeof *table);
+    struct entry mine = {0};
+    AH_FREED struct entry *table = malloc((size_t)group->size * sizeof *table);
     if (!table)
         return ah_fail(AH_ENOMEM, "out of memory");
     uint8_t card[AH_DEVICE_COMM_CARD] = {0};
@@ -64,12 +65,10 @@ static int exchange_cards(struct ah_group *group, struct ah_device *device, cons
     memcpy(mine.card, card, sizeof mine.card);
     char missing[512];
     snprintf(missing, sizeof missing, "%s", mine.usable ? "" : ah_error_text());
-    int status = device_comm_run(group, ah_collective_all_gather(table, &mine, WORDS, AH_I64), where);
+    AH_TRY(device_comm_run(group, ah_collective_all_gather(table, &mine, WORDS, AH_I64), where));
     reason[0] = '\0';
-    if (status == 0)
-        find_reason(group, table, missing, reason, room);
-    free(table);
-    return status;
+    find_reason(group, table, missing, reason, room);
+    return 0;
 }
 
 /* A rank on which it fails poisons the group, so that the others do not wait for it. */

@@ -123,17 +123,15 @@ static int check_split(const struct ah_group *parent)
 
 int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, int key, const char *where)
 {
-    int status;
     struct ah_group *root = parent->root;
     size_t n = (size_t)parent->size;
-    struct entry mine = {color, key, 0, 0}, *table = malloc(n * sizeof *table);
-    int *members = malloc(n * sizeof *members);
+    struct entry mine = {color, key, 0, 0};
+    AH_FREED struct entry *table = malloc(n * sizeof *table);
+    AH_FREED int *members = malloc(n * sizeof *members);
     *out = NULL;
-    AH_TRYGO(check_split(parent), out);
-    if (!table || !members) {
-        status = ah_fail(AH_ENOMEM, "split: out of memory");
-        goto out;
-    }
+    AH_TRY(check_split(parent));
+    if (!table || !members)
+        return ah_fail(AH_ENOMEM, "split: out of memory");
     if (parent->control) {
         free_quiet_channels(root);
         mine.used = root->blocks;
@@ -141,10 +139,6 @@ int ah_group_split(struct ah_group **out, struct ah_group *parent, int color, in
     }
     struct ah_collective call = ah_collective_all_gather(table, &mine, sizeof mine / sizeof(int64_t), AH_I64);
     call.where = where;
-    AH_TRYGO(ah_group_run(parent, call), out);
-    status = color < 0 ? 0 : open_part(out, parent, table, members);
-out:
-    free(table);
-    free(members);
-    return status;
+    AH_TRY(ah_group_run(parent, call));
+    return color < 0 ? 0 : open_part(out, parent, table, members);
 }

@@ -124,17 +124,14 @@ static int store_add(struct ah_store_table *table, const char *key, size_t key_b
 static int store_append(struct ah_store_table *table, const char *list, size_t list_bytes, const char *value,
                         size_t bytes, int64_t *index)
 {
-    char *key = malloc(list_bytes + 24);
+    AH_FREED char *key = malloc(list_bytes + 24);
     if (!key)
         return AH_ENOMEM;
-    int status = store_add(table, list, list_bytes, 1, index);
+    AH_TRY(store_add(table, list, list_bytes, 1, index));
     *index -= 1;
     memcpy(key, list, list_bytes);
     int digits = snprintf(key + list_bytes, 24, "/%lld", (long long)*index);
-    if (status == 0)
-        status = store_set(table, key, list_bytes + (size_t)digits, value, bytes);
-    free(key);
-    return status;
+    return store_set(table, key, list_bytes + (size_t)digits, value, bytes);
 }
 
 static bool store_delete(struct ah_store_table *table, const char *key, size_t bytes)

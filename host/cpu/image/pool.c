@@ -99,7 +99,7 @@ int ah_cpu_max_pool2d_positions(struct ah_call *c)
     const struct ah_args_max_pool2d_positions *arg = ah_args(c, max_pool2d_positions);
     const struct ah_tensor *place = arg->place.tensor;
     struct ah_window s;
-    struct ah_dense wide = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense wide = {0};
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 2));
     AH_TRY(ah_dense_scratch(&wide, (size_t)place->numel * sizeof(int32_t)));
     int64_t *index = ah_tensor_data(c->out[0]);
@@ -108,7 +108,6 @@ int ah_cpu_max_pool2d_positions(struct ah_call *c)
     for (int64_t i = 0; i < place->numel; i++)
         if (index[i] < 0 || index[i] >= s.h * s.w)
             index[i] = 0;
-    ah_dense_close(&wide);
     return 0;
 }
 
@@ -117,7 +116,7 @@ static int max_last_backward_widened(const struct ah_window *s, const int16_t *g
                                      const uint8_t *place, int16_t *gx)
 {
     int64_t size = s->oh * s->ow * s->c, plane = s->h * s->w * s->c;
-    struct ah_dense images = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense images = {0};
     AH_TRY(ah_dense_scratch(&images, (size_t)(ah_num_threads() * (size + plane)) * sizeof(float)));
     float *image = images.block;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * size, AH_SHARE_HEAVY))
@@ -127,7 +126,6 @@ static int max_last_backward_widened(const struct ah_window *s, const int16_t *g
         ah_max_image_backward_f32(s, from, place + n * size, to);
         ah_cast(plane, gx + n * plane, dtype, 1, to, AH_F32, 1);
     }
-    ah_dense_close(&images);
     return 0;
 }
 
@@ -136,19 +134,16 @@ static int max_last_backward(const struct ah_window *s, struct ah_tensor *gt, st
 {
     bool half = gt->dtype != AH_F32;
     const uint8_t *code = ah_tensor_data(place);
-    struct ah_dense g = {0};
-    int status = 0;
-    AH_TRYGO(ah_nhwc_open(&g, gt, half), out);
+    AH_CLEANUP(ah_dense_close) struct ah_dense g = {0};
+    AH_TRY(ah_nhwc_open(&g, gt, half));
     if (!half)
         ah_max_last_backward_f32(s, g.data, code, ah_tensor_data(out));
     else if (ah_window_is_apart(s))
         ah_max_last_backward_16(s, g.data, code, ah_tensor_data(out));
     else
-        status = max_last_backward_widened(s, g.data, gt->dtype, code, ah_tensor_data(out));
+        AH_TRY(max_last_backward_widened(s, g.data, gt->dtype, code, ah_tensor_data(out)));
     out->storage->channels_last = true;
-out:
-    ah_dense_close(&g);
-    return status;
+    return 0;
 }
 
 int ah_cpu_max_pool2d_backward(struct ah_call *c)

@@ -143,27 +143,25 @@ static inline bool is_new(const struct ah_sort_entry *entry, int64_t i, bool flo
 int ah_cpu_unique(struct ah_call *c)
 {
     const struct ah_args_unique *arg = ah_args(c, unique);
-    struct ah_tensor *x = NULL;
+    AH_OWNED struct ah_tensor *x = NULL;
     int64_t found = 0, *counts = NULL;
-    int next = 1, status;
+    int next = 1;
     AH_TRY(ah_contiguous_as(&x, arg->input.tensor, arg->input.tensor->dtype));
     int64_t n = x->numel;
-    struct ah_sort_entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
-    if (!entry) {
-        status = ah_fail(AH_ENOMEM, "unique: out of memory");
-        goto out;
-    }
+    AH_FREED struct ah_sort_entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
+    if (!entry)
+        return ah_fail(AH_ENOMEM, "unique: out of memory");
     ah_sort_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
     ah_sort_entries(entry, entry + n, n);
     bool floats = ah_dtype_is_float(x->dtype);
     uint64_t nan = x->dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
     for (int64_t i = 0; i < n; i++)
         found += is_new(entry, i, floats, nan);
-    AH_TRYGO(ah_call_output(c, 0, &found, 1, x->dtype), out);
+    AH_TRY(ah_call_output(c, 0, &found, 1, x->dtype));
     if (arg->return_inverse.flag)
-        AH_TRYGO(ah_call_output(c, next++, x->size, x->ndim, AH_I64), out);
+        AH_TRY(ah_call_output(c, next++, x->size, x->ndim, AH_I64));
     if (arg->return_counts.flag) {
-        AH_TRYGO(ah_call_output(c, next, &found, 1, AH_I64), out);
+        AH_TRY(ah_call_output(c, next, &found, 1, AH_I64));
         counts = ah_tensor_data(c->out[next]);
         memset(counts, 0, (size_t)found * sizeof *counts);
     }
@@ -180,10 +178,7 @@ int ah_cpu_unique(struct ah_call *c)
         if (counts)
             counts[group]++;
     }
-out:
-    free(entry);
-    ah_tensor_release(x);
-    return status;
+    return 0;
 }
 
 /* Values looked for in rows of n sorted edges: `edges` and `values` are of one type, per_row values share a row. */

@@ -331,13 +331,12 @@ static int draw_keep(const struct ah_attention *plan, const struct ah_args_atten
     int64_t most = drawing.tokens;
     for (int64_t s = 0; s < plan->spans; s++)
         most = plan->span[s].keys > most ? plan->span[s].keys : most;
-    struct ah_dense row = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense row = {0};
     AH_TRY(ah_dense_scratch(&row, (size_t)most));
     drawing.row = row.block;
     for (int64_t s = 0; s < plan->spans; s++)
         for (int64_t head = 0; head < plan->heads; head++)
             words = draw_head(&drawing, &plan->span[s], words);
-    ah_dense_close(&row);
     return 0;
 }
 

@@ -140,15 +140,14 @@ int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const 
     int64_t depth = s->kh * s->kw * s->c;
     if (!ah_conv_direct_fits(s))
         return 0;
-    struct ah_dense padded = {0}, offsets = {0}, sums = {0};
-    int status;
+    AH_CLEANUP(ah_dense_close) struct ah_dense padded = {0}, offsets = {0}, sums = {0};
     const float *x = src;
     if (s->padding[0] || s->padding[1]) {
-        AH_TRYGO(pad_input(s, src, &padded), out);
+        AH_TRY(pad_input(s, src, &padded));
         x = padded.data;
     }
-    AH_TRYGO(ah_dense_scratch(&offsets, (size_t)depth * sizeof(int64_t)), out);
-    AH_TRYGO(ah_dense_scratch(&sums, (size_t)(depth * s->oc) * sizeof(float)), out);
+    AH_TRY(ah_dense_scratch(&offsets, (size_t)depth * sizeof(int64_t)));
+    AH_TRY(ah_dense_scratch(&sums, (size_t)(depth * s->oc) * sizeof(float)));
     int64_t *offset = offsets.block, w = s->w + 2 * s->padding[1];
     float *d = sums.block;
     for (int64_t j = 0; j < depth; j++) {
@@ -168,12 +167,7 @@ int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const 
         for (int64_t o = 0; o < s->oc; o++)
             grad_weight[o * depth + at] = d[j * s->oc + o];
     }
-    status = 1;
-out:
-    ah_dense_close(&sums);
-    ah_dense_close(&offsets);
-    ah_dense_close(&padded);
-    return status;
+    return 1;
 }
 
 #else

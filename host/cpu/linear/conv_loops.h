@@ -58,10 +58,9 @@ static int SUFFIX(conv)(const struct ah_conv *s, const REAL *x, const REAL *w, c
 {
     int64_t channels = s->c / s->groups, outs = s->oc / s->groups, depth = channels * s->kh * s->kw;
     int64_t pixels = s->oh * s->ow;
-    struct ah_dense matrix = {0};
-    int status = 0;
+    AH_CLEANUP(ah_dense_close) struct ah_dense matrix = {0};
     if (!SUFFIX(is_plain)(s))
-        AH_TRYGO(ah_dense_scratch(&matrix, (size_t)(depth * pixels) * sizeof(REAL)), out);
+        AH_TRY(ah_dense_scratch(&matrix, (size_t)(depth * pixels) * sizeof(REAL)));
     for (int64_t n = 0; n < s->n; n++) {
         for (int64_t g = 0; g < s->groups; g++) {
             const REAL *image = x + (n * s->c + g * channels) * s->h * s->w;
@@ -71,61 +70,53 @@ static int SUFFIX(conv)(const struct ah_conv *s, const REAL *x, const REAL *w, c
                     to[o * pixels + p] = bias[g * outs + o];
             if (matrix.block)
                 SUFFIX(im2col)(s, image, matrix.block);
-            AH_TRYGO(GEMM(false, false, outs, pixels, depth, 1, w + g * outs * depth, depth,
-                          matrix.block ? matrix.data : image, pixels, bias ? 1 : 0, to, pixels), out);
+            AH_TRY(GEMM(false, false, outs, pixels, depth, 1, w + g * outs * depth, depth,
+                        matrix.block ? matrix.data : image, pixels, bias ? 1 : 0, to, pixels));
         }
     }
-out:
-    ah_dense_close(&matrix);
-    return status;
+    return 0;
 }
 
 static int SUFFIX(conv_grad_input)(const struct ah_conv *s, const REAL *gy, const REAL *w, REAL *gx)
 {
     int64_t channels = s->c / s->groups, outs = s->oc / s->groups, depth = channels * s->kh * s->kw;
     int64_t pixels = s->oh * s->ow;
-    struct ah_dense matrix = {0};
-    int status = 0;
+    AH_CLEANUP(ah_dense_close) struct ah_dense matrix = {0};
     if (!SUFFIX(is_plain)(s)) {
-        AH_TRYGO(ah_dense_scratch(&matrix, (size_t)(depth * pixels) * sizeof(REAL)), out);
+        AH_TRY(ah_dense_scratch(&matrix, (size_t)(depth * pixels) * sizeof(REAL)));
         memset(gx, 0, (size_t)(s->n * s->c * s->h * s->w) * sizeof(REAL));
     }
     for (int64_t n = 0; n < s->n; n++) {
         for (int64_t g = 0; g < s->groups; g++) {
             const REAL *from = gy + (n * s->oc + g * outs) * pixels;
             REAL *image = gx + (n * s->c + g * channels) * s->h * s->w;
-            AH_TRYGO(GEMM(true, false, depth, pixels, outs, 1, w + g * outs * depth, depth, from, pixels, 0,
-                          matrix.block ? matrix.block : image, pixels), out);
+            AH_TRY(GEMM(true, false, depth, pixels, outs, 1, w + g * outs * depth, depth, from, pixels, 0,
+                        matrix.block ? matrix.block : image, pixels));
             if (matrix.block)
                 SUFFIX(col2im)(s, matrix.data, image);
         }
     }
-out:
-    ah_dense_close(&matrix);
-    return status;
+    return 0;
 }
 
 static int SUFFIX(conv_grad_weight)(const struct ah_conv *s, const REAL *x, const REAL *gy, REAL *gw)
 {
     int64_t channels = s->c / s->groups, outs = s->oc / s->groups, depth = channels * s->kh * s->kw;
     int64_t pixels = s->oh * s->ow;
-    struct ah_dense matrix = {0};
-    int status = 0;
+    AH_CLEANUP(ah_dense_close) struct ah_dense matrix = {0};
     if (!SUFFIX(is_plain)(s))
-        AH_TRYGO(ah_dense_scratch(&matrix, (size_t)(depth * pixels) * sizeof(REAL)), out);
+        AH_TRY(ah_dense_scratch(&matrix, (size_t)(depth * pixels) * sizeof(REAL)));
     for (int64_t n = 0; n < s->n; n++) {
         for (int64_t g = 0; g < s->groups; g++) {
             const REAL *image = x + (n * s->c + g * channels) * s->h * s->w;
             const REAL *from = gy + (n * s->oc + g * outs) * pixels;
             if (matrix.block)
                 SUFFIX(im2col)(s, image, matrix.block);
-            AH_TRYGO(GEMM(false, true, outs, depth, pixels, 1, from, pixels, matrix.block ? matrix.data : image,
-                          pixels, n ? 1 : 0, gw + g * outs * depth, depth), out);
+            AH_TRY(GEMM(false, true, outs, depth, pixels, 1, from, pixels, matrix.block ? matrix.data : image,
+                        pixels, n ? 1 : 0, gw + g * outs * depth, depth));
         }
     }
-out:
-    ah_dense_close(&matrix);
-    return status;
+    return 0;
 }
 
 /* out[c] = sum of x[n, c, pixel]: planes one by one in order, threads owning channels. */

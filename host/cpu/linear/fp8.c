@@ -37,7 +37,7 @@ int ah_cpu_fp8_quantize(struct ah_call *c)
 {
     const struct ah_args_fp8_quantize *arg = ah_args(c, fp8_quantize);
     const struct ah_tensor *amax = ah_given(&arg->amax);
-    struct ah_dense in = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense in = {0};
     AH_TRY(ah_dense_open(&in, arg->input.tensor));
     struct quantize q = {.from = in.data, .to = ah_tensor_data(c->out[0]), .e5m2 = arg->e5m2.flag,
                          .scale = *(const float *)ah_tensor_data(arg->scale.tensor),
@@ -45,14 +45,13 @@ int ah_cpu_fp8_quantize(struct ah_call *c)
     ah_parallel_for(c->out[0]->numel, AH_SHARE_MIDDLE, quantize_range, &q);
     if (amax)
         *(float *)ah_tensor_data(amax) = ah_fp8_of_bits(q.amax);
-    ah_dense_close(&in);
     return 0;
 }
 
 /* The numbers of codes as a new row-major tensor of float32. */
 static int fp8_decoded(struct ah_tensor **out, struct ah_call *c, struct ah_tensor *codes, bool e5m2)
 {
-    struct ah_dense in = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense in = {0};
     float number[256];
     for (int i = 0; i < 256; i++)
         number[i] = ah_fp8_decode((uint8_t)i, e5m2);
@@ -62,7 +61,6 @@ static int fp8_decoded(struct ah_tensor **out, struct ah_call *c, struct ah_tens
     float *to = ah_tensor_data(*out);
     for (int64_t i = 0; i < codes->numel; i++)
         to[i] = number[from[i]];
-    ah_dense_close(&in);
     return 0;
 }
 

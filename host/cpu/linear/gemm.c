@@ -247,11 +247,10 @@ static int run_by_primitive(const struct product *p)
         return found;
     size_t one = ah_onednn_scratch_bytes(d.primitive), other = ah_onednn_scratch_bytes(d.last);
     d.scratch_bytes = one > other ? one : other;
-    struct ah_dense scratch = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, d.scratch_bytes * (size_t)(d.rows * d.cols > 1 ? ah_num_threads() : 1)));
     d.scratch = scratch.block;
     int status = run_division(&d);
-    ah_dense_close(&scratch);
     return status < 0 ? status : 1;
 }
 

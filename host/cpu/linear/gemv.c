@@ -126,7 +126,7 @@ void ah_gemv_f32(const struct ah_gemv *v)
 
 int ah_gemv_bf16(const struct ah_gemv *v)
 {
-    struct ah_dense scratch = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
     struct gemv_call call = {.v = v, .half = (v->k + 1) / 2};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(2 * call.half * v->m) * sizeof(float)));
     float *x = (float *)(void *)scratch.block;
@@ -136,6 +136,5 @@ int ah_gemv_bf16(const struct ah_gemv *v)
                 ah_bf16_to_f32(((const uint16_t *)v->x)[r * v->ldx + j]);
     call.x = x;
     gemv_run(&call, true);
-    ah_dense_close(&scratch);
     return 0;
 }

@@ -43,7 +43,7 @@ static int run_batch(const struct ah_linalg_job *j, size_t item, ah_linalg_routi
     int64_t room = one(j, 0, NULL) + 64 / (int64_t)item;
     double work = (double)j->batch * (double)j->m * (double)j->n * (double)(linalg_least(j->m, j->n) + 1);
     int64_t threads = work > 65536 ? linalg_least(j->batch, ah_num_threads()) : 1;
-    struct ah_dense scratch = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
     AH_TRY(ah_dense_scratch(&scratch, (size_t)(room * threads) * item));
     struct batch batch = {j, one, scratch.block, (size_t)room * item};
     /* A step of LAPACK multiplies AH_LINALG_COLUMNS columns; below LEAST_WORK multiplications a second thread costs
@@ -58,7 +58,6 @@ static int run_batch(const struct ah_linalg_job *j, size_t item, ah_linalg_routi
         if (divided)
             ah_library_threads_end();
     }
-    ah_dense_close(&scratch);
     return 0;
 }
 
@@ -67,27 +66,23 @@ static int linalg_run(struct ah_call *c, struct ah_linalg_job *j, struct ah_tens
                       ah_linalg_routine wide)
 {
     struct ah_tensor *a = c->arg[0].tensor;
-    struct ah_dense da = {0}, db = {0};
-    int status;
+    AH_CLEANUP(ah_dense_close) struct ah_dense da = {0}, db = {0};
     j->m = a->size[a->ndim - 2];
     j->n = a->size[a->ndim - 1];
     j->batch = 1;
     for (int d = 0; d < a->ndim - 2; d++)
         j->batch *= a->size[d];
-    AH_TRYGO(ah_dense_open(&da, a), out);
-    AH_TRYGO(ah_dense_open(&db, b), out);
+    AH_TRY(ah_dense_open(&da, a));
+    AH_TRY(ah_dense_open(&db, b));
     j->a = da.data;
     j->b = db.data;
-    AH_TRYGO(ah_blas_open(), out);
+    AH_TRY(ah_blas_open());
     ah_trace_kernel(a->dtype == AH_F32 ? "LAPACK float32" : "LAPACK float64");
     if (a->dtype == AH_F32)
-        status = run_batch(j, sizeof(float), single);
+        AH_TRY(run_batch(j, sizeof(float), single));
     else
-        status = run_batch(j, sizeof(double), wide);
-out:
-    ah_dense_close(&db);
-    ah_dense_close(&da);
-    return status;
+        AH_TRY(run_batch(j, sizeof(double), wide));
+    return 0;
 }
 
 #define RUN(call, job, b, name) linalg_run((call), (job), (b), ah_linalg_##name##_f32, ah_linalg_##name##_f64)
@@ -103,13 +98,11 @@ int ah_cpu_matrix_lu_solve(struct ah_call *c)
 {
     const struct ah_args_matrix_lu_solve *arg = ah_args(c, matrix_lu_solve);
     struct ah_tensor *b = arg->other.tensor;
-    struct ah_dense pivots = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense pivots = {0};
     AH_TRY(ah_dense_open_as_is(&pivots, arg->pivots.tensor));
     struct ah_linalg_job j = {.k = b->size[b->ndim - 1], .out = {ah_tensor_data(c->out[0])},
                               .pivots = (void *)pivots.data, .flag = arg->transposed.flag};
-    int status = RUN(c, &j, b, lu_solve);
-    ah_dense_close(&pivots);
-    return status;
+    return RUN(c, &j, b, lu_solve);
 }
 
 int ah_cpu_matrix_permutation(struct ah_call *c)
@@ -117,7 +110,7 @@ int ah_cpu_matrix_permutation(struct ah_call *c)
     const struct ah_args_matrix_permutation *arg = ah_args(c, matrix_permutation);
     struct ah_tensor *pivots = arg->pivots.tensor;
     int64_t n = arg->n.integer, k = pivots->size[pivots->ndim - 1];
-    struct ah_dense dense = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense dense = {0};
     AH_TRY(ah_dense_open_as_is(&dense, pivots));
     int64_t *row = ah_tensor_data(c->out[0]);
     const int32_t *pivot = dense.data;
@@ -130,7 +123,6 @@ int ah_cpu_matrix_permutation(struct ah_call *c)
             row[i] = other;
         }
     }
-    ah_dense_close(&dense);
     return 0;
 }
 

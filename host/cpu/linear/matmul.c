@@ -270,10 +270,9 @@ static int multiply_ints(struct ah_call *c)
 {
     const struct ah_args_matmul *arg = ah_args(c, matmul);
     struct ah_tensor *ta = arg->input.tensor, *tb = arg->other.tensor, *out = c->out[0];
-    struct ah_dense a = {0}, b = {0};
-    int status;
-    AH_TRYGO(ah_dense_open(&a, ta), out);
-    AH_TRYGO(ah_dense_open(&b, tb), out);
+    AH_CLEANUP(ah_dense_close) struct ah_dense a = {0}, b = {0};
+    AH_TRY(ah_dense_open(&a, ta));
+    AH_TRY(ah_dense_open(&b, tb));
     int64_t k = ta->size[ta->ndim - 1], m = ta->ndim > 1 ? ta->size[ta->ndim - 2] : 1;
     int64_t n = tb->ndim > 1 ? tb->size[tb->ndim - 1] : 1;
     struct side sa = {0}, sb = {0};
@@ -302,10 +301,7 @@ static int multiply_ints(struct ah_call *c)
             product_u64((const uint64_t *)a.data + at_a, (const uint64_t *)b.data + at_b,
                         (uint64_t *)ah_tensor_data(out) + at, m, n, k);
     }
-out:
-    ah_dense_close(&a);
-    ah_dense_close(&b);
-    return status;
+    return 0;
 }
 
 /* A product over no terms: zeros, or the bias in every row. */

@@ -33,7 +33,7 @@ int ah_cpu_recurrent(struct ah_call *c)
     const struct ah_args_recurrent *arg = ah_args(c, recurrent);
     struct ah_tensor *gt = arg->gates.tensor, *ht = arg->hidden.tensor;
     enum ah_dtype dtype = ah_compute_dtype(gt->dtype);
-    struct ah_recurrent_plan plan = {0};
+    AH_CLEANUP(ah_recurrent_plan_close) struct ah_recurrent_plan plan = {0};
     struct ah_arrays a = {0};
     a.status = ah_recurrent_plan_open(&plan, gt, ht, ah_given(&arg->batch_sizes), arg->kind.string, arg->reverse.flag);
     const void *gates = ah_array_in(&a, gt), *hidden = ah_array_in(&a, ht);
@@ -49,7 +49,6 @@ int ah_cpu_recurrent(struct ah_call *c)
     else if (a.status == 0)
         run_layer_f64(&plan, &(struct layer_f64){gates, weight, bias, last_hidden, last_cell, output, active, inner,
                                                  hidden_gates});
-    ah_recurrent_plan_close(&plan);
     return ah_arrays_close(&a);
 }
 
@@ -58,7 +57,7 @@ int ah_cpu_recurrent_backward(struct ah_call *c)
     const struct ah_args_recurrent_backward *arg = ah_args(c, recurrent_backward);
     struct ah_tensor *active = arg->active.tensor, *inner = arg->inner.tensor;
     struct ah_arrays a = {0};
-    struct ah_recurrent_plan plan = {0};
+    AH_CLEANUP(ah_recurrent_plan_close) struct ah_recurrent_plan plan = {0};
     a.status = ah_recurrent_plan_open(&plan, active, arg->hidden.tensor, ah_given(&arg->batch_sizes), arg->kind.string,
                                       arg->reverse.flag);
     size_t item = ah_dtype_size(active->dtype), wide = (size_t)(plan.gates * plan.width), rows = (size_t)plan.rows;
@@ -80,6 +79,5 @@ int ah_cpu_recurrent_backward(struct ah_call *c)
         a.status = run_adjoint_f64(&plan, &(struct adjoint_f64){
             weight, output, ah_tensor_data(active), ah_tensor_data(inner), grad_output, hidden, cell, first_hidden,
             first_cell, gates, hidden_gates, before}, sums, weights);
-    ah_recurrent_plan_close(&plan);
     return ah_arrays_close(&a);
 }

@@ -65,7 +65,7 @@ int ah_cpu_im2col(struct ah_call *c)
 {
     struct ah_tensor *x = ah_args(c, im2col)->input.tensor;
     struct ah_patches p;
-    struct ah_dense dense = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense dense = {0};
     AH_TRY(ah_patches_of(&p, c, 1, x->size[x->ndim - 2], x->size[x->ndim - 1]));
     AH_TRY(ah_dense_open_as_is(&dense, x));
     size_t item = ah_dtype_size(x->dtype), plane = (size_t)(p.h * p.w) * item, row = (size_t)(p.oh * p.ow) * item;
@@ -75,7 +75,6 @@ int ah_cpu_im2col(struct ah_call *c)
     for (int64_t r = 0; r < rows; r++)
         take_row(&p, r % window / p.kernel[1], r % p.kernel[1], (const char *)dense.data + (size_t)(r / window) * plane,
                  to + (size_t)r * row, item);
-    ah_dense_close(&dense);
     return 0;
 }
 

@@ -46,13 +46,11 @@ int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
     AH_TRY(ah_dense_open_as_is(dense, tensor));
     if (!tensor || ah_compute_dtype(tensor->dtype) == tensor->dtype)
         return 0;
-    struct ah_dense packed = *dense;
+    AH_CLEANUP(ah_dense_close) struct ah_dense packed = *dense;
     *dense = (struct ah_dense){0};
-    int status = ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float));
-    if (status == 0)
-        ah_cast(tensor->numel, dense->block, AH_F32, 1, packed.data, tensor->dtype, 1);
-    ah_dense_close(&packed);
-    return status;
+    AH_TRY(ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float)));
+    ah_cast(tensor->numel, dense->block, AH_F32, 1, packed.data, tensor->dtype, 1);
+    return 0;
 }
 
 int ah_dense_out_scratch(struct ah_dense_out *dense)

@@ -76,14 +76,11 @@ int ah_forward_linear_gelu(struct ah_call *c)
 int ah_linear_gelu_by_parts(struct ah_call *c)
 {
     const struct ah_args_linear_gelu *arg = ah_args(c, linear_gelu);
-    struct ah_tensor *before = ah_tensor_retain(c->out[1]);
+    AH_OWNED struct ah_tensor *before = ah_tensor_retain(c->out[1]);
     if (!before)
         AH_TRY(ah_tensor_empty_like(&before, c->out[0]));
-    int status = ah_call_part(c, AH_OP_linear, before, arg->input, arg->weight, arg->bias);
-    if (status == 0)
-        status = ah_call_part(c, AH_OP_gelu, c->out[0], AH_T(before), AH_S("tanh"));
-    ah_tensor_release(before);
-    return status;
+    AH_TRY(ah_call_part(c, AH_OP_linear, before, arg->input, arg->weight, arg->bias));
+    return ah_call_part(c, AH_OP_gelu, c->out[0], AH_T(before), AH_S("tanh"));
 }
 
 int ah_forward_linear_of_gelu(struct ah_call *c)

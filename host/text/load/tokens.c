@@ -27,15 +27,13 @@ static int set_special(struct ah_tokenizer *tokenizer, int32_t id)
 /* Set the text of the token's id: its characters. */
 static int load_tokens_show(struct ah_tokenizer *tokenizer, const struct ah_added *added)
 {
-    char *text = malloc(4 * added->count + 1);
+    AH_FREED char *text = malloc(4 * added->count + 1);
     size_t bytes = 0;
     if (!text)
         return ah_fail(AH_ENOMEM, "out of memory");
     for (size_t i = 0; i < added->count; i++)
         bytes += (size_t)ah_utf8_put(added->c[i], (unsigned char *)text + bytes);
-    int status = ah_vocabulary_add(&tokenizer->shown, text, bytes, added->id);
-    free(text);
-    return status;
+    return ah_vocabulary_add(&tokenizer->shown, text, bytes, added->id);
 }
 
 /* Set the characters by which the token is searched for. */

@@ -105,37 +105,31 @@ static int compact_move(struct ah_call *c, struct ah_cuda_kernel *kernels, const
 int ah_cuda_masked_select(struct ah_call *c)
 {
     const struct ah_args_masked_select *arg = ah_args(c, masked_select);
-    struct ah_tensor *x = arg->input.tensor, *source = NULL;
-    struct ah_cuda_nonzeros places = {0};
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *source = NULL;
+    AH_CLEANUP(ah_cuda_nonzeros_release) struct ah_cuda_nonzeros places = {0};
     int64_t size[AH_MAX_DIMS], count;
-    int ndim, status;
+    int ndim;
     AH_TRY(ah_broadcast_shapes("masked_select", x, arg->mask.tensor, size, &ndim));
-    AH_TRYGO(open_mask(c, arg->mask.tensor, size, ndim, &places), out);
-    AH_TRYGO(compact_spread(c->device, x, size, ndim, x->dtype, &source), out);
-    AH_TRYGO(ah_cuda_nonzeros_count(c->device, &places, &count), out);
-    AH_TRYGO(ah_call_output(c, 0, &count, 1, x->dtype), out);
+    AH_TRY(open_mask(c, arg->mask.tensor, size, ndim, &places));
+    AH_TRY(compact_spread(c->device, x, size, ndim, x->dtype, &source));
+    AH_TRY(ah_cuda_nonzeros_count(c->device, &places, &count));
+    AH_TRY(ah_call_output(c, 0, &count, 1, x->dtype));
     if (count > 0)
-        status = compact_move(c, take_kernel, &places, c->out[0], source, count);
-out:
-    ah_cuda_nonzeros_release(&places);
-    ah_tensor_release(source);
-    return status;
+        AH_TRY(compact_move(c, take_kernel, &places, c->out[0], source, count));
+    return 0;
 }
 
 int ah_cuda_masked_select_backward(struct ah_call *c)
 {
     const struct ah_args_masked_select_backward *arg = ah_args(c, masked_select_backward);
-    struct ah_tensor *out = c->out[0], *grad = NULL;
-    struct ah_cuda_nonzeros places = {0};
-    int status;
-    AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype), out);
-    AH_TRYGO(ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out)), out);
-    status = compact_move(c, place_kernel, &places, out, grad, grad->numel);
-out:
-    ah_cuda_nonzeros_release(&places);
-    ah_tensor_release(grad);
-    return status;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *grad = NULL;
+    AH_CLEANUP(ah_cuda_nonzeros_release) struct ah_cuda_nonzeros places = {0};
+    AH_TRY(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places));
+    AH_TRY(ah_cuda_dense(c->device, &grad, arg->grad.tensor, out->dtype));
+    AH_TRY(ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out)));
+    return compact_move(c, place_kernel, &places, out, grad, grad->numel);
 }
 
 int ah_cuda_masked_scatter(struct ah_call *c)
@@ -162,17 +156,13 @@ out:
 
 int ah_cuda_nonzero(struct ah_call *c)
 {
-    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor, *mask = NULL;
-    struct ah_cuda_nonzeros places = {0};
+    struct ah_tensor *x = ah_args(c, nonzero)->input.tensor;
+    AH_OWNED struct ah_tensor *mask = NULL;
+    AH_CLEANUP(ah_cuda_nonzeros_release) struct ah_cuda_nonzeros places = {0};
     int64_t size[2] = {0, x->ndim};
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &mask, x, AH_BOOL), out);
-    AH_TRYGO(ah_cuda_nonzeros_find(c->device, "nonzero", mask, &places), out);
-    AH_TRYGO(ah_cuda_nonzeros_count(c->device, &places, &size[0]), out);
-    AH_TRYGO(ah_call_output(c, 0, size, 2, AH_I64), out);
-    status = ah_cuda_nonzeros_write(c->device, "nonzero", &places, c->out[0], false);
-out:
-    ah_cuda_nonzeros_release(&places);
-    ah_tensor_release(mask);
-    return status;
+    AH_TRY(ah_cuda_dense(c->device, &mask, x, AH_BOOL));
+    AH_TRY(ah_cuda_nonzeros_find(c->device, "nonzero", mask, &places));
+    AH_TRY(ah_cuda_nonzeros_count(c->device, &places, &size[0]));
+    AH_TRY(ah_call_output(c, 0, size, 2, AH_I64));
+    return ah_cuda_nonzeros_write(c->device, "nonzero", &places, c->out[0], false);
 }

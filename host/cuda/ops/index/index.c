@@ -209,19 +209,14 @@ out:
 /* Return the places where a mask is true. */
 static int places_of(struct ah_call *c, struct ah_tensor *given)
 {
-    struct ah_tensor *mask;
-    struct ah_cuda_nonzeros places = {0};
+    AH_OWNED struct ah_tensor *mask = NULL;
+    AH_CLEANUP(ah_cuda_nonzeros_release) struct ah_cuda_nonzeros places = {0};
     int64_t count;
-    int status;
     AH_TRY(ah_cuda_dense(c->device, &mask, given, AH_BOOL));
-    AH_TRYGO(ah_cuda_nonzeros_find(c->device, c->op->name, mask, &places), out);
-    AH_TRYGO(ah_cuda_nonzeros_count(c->device, &places, &count), out);
-    AH_TRYGO(ah_call_output(c, 0, &count, 1, AH_I64), out);
-    status = ah_cuda_nonzeros_write(c->device, c->op->name, &places, c->out[0], true);
-out:
-    ah_cuda_nonzeros_release(&places);
-    ah_tensor_release(mask);
-    return status;
+    AH_TRY(ah_cuda_nonzeros_find(c->device, c->op->name, mask, &places));
+    AH_TRY(ah_cuda_nonzeros_count(c->device, &places, &count));
+    AH_TRY(ah_call_output(c, 0, &count, 1, AH_I64));
+    return ah_cuda_nonzeros_write(c->device, c->op->name, &places, c->out[0], true);
 }
 
 int ah_cuda_index_positions(struct ah_call *c)

@@ -192,17 +192,13 @@ void ah_cuda_iter_close(struct ah_cuda_iter *iter)
 int ah_cuda_iterate(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                     const struct ah_cuda_operand *given, int count, const double *numbers)
 {
-    struct ah_cuda_iter iter;
+    AH_CLEANUP(ah_cuda_iter_close) struct ah_cuda_iter iter = {0};
     if (given[0].tensor->numel == 0)
         return 0;
-    int status = ah_cuda_iter_open(&iter, device, given, count, numbers);
-    if (status == 0) {
-        bool runs = iter.args.wide || iter.args.rows;
-        unsigned blocks = ah_cuda_blocks(iter.args.numel, AH_EW_THREADS * (runs ? AH_EW_PACK : 1));
-        status = ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_of(blocks, AH_EW_THREADS, 0), &iter.args);
-    }
-    ah_cuda_iter_close(&iter);
-    return status;
+    AH_TRY(ah_cuda_iter_open(&iter, device, given, count, numbers));
+    bool runs = iter.args.wide || iter.args.rows;
+    unsigned blocks = ah_cuda_blocks(iter.args.numel, AH_EW_THREADS * (runs ? AH_EW_PACK : 1));
+    return ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_of(blocks, AH_EW_THREADS, 0), &iter.args);
 }
 
 int ah_cuda_elementwise(struct ah_call *call, struct ah_cuda_kernel *loops, int inputs, enum ah_dtype in,

@@ -56,17 +56,12 @@ static int dropout_draw(struct ah_call *c, struct ah_tensor *input, double keep)
     struct ah_tensor *mask = c->extra[0];
     enum ah_dtype dtype = ah_compute_dtype(input->dtype);
     const struct ah_cuda_operand operand[] = {{mask, AH_BOOL}, {input, dtype}, {c->out[0], dtype}};
-    struct ah_cuda_iter iter;
-    int status = ah_cuda_iter_open(&iter, c->device, operand, 3, (double[4]){keep, c->state.dropout.scale});
-    if (status == 0) {
-        struct ah_dropout_args args = {.iter = iter.args, .run = run_of(input)};
-        unsigned blocks = ah_cuda_random_blocks(cuda, input->numel);
-        args.place = ah_cuda_philox_take(cuda, numbers_of(input->numel, (int64_t)blocks * AH_RANDOM_THREADS, args.run));
-        status = ah_cuda_launch(c->device, &kernels[dtype], "dropout", ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0),
-                                &args);
-    }
-    ah_cuda_iter_close(&iter);
-    return status;
+    AH_CLEANUP(ah_cuda_iter_close) struct ah_cuda_iter iter = {0};
+    AH_TRY(ah_cuda_iter_open(&iter, c->device, operand, 3, (double[4]){keep, c->state.dropout.scale}));
+    struct ah_dropout_args args = {.iter = iter.args, .run = run_of(input)};
+    unsigned blocks = ah_cuda_random_blocks(cuda, input->numel);
+    args.place = ah_cuda_philox_take(cuda, numbers_of(input->numel, (int64_t)blocks * AH_RANDOM_THREADS, args.run));
+    return ah_cuda_launch(c->device, &kernels[dtype], "dropout", ah_cuda_grid_of(blocks, AH_RANDOM_THREADS, 0), &args);
 }
 
 /* The scale is not rounded to halves here, as on the CPU: it is applied in float32. */

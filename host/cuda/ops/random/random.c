@@ -27,17 +27,13 @@ static int fill_with(struct ah_call *c, struct ah_tensor *out, struct ah_cuda_ke
                      const struct ah_random_args *with)
 {
     struct ah_random_args args = *with;
-    struct ah_cuda_iter iter;
+    AH_CLEANUP(ah_cuda_iter_close) struct ah_cuda_iter iter = {0};
     const struct ah_cuda_operand operand[] = {{out, out->dtype}};
     if (out->numel == 0)
         return 0;
-    int status = ah_cuda_iter_open(&iter, c->device, operand, 1, with->iter.number);
-    if (status == 0) {
-        args.iter = iter.args;
-        status = random_launch(c, kernel, &args, each);
-    }
-    ah_cuda_iter_close(&iter);
-    return status;
+    AH_TRY(ah_cuda_iter_open(&iter, c->device, operand, 1, with->iter.number));
+    args.iter = iter.args;
+    return random_launch(c, kernel, &args, each);
 }
 
 /* Fill with a distribution of floats: float64 has a separate kernel. */
@@ -119,15 +115,11 @@ static int fill_from(struct ah_call *c, struct ah_cuda_kernel *kernels, struct a
     struct ah_tensor *out = c->out[0];
     enum ah_dtype dtype = out->dtype == AH_F64 ? AH_F64 : AH_F32;
     const struct ah_cuda_operand operand[] = {{out, out->dtype}, {from, dtype}};
-    struct ah_cuda_iter iter;
-    int status = ah_cuda_iter_open(&iter, c->device, operand, 2, NULL);
-    if (status == 0) {
-        struct ah_random_args args = {.iter = iter.args,
-                                      .place = ah_cuda_philox_take(ah_cuda_state(c->device), numbers)};
-        status = ah_cuda_launch(c->device, &kernels[dtype], c->op->name, grid, &args);
-    }
-    ah_cuda_iter_close(&iter);
-    return status;
+    AH_CLEANUP(ah_cuda_iter_close) struct ah_cuda_iter iter = {0};
+    AH_TRY(ah_cuda_iter_open(&iter, c->device, operand, 2, NULL));
+    struct ah_random_args args = {.iter = iter.args,
+                                  .place = ah_cuda_philox_take(ah_cuda_state(c->device), numbers)};
+    return ah_cuda_launch(c->device, &kernels[dtype], c->op->name, grid, &args);
 }
 
 /* One probability per element. */

@@ -159,7 +159,7 @@ static void leave_loader(struct ah_gather *gather)
 
 static void gather_enqueue(struct job *job)
 {
-    pthread_mutex_lock(&loader.lock);
+    AH_LOCK_SCOPE(&loader.lock);
     job->state = QUEUED;
     job->queue_next = NULL;
     if (loader.first)
@@ -168,14 +168,13 @@ static void gather_enqueue(struct job *job)
         loader.first = job;
     loader.last = job;
     pthread_cond_signal(&loader.work);
-    pthread_mutex_unlock(&loader.lock);
 }
 
 /* Make sure that the loader thread does not work on the job: remove it from the queue (true: it is not filled yet), or
  * wait. */
 static bool gather_claim(struct job *job)
 {
-    pthread_mutex_lock(&loader.lock);
+    AH_LOCK_SCOPE(&loader.lock);
     bool unfilled = job->state == QUEUED || job->state == AT_TAKE;
     if (job->state == QUEUED) {
         struct job *before = NULL;
@@ -192,7 +191,6 @@ static bool gather_claim(struct job *job)
         while (job->state != FILLED)
             pthread_cond_wait(&loader.filled, &loader.lock);
     }
-    pthread_mutex_unlock(&loader.lock);
     return unfilled;
 }
 
@@ -301,10 +299,8 @@ int ah_gather_pin(struct ah_gather *gather, struct ah_device *device)
 
 bool ah_gather_is_filled(const struct ah_gather *gather)
 {
-    pthread_mutex_lock(&loader.lock);
-    bool filled = gather->first && gather->first->state == FILLED;
-    pthread_mutex_unlock(&loader.lock);
-    return filled;
+    AH_LOCK_SCOPE(&loader.lock);
+    return gather->first && gather->first->state == FILLED;
 }
 
 bool ah_gather_is_threaded(const struct ah_gather *gather, int64_t count)

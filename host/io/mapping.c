@@ -71,21 +71,19 @@ static void fault_add(struct ah_mapping *mapping)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, fault_watch);
-    pthread_mutex_lock(&fault_mutex);
+    AH_LOCK_SCOPE(&fault_mutex);
     mapping->next = atomic_load(&fault_first);
     atomic_store(&fault_first, mapping);
-    pthread_mutex_unlock(&fault_mutex);
 }
 
 static void fault_remove(struct ah_mapping *mapping)
 {
-    pthread_mutex_lock(&fault_mutex);
+    AH_LOCK_SCOPE(&fault_mutex);
     if (atomic_load(&fault_first) == mapping)
         atomic_store(&fault_first, mapping->next);
     for (struct ah_mapping *other = atomic_load(&fault_first); other; other = other->next)
         if (other->next == mapping)
             other->next = mapping->next;
-    pthread_mutex_unlock(&fault_mutex);
 }
 
 /* Files. */

@@ -88,10 +88,8 @@ const char *ah_saver_folder(const struct ah_saver *saver)
 
 static bool is_cancelled(struct ah_saver *saver)
 {
-    pthread_mutex_lock(&saver->mutex);
-    bool cancelled = saver->cancelled;
-    pthread_mutex_unlock(&saver->mutex);
-    return cancelled;
+    AH_LOCK_SCOPE(&saver->mutex);
+    return saver->cancelled;
 }
 
 static int saver_inside(const struct ah_saver *saver, const char *name, char path[PATH_MAX])
@@ -165,10 +163,9 @@ static void pause_for(struct ah_saver *saver, long milliseconds)
     until.tv_nsec += milliseconds * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&saver->mutex);
+    AH_LOCK_SCOPE(&saver->mutex);
     if (!saver->cancelled)
         pthread_cond_timedwait(&saver->changed, &saver->mutex, &until);
-    pthread_mutex_unlock(&saver->mutex);
 }
 
 /* Wait until another part has completed, and add its files to the manifest. */
@@ -220,14 +217,13 @@ out:
 
 static void saver_enter(struct ah_saver *saver, enum phase phase, int status)
 {
-    pthread_mutex_lock(&saver->mutex);
+    AH_LOCK_SCOPE(&saver->mutex);
     saver->phase = phase;
     saver->wrote |= phase == WRITTEN;
     saver->status = status;
     if (status < 0)
         snprintf(saver->error, sizeof saver->error, "%s", ah_error_text());
     pthread_cond_broadcast(&saver->changed);
-    pthread_mutex_unlock(&saver->mutex);
 }
 
 static void *saver_run(void *context)
@@ -266,13 +262,12 @@ int ah_saver_start(struct ah_saver *saver, const struct ah_saver_plan *plan)
 
 static int saver_wait(struct ah_saver *saver, enum phase phase)
 {
-    pthread_mutex_lock(&saver->mutex);
+    AH_LOCK_SCOPE(&saver->mutex);
     while (saver->started && saver->phase < phase)
         pthread_cond_wait(&saver->changed, &saver->mutex);
     int status = phase == WRITTEN && saver->wrote ? 0 : saver->status;
     if (status < 0)
         ah_fail(status, "%s", saver->error);
-    pthread_mutex_unlock(&saver->mutex);
     return status;
 }
 
@@ -293,18 +288,15 @@ int ah_saver_wait(struct ah_saver *saver)
 
 bool ah_saver_is_over(struct ah_saver *saver)
 {
-    pthread_mutex_lock(&saver->mutex);
-    bool over = !saver->started || saver->phase == OVER;
-    pthread_mutex_unlock(&saver->mutex);
-    return over;
+    AH_LOCK_SCOPE(&saver->mutex);
+    return !saver->started || saver->phase == OVER;
 }
 
 void ah_saver_cancel(struct ah_saver *saver)
 {
-    pthread_mutex_lock(&saver->mutex);
+    AH_LOCK_SCOPE(&saver->mutex);
     saver->cancelled = true;
     pthread_cond_broadcast(&saver->changed);
-    pthread_mutex_unlock(&saver->mutex);
 }
 
 void ah_saver_close(struct ah_saver *saver)

@@ -33,7 +33,7 @@ void ah_queue_close(struct ah_jupyter_queue *queue)
 void ah_queue_add(struct ah_jupyter_queue *queue, struct ah_jupyter_message *message)
 {
     message->next = NULL;
-    pthread_mutex_lock(&queue->mutex);
+    AH_LOCK_SCOPE(&queue->mutex);
     if (queue->last)
         queue->last->next = message;
     else
@@ -42,12 +42,11 @@ void ah_queue_add(struct ah_jupyter_queue *queue, struct ah_jupyter_message *mes
     queue->count++;
     queue->bytes += queue_bytes_of(message);
     pthread_cond_broadcast(&queue->changed);
-    pthread_mutex_unlock(&queue->mutex);
 }
 
 struct ah_jupyter_message *ah_queue_take(struct ah_jupyter_queue *queue)
 {
-    pthread_mutex_lock(&queue->mutex);
+    AH_LOCK_SCOPE(&queue->mutex);
     struct ah_jupyter_message *message = queue->first;
     if (message) {
         queue->first = message->next;
@@ -57,7 +56,6 @@ struct ah_jupyter_message *ah_queue_take(struct ah_jupyter_queue *queue)
         queue->bytes -= queue_bytes_of(message);
         pthread_cond_broadcast(&queue->changed);
     }
-    pthread_mutex_unlock(&queue->mutex);
     return message;
 }
 
@@ -68,10 +66,8 @@ static bool queue_at_bounds(const struct ah_jupyter_queue *queue)
 
 bool ah_queue_is_full(struct ah_jupyter_queue *queue)
 {
-    pthread_mutex_lock(&queue->mutex);
-    bool full = queue_at_bounds(queue);
-    pthread_mutex_unlock(&queue->mutex);
-    return full;
+    AH_LOCK_SCOPE(&queue->mutex);
+    return queue_at_bounds(queue);
 }
 
 void ah_queue_wait(struct ah_jupyter_queue *queue, bool filled, double seconds)
@@ -84,25 +80,21 @@ void ah_queue_wait(struct ah_jupyter_queue *queue, bool filled, double seconds)
         end.tv_nsec -= 1000000000;
         end.tv_sec++;
     }
-    pthread_mutex_lock(&queue->mutex);
+    AH_LOCK_SCOPE(&queue->mutex);
     int failed = 0;
     while (!failed && !queue->closed && (filled ? !queue->first : queue_at_bounds(queue)))
         failed = pthread_cond_timedwait(&queue->changed, &queue->mutex, &end);
-    pthread_mutex_unlock(&queue->mutex);
 }
 
 void ah_queue_end(struct ah_jupyter_queue *queue)
 {
-    pthread_mutex_lock(&queue->mutex);
+    AH_LOCK_SCOPE(&queue->mutex);
     queue->closed = true;
     pthread_cond_broadcast(&queue->changed);
-    pthread_mutex_unlock(&queue->mutex);
 }
 
 bool ah_queue_is_ended(struct ah_jupyter_queue *queue)
 {
-    pthread_mutex_lock(&queue->mutex);
-    bool ended = queue->closed;
-    pthread_mutex_unlock(&queue->mutex);
-    return ended;
+    AH_LOCK_SCOPE(&queue->mutex);
+    return queue->closed;
 }

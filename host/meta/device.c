@@ -44,7 +44,7 @@ static int meta_allocate(struct ah_device *device, size_t bytes, void **out)
     int status = 0;
     bool fits = bytes <= meta.bytes;
     size_t room = fits ? ah_block_room(bytes) : 0;
-    pthread_mutex_lock(&meta.lock);
+    AH_LOCK_SCOPE(&meta.lock);
     if (!fits || room > meta.bytes) {
         status = ah_fail(AH_ENOMEM, "meta: %zu bytes asked for, of addresses for %zu", bytes, meta.bytes);
     } else {
@@ -56,15 +56,13 @@ static int meta_allocate(struct ah_device *device, size_t bytes, void **out)
         meta.stats.live += room;
         meta.stats.peak = meta.stats.live > meta.stats.peak ? meta.stats.live : meta.stats.peak;
     }
-    pthread_mutex_unlock(&meta.lock);
     return status;
 }
 
 static void meta_release(struct ah_device *device, void *block, size_t bytes)
 {
-    pthread_mutex_lock(&meta.lock);
+    AH_LOCK_SCOPE(&meta.lock);
     meta.stats.live -= ah_block_room(bytes);
-    pthread_mutex_unlock(&meta.lock);
 }
 
 static int meta_copy(struct ah_device *device, void *to, struct ah_device *to_device, const void *from,

@@ -157,9 +157,8 @@ static int mpi_begin(const struct ah_topology *topology, int64_t timeout_ns)
 static int mpi_share(void *memory, size_t bytes, int64_t timeout_ns)
 {
     MPI_Request request;
-    pthread_mutex_lock(&mpi.lock);
+    AH_LOCK_SCOPE(&mpi.lock);
     int code = MPI_Ibcast(memory, (int)bytes, MPI_BYTE, 0, mpi.leaders, &request);
-    pthread_mutex_unlock(&mpi.lock);
     return code == MPI_SUCCESS ? mpi_await(&request, "the job's store, by MPI", timeout_ns)
                                : mpi_fail("MPI_Ibcast", code);
 }
@@ -239,14 +238,13 @@ static int mpi_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
         return ah_fail(AH_ENOMEM, "transport: out of memory");
     ah_transport_list(&transport->exchanges, &exchange->base);
     *out = &exchange->base;
-    pthread_mutex_lock(&mpi.lock);
+    AH_LOCK_SCOPE(&mpi.lock);
     if (mpi.ended)
         status = ah_fail(AH_EPEER, "MPI has ended");
     for (int way = 0; way < 2; way++) /* receives first, so that arriving data finds its buffer */
         for (int h = 0; h < base->hosts && status == 0; h++)
             if (h != base->host)
                 status = begin_piece(transport, exchange, way ? &send[h] : &receive[h], way, h, (int)(uint32_t)tag);
-    pthread_mutex_unlock(&mpi.lock);
     return status;
 }
 

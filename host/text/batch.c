@@ -109,25 +109,23 @@ static int encode_text(const struct job *job, struct ah_encoder *encoder, size_t
 
 static void note_failure(struct job *job, size_t row, int status)
 {
-    pthread_mutex_lock(&job->lock);
+    AH_LOCK_SCOPE(&job->lock);
     if (row < job->failed) {
         job->failed = row;
         job->status = status;
         strncpy(job->text, ah_error_text(), sizeof job->text - 1);
     }
-    pthread_mutex_unlock(&job->lock);
 }
 
 /* Keep the encoder with the rows, in the order of its texts. */
 static void batch_hold(struct job *job, struct ah_encoder *encoder)
 {
-    pthread_mutex_lock(&job->lock);
+    AH_LOCK_SCOPE(&job->lock);
     struct ah_encoder **at = &job->rows->held;
     while (*at && (*at)->begin < encoder->begin)
         at = &(*at)->next;
     encoder->next = *at;
     *at = encoder;
-    pthread_mutex_unlock(&job->lock);
 }
 
 static void encode_texts(void *context, int64_t begin, int64_t end)

@@ -55,10 +55,9 @@ int ah_encoder_take(struct ah_tokenizer *tokenizer, struct ah_encoder **out)
 
 void ah_encoder_give(struct ah_tokenizer *tokenizer, struct ah_encoder *encoder)
 {
-    pthread_mutex_lock(&tokenizer->lock);
+    AH_LOCK_SCOPE(&tokenizer->lock);
     encoder->next = tokenizer->idle;
     tokenizer->idle = encoder;
-    pthread_mutex_unlock(&tokenizer->lock);
 }
 
 /* The word's characters as UTF-8, and whose bytes they are; the count of bytes. */

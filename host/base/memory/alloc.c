@@ -109,7 +109,7 @@ static void *alloc_grow(int class, size_t bytes, size_t rounded)
 /* Without `grow`: NULL when no block that was freed before serves. */
 static void *alloc_block(int class, size_t bytes, size_t rounded, bool grow)
 {
-    pthread_mutex_lock(&alloc_lock);
+    AH_LOCK_SCOPE(&alloc_lock);
     void *block = alloc_reuse(class, rounded);
     if (!block && grow)
         block = alloc_grow(class, bytes, rounded);
@@ -121,15 +121,13 @@ static void *alloc_block(int class, size_t bytes, size_t rounded, bool grow)
         if (alloc_watch)
             alloc_watch(block, (int64_t)rounded, alloc_stats.cached + ah_region_cached());
     }
-    pthread_mutex_unlock(&alloc_lock);
     return block;
 }
 
 static void count_failure(void)
 {
-    pthread_mutex_lock(&alloc_lock);
+    AH_LOCK_SCOPE(&alloc_lock);
     alloc_stats.ooms++;
-    pthread_mutex_unlock(&alloc_lock);
 }
 
 int ah_block_alloc(size_t bytes, void **out)
@@ -161,7 +159,7 @@ void ah_block_free(void *block, size_t bytes)
         return;
     size_t rounded;
     int class = class_of(bytes, &rounded);
-    pthread_mutex_lock(&alloc_lock);
+    AH_LOCK_SCOPE(&alloc_lock);
     alloc_stats.live -= rounded;
     if (!AH_KEEPS_FREED) {
         free(block);
@@ -175,30 +173,26 @@ void ah_block_free(void *block, size_t bytes)
     }
     if (alloc_watch)
         alloc_watch(block, -(int64_t)rounded, alloc_stats.cached + ah_region_cached());
-    pthread_mutex_unlock(&alloc_lock);
 }
 
 void ah_block_trim(void)
 {
-    pthread_mutex_lock(&alloc_lock);
+    AH_LOCK_SCOPE(&alloc_lock);
     trim_locked();
-    pthread_mutex_unlock(&alloc_lock);
 }
 
 struct ah_memory_stats ah_memory_stats(void)
 {
-    pthread_mutex_lock(&alloc_lock);
+    AH_LOCK_SCOPE(&alloc_lock);
     struct ah_memory_stats copy = alloc_stats;
     copy.cached += ah_region_cached();
-    pthread_mutex_unlock(&alloc_lock);
     return copy;
 }
 
 void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cached))
 {
-    pthread_mutex_lock(&alloc_lock);
+    AH_LOCK_SCOPE(&alloc_lock);
     alloc_watch = watch;
-    pthread_mutex_unlock(&alloc_lock);
 }
 
 void ah_block_on_pressure(bool (*collect)(size_t growth))

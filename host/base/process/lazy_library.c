@@ -35,8 +35,6 @@ static int lazy_load_locked(struct ah_lazy_library *library)
 
 int ah_lazy_load(struct ah_lazy_library *library)
 {
-    pthread_mutex_lock(&lazy_lock);
-    int status = lazy_load_locked(library);
-    pthread_mutex_unlock(&lazy_lock);
-    return status;
+    AH_LOCK_SCOPE(&lazy_lock);
+    return lazy_load_locked(library);
 }

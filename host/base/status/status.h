@@ -5,6 +5,7 @@
  * ah_error_text() at the wait; nothing else crosses threads. */
 #pragma once
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,4 +63,17 @@ static inline void ah_free_owned(void *variable)
     void *memory;
     memcpy(&memory, variable, sizeof memory);
     free(memory);
+}
+
+/* Hold a mutex up to the end of the block; one a block. */
+#define AH_LOCK_SCOPE(mutex) \
+    pthread_mutex_t *ah_locked __attribute__((cleanup(ah_unlock_owned), unused)) = ah_lock(mutex)
+static inline pthread_mutex_t *ah_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+    return mutex;
+}
+static inline void ah_unlock_owned(pthread_mutex_t **mutex)
+{
+    pthread_mutex_unlock(*mutex);
 }

@@ -173,12 +173,11 @@ static const char *find_text(const char *text)
 
 const char *ah_trace_text(const char *text)
 {
-    pthread_mutex_lock(&trace_lock);
+    AH_LOCK_SCOPE(&trace_lock);
     if (!trace_texts.at)
         trace_texts.at = calloc(TEXTS, sizeof *trace_texts.at);
     const char *found = trace_texts.at ? find_text(text) : NULL;
     trace_texts.left_out += found == NULL;
-    pthread_mutex_unlock(&trace_lock);
     return found;
 }
 
@@ -202,13 +201,12 @@ static void free_texts(char **text)
 
 void ah_trace_forget(void)
 {
-    pthread_mutex_lock(&trace_lock);
+    AH_LOCK_SCOPE(&trace_lock);
     trace_lost = 0;
     if (ah_trace_options.memory)
         ah_memory_log_start();
     atomic_fetch_add(&trace_recording, 1);
     started_ns = ah_now_ns();
-    pthread_mutex_unlock(&trace_lock);
 }
 
 int ah_trace_start(const struct ah_trace_options *options)

@@ -172,10 +172,8 @@ static int count_expected(struct ah_machines *machines)
     struct ah_machine_link *link = &machines->link;
     if (!machines->linked)
         return 0;
-    pthread_mutex_lock(&link->lock);
-    int count = ah_machines_staying(link) + link->arrivals;
-    pthread_mutex_unlock(&link->lock);
-    return count;
+    AH_LOCK_SCOPE(&link->lock);
+    return ah_machines_staying(link) + link->arrivals;
 }
 
 int ah_machines_begin(struct ah_machines *machines, bool counts, bool (*stop)(void *context), void *context)
@@ -208,10 +206,8 @@ failed:
 bool ah_machines_is_lost(struct ah_machines *machines)
 {
     struct ah_machine_link *link = &machines->link;
-    pthread_mutex_lock(&link->lock);
-    bool lost = link->lost || link->machine[0].lost;
-    pthread_mutex_unlock(&link->lock);
-    return lost;
+    AH_LOCK_SCOPE(&link->lock);
+    return link->lost || link->machine[0].lost;
 }
 
 /* Admit machines that arrived since, on the first machine. */

@@ -128,11 +128,10 @@ static void machines_link_report(struct ah_machine_link *link)
 
 static void machines_link_lose(struct ah_machine_link *link)
 {
-    pthread_mutex_lock(&link->lock);
+    AH_LOCK_SCOPE(&link->lock);
     link->lost = true;
     lose_machine(link, &link->machine[0], ah_store_reason(link->store));
     machines_link_report(link);
-    pthread_mutex_unlock(&link->lock);
 }
 
 /* Writing. */

@@ -96,10 +96,8 @@ int ah_segment_alloc(struct ah_segment *segment, size_t bytes, bool zeroed, void
 {
     if (bytes > SIZE_MAX / 2)
         return ah_fail(AH_ENOMEM, "shared memory of rank %d: %zu bytes wanted", segment->rank, bytes);
-    pthread_mutex_lock(&segment->lock);
-    int status = segment_alloc(segment, segment_rounded(bytes), zeroed, out);
-    pthread_mutex_unlock(&segment->lock);
-    return status;
+    AH_LOCK_SCOPE(&segment->lock);
+    return segment_alloc(segment, segment_rounded(bytes), zeroed, out);
 }
 
 static void give_back(struct ah_segment *segment, size_t offset, size_t bytes)
@@ -132,9 +130,8 @@ static void give_back(struct ah_segment *segment, size_t offset, size_t bytes)
 void ah_segment_free(struct ah_segment *segment, void *memory, size_t bytes)
 {
     size_t offset = (size_t)((unsigned char *)memory - segment->control->segment[segment->rank]);
-    pthread_mutex_lock(&segment->lock);
+    AH_LOCK_SCOPE(&segment->lock);
     give_back(segment, offset, segment_rounded(bytes));
-    pthread_mutex_unlock(&segment->lock);
 }
 
 struct pages {
@@ -169,10 +166,9 @@ void ah_segment_discard(void *memory, size_t bytes)
 void ah_segment_trim(struct ah_segment *segment)
 {
     unsigned char *base = segment->control->segment[segment->rank];
-    pthread_mutex_lock(&segment->lock);
+    AH_LOCK_SCOPE(&segment->lock);
     for (struct piece *piece = segment->free; piece; piece = piece->next)
         ah_segment_release_pages(base + piece->offset, piece->bytes);
-    pthread_mutex_unlock(&segment->lock);
 }
 
 uint64_t ah_segment_offset(const struct ah_segment *segment, const void *buffer, size_t bytes)

@@ -156,7 +156,7 @@ int ah_nccl_watch(struct ah_nccl_comm *comm)
 {
     int status = 0;
     pthread_t thread;
-    pthread_mutex_lock(&list_lock);
+    AH_LOCK_SCOPE(&list_lock);
     if (!watch_running && pthread_create(&thread, NULL, nccl_watch_run, NULL))
         status = ah_fail(AH_ENOMEM, "%s: no thread to watch over collectives", comm->cuda->device->name);
     if (status == 0) {
@@ -167,20 +167,18 @@ int ah_nccl_watch(struct ah_nccl_comm *comm)
         watch_comms = comm;
         pthread_cond_signal(&watch_changed);
     }
-    pthread_mutex_unlock(&list_lock);
     return status;
 }
 
 void ah_nccl_unwatch(struct ah_nccl_comm *comm)
 {
-    pthread_mutex_lock(&list_lock);
+    AH_LOCK_SCOPE(&list_lock);
     for (struct ah_nccl_comm **at = &watch_comms; *at; at = &(*at)->next) {
         if (*at != comm)
             continue;
         *at = comm->next;
         break;
     }
-    pthread_mutex_unlock(&list_lock);
 }
 
 /* The next record, begun, with its text to be filled in. */
@@ -225,25 +223,23 @@ int ah_nccl_note(struct ah_nccl_comm *comm, uint32_t sequence)
 bool ah_nccl_enter(struct ah_nccl_comm *comm, uint32_t sequence)
 {
     struct ah_nccl_record *entry = &comm->entry;
-    pthread_mutex_lock(&comm->lock);
+    AH_LOCK_SCOPE(&comm->lock);
     comm->entered = comm->handle && !comm->failed;
     entry->begun_ns = ran_ns;
     entry->timeout_ns = comm->base.group->timeout_ns;
     nccl_watch_describe(comm, entry, sequence);
-    pthread_mutex_unlock(&comm->lock);
     return comm->entered;
 }
 
 int ah_nccl_leave(struct ah_nccl_comm *comm, int status, bool noted)
 {
-    pthread_mutex_lock(&comm->lock);
+    AH_LOCK_SCOPE(&comm->lock);
     comm->entered = false;
     if (comm->failed && comm->handle)
         abort_comm(comm);
     else if (status == 0 && noted && comm->handle)
         status = ah_nccl_note(comm, comm->entry.sequence);
     status = comm->failed ? 0 : status;
-    pthread_mutex_unlock(&comm->lock);
     return status;
 }
 

@@ -148,13 +148,12 @@ int ah_cuda_check_lost(void)
 /* Keep the text of the first failure that loses a context; it stays the text of all that follow. */
 static int driver_lose(const char *what, const char *text, const char *name)
 {
-    pthread_mutex_lock(&driver_loss.lock);
+    AH_LOCK_SCOPE(&driver_loss.lock);
     if (!atomic_load_explicit(&driver_loss.known, memory_order_relaxed)) {
         snprintf(driver_loss.text, sizeof driver_loss.text,
                  "%s: %s (%s); the device cannot be used any more: start the process again", what, text, name);
         atomic_store_explicit(&driver_loss.known, true, memory_order_release);
     }
-    pthread_mutex_unlock(&driver_loss.lock);
     return ah_cuda_check_lost();
 }
 

@@ -39,13 +39,12 @@ static int library_find(struct ah_cuda_library *library)
 
 int ah_cuda_library_open(struct ah_cuda_library *library)
 {
-    pthread_mutex_lock(&library->lock);
+    AH_LOCK_SCOPE(&library->lock);
     if (!library->state) {
         int status = library_find(library);
         library->state = status < 0 ? status : 1;
         snprintf(library->reason, sizeof library->reason, "%s", status < 0 ? ah_error_text() : "");
     }
     int state = library->state;
-    pthread_mutex_unlock(&library->lock);
     return state < 0 ? ah_fail(state, "%s", library->reason) : 0;
 }

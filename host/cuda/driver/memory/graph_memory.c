@@ -36,19 +36,18 @@ static int note_live(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool)
 
 int ah_cuda_pool_use(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     int status = note_live(memory, pool);
     if (status == 0) {
         memory->pool = pool;
         memory->taker = pthread_self();
     }
-    pthread_mutex_unlock(&memory->lock);
     return status;
 }
 
 void ah_cuda_pool_leave(struct ah_cuda_memory *memory)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     free(memory->pool->live);
     memory->pool->live = NULL;
     memory->pool->live_count = 0;
@@ -56,7 +55,6 @@ void ah_cuda_pool_leave(struct ah_cuda_memory *memory)
     for (size_t i = 0; i < memory->later.count; i++)
         ah_cuda_memory_wait(memory, memory->later.at[i]);
     memory->later.count = 0;
-    pthread_mutex_unlock(&memory->lock);
 }
 
 /* Note that a graph has an address, if it is one in a block of everybody's. */
@@ -87,21 +85,20 @@ static int graph_memory_see(struct ah_cuda_memory *memory, struct ah_cuda_pool *
 int ah_cuda_pool_see(struct ah_cuda_memory *memory, const void *words, size_t bytes)
 {
     int status = 0;
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     for (size_t at = 0; status == 0 && at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, (const char *)words + at, sizeof word);
         if (word)
             status = graph_memory_see(memory, memory->pool, word);
     }
-    pthread_mutex_unlock(&memory->lock);
     return status;
 }
 
 size_t ah_cuda_pool_lost(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool)
 {
     size_t bytes = 0;
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     for (size_t i = 0; memory->lost != pool->checked && !bytes && i < pool->seen_count; i++) {
         const struct ah_cuda_seen *seen = &pool->seen[i];
         const struct ah_cuda_block *block = ah_cuda_memory_find(memory, (const void *)(uintptr_t)seen->at);
@@ -110,7 +107,6 @@ size_t ah_cuda_pool_lost(struct ah_cuda_memory *memory, struct ah_cuda_pool *poo
     }
     if (!bytes)
         pool->checked = memory->lost;
-    pthread_mutex_unlock(&memory->lock);
     return bytes;
 }
 

@@ -276,32 +276,28 @@ static struct ah_cuda_pool *own_pool(struct ah_cuda_memory *memory)
 /* One try, under the lock, after the cache was given back to the driver if `trims`. */
 static int try_take(struct ah_cuda_memory *memory, size_t bytes, bool trims, struct ah_cuda_block **out)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     if (trims && !memory->pool)
         memory_trim(memory);
     int status = memory_take(memory, own_pool(memory), bytes, out);
     if (status == 0)
         set_used(memory, *out);
-    pthread_mutex_unlock(&memory->lock);
     return status;
 }
 
 static int fail_take(struct ah_cuda_memory *memory, size_t bytes)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     memory->stats.ooms++;
-    int status = ah_cuda_memory_fail(memory, bytes);
-    pthread_mutex_unlock(&memory->lock);
-    return status;
+    return ah_cuda_memory_fail(memory, bytes);
 }
 
 /* While a graph is captured nothing is freed to make room. */
 static bool may_retry(struct ah_cuda_memory *memory)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     bool may = !memory->pool;
     memory->stats.retries += may;
-    pthread_mutex_unlock(&memory->lock);
     return may;
 }
 
@@ -342,7 +338,7 @@ void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)
 {
     if (!address)
         return;
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     struct ah_cuda_block *block = ah_cuda_memory_find(memory, address);
     if (block) {
         set_unused(memory, block);
@@ -359,13 +355,12 @@ void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *address)
             ah_cuda_memory_add_spare(memory, block);
         }
     }
-    pthread_mutex_unlock(&memory->lock);
 }
 
 int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *address, CUstream stream)
 {
     int status = 0;
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     struct ah_cuda_block *block = ah_cuda_memory_find(memory, address);
     bool known = !block;
     for (int i = 0; block && i < block->streams; i++)
@@ -375,41 +370,36 @@ int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *address, C
                          AH_BLOCK_USES);
     else if (!known)
         block->stream[block->streams++] = stream;
-    pthread_mutex_unlock(&memory->lock);
     return status;
 }
 
 void ah_cuda_memory_share(struct ah_cuda_memory *memory, const struct ah_cuda_device *peer)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     if (memory->range)
         ah_cuda_range_share(memory->range, peer);
-    pthread_mutex_unlock(&memory->lock);
 }
 
 void ah_cuda_memory_stats(struct ah_cuda_memory *memory, struct ah_memory_stats *stats)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     *stats = memory->stats;
     stats->cached = memory->reserved - memory->stats.live;
-    pthread_mutex_unlock(&memory->lock);
 }
 
 void ah_cuda_memory_reset_peak(struct ah_cuda_memory *memory)
 {
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     memory->stats.peak = memory->stats.live;
-    pthread_mutex_unlock(&memory->lock);
 }
 
 void ah_cuda_memory_trim(struct ah_cuda_memory *memory)
 {
     if (ah_cuda_make_current(memory->cuda) < 0)
         return;
-    pthread_mutex_lock(&memory->lock);
+    AH_LOCK_SCOPE(&memory->lock);
     if (!memory->pool)
         memory_trim(memory);
-    pthread_mutex_unlock(&memory->lock);
 }
 
 int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda)

@@ -28,7 +28,7 @@ static bool is_free(struct ah_cuda_pinned_block *block)
 static int mark_let_go(struct ah_cuda_pinned *pinned)
 {
     int status = 0;
-    pthread_mutex_lock(&pinned->lock);
+    AH_LOCK_SCOPE(&pinned->lock);
     for (size_t i = 0; status == 0 && i < pinned->count; i++) {
         struct ah_cuda_pinned_block *block = pinned->at[i];
         if (!block->let_go)
@@ -36,7 +36,6 @@ static int mark_let_go(struct ah_cuda_pinned *pinned)
         status = ah_cuda_pinned_give(pinned, block, pinned->cuda->copy);
         block->let_go = status < 0;
     }
-    pthread_mutex_unlock(&pinned->lock);
     return status;
 }
 
@@ -114,11 +113,10 @@ int ah_cuda_pinned_hold(struct ah_cuda_pinned *pinned, size_t bytes, void **out)
 
 void ah_cuda_pinned_let_go(struct ah_cuda_pinned *pinned, const void *at)
 {
-    pthread_mutex_lock(&pinned->lock);
+    AH_LOCK_SCOPE(&pinned->lock);
     for (size_t i = 0; i < pinned->count; i++)
         if (pinned->at[i]->at == at)
             pinned->at[i]->let_go = true;
-    pthread_mutex_unlock(&pinned->lock);
 }
 
 size_t ah_cuda_pinned_bytes(const struct ah_cuda_pinned *pinned)
@@ -139,7 +137,7 @@ void ah_cuda_pinned_trim(struct ah_cuda_pinned *pinned)
     size_t kept = 0;
     if (mark_let_go(pinned) < 0)
         return;
-    pthread_mutex_lock(&pinned->lock);
+    AH_LOCK_SCOPE(&pinned->lock);
     for (size_t i = 0; i < pinned->count; i++) {
         struct ah_cuda_pinned_block *block = pinned->at[i];
         if (block->flying)
@@ -150,7 +148,6 @@ void ah_cuda_pinned_trim(struct ah_cuda_pinned *pinned)
             pinned->at[kept++] = block;
     }
     pinned->count = kept;
-    pthread_mutex_unlock(&pinned->lock);
 }
 
 int ah_cuda_pinned_open(struct ah_cuda_pinned **out, struct ah_cuda_device *cuda)

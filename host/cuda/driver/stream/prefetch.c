@@ -51,7 +51,7 @@ static int prefetch_order(struct ah_cuda_prefetch *prefetch, CUstream first, CUs
 static int record_dropped(struct ah_cuda_prefetch *prefetch)
 {
     int status = 0;
-    pthread_mutex_lock(&prefetch->lock);
+    AH_LOCK_SCOPE(&prefetch->lock);
     for (size_t i = 0; status == 0 && i < prefetch->count; i++) {
         struct slot *slot = prefetch->slot[i];
         if (slot->state != DROPPED)
@@ -61,7 +61,6 @@ static int record_dropped(struct ah_cuda_prefetch *prefetch)
         slot->state = status == 0 ? WAITED : DROPPED;
         slot->turn = ++prefetch->turns;
     }
-    pthread_mutex_unlock(&prefetch->lock);
     return status;
 }
 
@@ -185,11 +184,10 @@ static int prefetch_take(struct ah_cuda_prefetch *prefetch, size_t bytes, struct
 static void prefetch_drop(struct ah_device *device, void *block)
 {
     struct ah_cuda_prefetch *prefetch = ah_cuda_state(device)->prefetch;
-    pthread_mutex_lock(&prefetch->lock);
+    AH_LOCK_SCOPE(&prefetch->lock);
     for (size_t i = 0; i < prefetch->count; i++)
         if (prefetch->slot[i]->at == block)
             prefetch->slot[i]->state = DROPPED;
-    pthread_mutex_unlock(&prefetch->lock);
 }
 
 static int prefetch_fetch(struct ah_device *device, void **out, const void *from, size_t bytes, bool pinned)
@@ -242,12 +240,11 @@ void ah_cuda_prefetch_trim(struct ah_cuda_prefetch *prefetch)
 {
     if (ah_cuda_make_current(prefetch->cuda) < 0 || record_dropped(prefetch) < 0)
         return;
-    pthread_mutex_lock(&prefetch->lock);
+    AH_LOCK_SCOPE(&prefetch->lock);
     for (size_t i = 0; i < prefetch->count; i++)
         if (prefetch->slot[i]->state == WAITED)
             ah_cuda.event_synchronise(prefetch->slot[i]->done);
     prefetch_shrink(prefetch, 0, 0);
-    pthread_mutex_unlock(&prefetch->lock);
 }
 
 int ah_cuda_prefetch_open(struct ah_cuda_prefetch **out, struct ah_cuda_device *cuda)

@@ -79,8 +79,7 @@ static int record_copy(struct ah_records *records, void *to, const void *from, s
     const struct ah_pool_block *source = ah_pool_find(records->pool, from);
     if (source && !source->written) {
         record.owned = malloc(bytes ? bytes : 1);
-        if (!record.owned)
-            return ah_fail(AH_ENOMEM, "out of memory");
+        AH_TRY_MEMORY(record.owned, "out of memory");
         record.from = memcpy(record.owned, from, bytes);
     }
     int status = ah_record_bytes(records, AH_RECORD_COPY, &record);
@@ -119,8 +118,7 @@ static int graph_get_state(struct ah_device *device, uint8_t *state)
     if (!graph)
         return 0;
     struct ah_record_bytes record = {.owned = malloc(AH_RNG_STATE_BYTES)};
-    if (!record.owned)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(record.owned, "out of memory");
     record.to = memcpy(record.owned, state, AH_RNG_STATE_BYTES);
     int status = ah_record_bytes(&graph->records, AH_RECORD_GET_STATE, &record);
     if (status < 0)
@@ -325,8 +323,7 @@ static void graph_forget(struct ah_graph *graph)
 static int graph_open(struct ah_device *device, struct ah_graph **out)
 {
     struct ah_graph *graph = calloc(1, sizeof *graph);
-    if (!graph)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(graph, "out of memory");
     graph->next_open = open_graphs;
     *out = open_graphs = graph;
     return 0;
@@ -392,8 +389,7 @@ static int graph_inputs(struct ah_graph *graph, struct ah_tensor **input, int co
     if (!graph->captured || graph->input)
         return ah_fail(AH_ESTATE, "cpu: no graph that has no inputs yet");
     graph->input = calloc((size_t)count + 1, sizeof *graph->input);
-    if (!graph->input)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(graph->input, "out of memory");
     graph->inputs = count;
     for (int i = 0; i < count; i++)
         AH_TRY(ah_records_places(&graph->records, input[i], &graph->input[i]));

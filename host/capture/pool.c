@@ -25,8 +25,7 @@ static atomic_int pool_count;
 int ah_pool_open(struct ah_pool **out)
 {
     struct ah_pool *pool = calloc(1, sizeof *pool);
-    if (!pool)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(pool, "out of memory");
     pthread_mutex_lock(&pool_lock);
     pool->next = all_pools;
     all_pools = pool;

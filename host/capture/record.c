@@ -125,8 +125,7 @@ int ah_record_bytes(struct ah_records *records, enum ah_record_kind kind, const 
 static int record_constant(struct ah_records *records, void *to, size_t bytes)
 {
     struct ah_record_bytes constant = {.to = to, .bytes = bytes, .owned = malloc(bytes ? bytes : 1)};
-    if (!constant.owned)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(constant.owned, "out of memory");
     memcpy(constant.owned, to, bytes);
     constant.from = constant.owned;
     int status = ah_record_bytes(records, AH_RECORD_COPY, &constant);
@@ -218,8 +217,7 @@ static int record_arguments(struct ah_record_call *record, const struct operands
             items += arg->list.count;
         } else if (arg->kind == AH_STRING) {
             arg->string = strdup(call->arg[i].string);
-            if (!arg->string)
-                return ah_fail(AH_ENOMEM, "out of memory");
+            AH_TRY_MEMORY(arg->string, "out of memory");
         }
     }
     for (int i = 0; i < AH_MAX_OUTS; i++)
@@ -319,8 +317,7 @@ static int check_result(struct ah_record_call *record, const struct ah_tensor *r
     if (real->storage->channels_last == copy->storage->channels_last || record->last)
         return 0;
     record->last = malloc((size_t)record->storages * sizeof *record->last);
-    if (!record->last)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(record->last, "out of memory");
     for (int i = 0; i < record->storages; i++)
         record->last[i] = record->storage[i].channels_last;
     return 0;
@@ -369,8 +366,7 @@ static void *record_array(const void *from, size_t bytes)
 int ah_record_pass(struct ah_records *records, enum ah_record_kind kind, const struct ah_record_pass *pass)
 {
     struct ah_record_pass *copy = malloc(sizeof *copy);
-    if (!copy)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(copy, "out of memory");
     *copy = *pass;
     size_t count = (size_t)pass->count;
     if (pass->segment)
@@ -392,8 +388,7 @@ int ah_record_pass(struct ah_records *records, enum ah_record_kind kind, const s
 int ah_record_work(struct ah_records *records, const struct ah_capture_work *work)
 {
     struct ah_record *record = record_new(records, AH_RECORD_WORK);
-    if (!record)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(record, "out of memory");
     record->work = *work;
     return 0;
 }

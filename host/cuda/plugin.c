@@ -163,8 +163,7 @@ static int open_state(struct ah_cuda_device *cuda)
 static int cuda_open(struct ah_device *device)
 {
     struct ah_cuda_device *cuda = calloc(1, sizeof *cuda);
-    if (!cuda)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(cuda, "out of memory");
     const char *waits = getenv("CUDA_LAUNCH_BLOCKING");
     cuda->device = device;
     cuda->ordinal = device->index;

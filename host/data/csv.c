@@ -46,8 +46,7 @@ static int make_room(struct ah_csv *csv)
         return csv_damaged(csv, "more than 4096 fields");
     int room = csv->room ? 2 * csv->room : 16;
     struct ah_csv_field *larger = realloc(csv->field, (size_t)room * sizeof *larger);
-    if (!larger)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(larger, "out of memory");
     csv->field = larger;
     csv->room = room;
     return 0;

@@ -223,8 +223,7 @@ int ah_gather_new(struct ah_gather **out, const struct ah_gather_column *columns
     if (count < 1 || count > AH_GATHER_COLUMNS)
         return ah_fail(AH_EINVAL, "a data set has 1 to %d columns, got %d", AH_GATHER_COLUMNS, count);
     struct ah_gather *gather = calloc(1, sizeof *gather);
-    if (!gather)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(gather, "out of memory");
     gather->inline_bytes = inline_bytes;
     for (int c = 0; c < count; c++) {
         int status = add_column(gather, c, &columns[c]);

@@ -17,8 +17,7 @@ enum { LONGEST_NUMBER = 400 };
 static int packed_grow(void **memory, size_t bytes)
 {
     void *larger = realloc(*memory, bytes);
-    if (!larger)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(larger, "out of memory");
     *memory = larger;
     return 0;
 }

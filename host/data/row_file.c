@@ -49,8 +49,7 @@ int ah_row_file_open(struct ah_row_file **out, const char *path, const struct ah
 {
     struct ah_row_file *file = calloc(1, sizeof *file);
     *out = NULL;
-    if (!file)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(file, "out of memory");
     int status = open_zip(&file->zip, path);
     if (status == 0)
         status = ah_rows_open(&file->rows, format);

@@ -115,8 +115,7 @@ static int read_nested(struct ah_json_cursor *c, struct ah_packed *column)
     }
     AH_FREED char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(value);
-    if (!text)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(text, "out of memory");
     return ah_packed_add(column, AH_CELL_VALUE, text, strlen(text));
 }
 

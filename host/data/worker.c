@@ -263,8 +263,7 @@ int ah_worker_wait(struct ah_worker *const *workers, int count, double seconds, 
     struct pollfd *polled = calloc((size_t)count, sizeof *polled);
     int64_t until = seconds > 0 ? ah_now_ns() + (int64_t)(seconds * 1e9) : 0;
     int status = 0;
-    if (!polled)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(polled, "out of memory");
     *which = -1;
     while (status == 0 && *which < 0) {
         int64_t left = until - ah_now_ns();

@@ -79,8 +79,7 @@ static int png_decode(struct state *state, enum ah_image_mode mode)
     if (png_get_rowbytes(state->png, state->info) != line)
         return ah_fail(AH_EIO, "damaged PNG: lines of another length");
     state->pixels = calloc((size_t)rows, line);
-    if (!state->pixels)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(state->pixels, "out of memory");
     for (int pass = 0; pass < passes; pass++)
         for (int64_t row = 0; row < rows; row++)
             png_read_row(state->png, state->pixels + (size_t)row * line, NULL);

@@ -44,8 +44,7 @@ static int png_encode(struct state *state, png_structp png, const struct ah_tens
     int64_t channels = image->size[0], rows = image->size[1], columns = image->size[2];
     const unsigned char *pixels = ah_tensor_data(image);
     state->line = malloc((size_t)(channels * columns));
-    if (!state->line)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(state->line, "out of memory");
     if (setjmp(png_jmpbuf(png)))
         return ah_fail(AH_EINVAL, "cannot write a PNG of %lld x %lld pixels: %s", (long long)columns, (long long)rows,
                        state->text);

@@ -28,8 +28,7 @@ struct ah_manifest {
 int ah_manifest_new(struct ah_manifest **out, const char *facts)
 {
     struct ah_manifest *manifest = calloc(1, sizeof *manifest);
-    if (!manifest)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(manifest, "out of memory");
     manifest->root = json_loads(facts, JSON_REJECT_DUPLICATES, NULL);
     manifest->files = json_object();
     if (!json_is_object(manifest->root) || json_object_set(manifest->root, "files", manifest->files)) {
@@ -206,8 +205,7 @@ int ah_manifest_read(struct ah_manifest **out, const char *folder)
     char path[PATH_MAX];
     struct ah_mapping *text = NULL;
     struct ah_manifest *manifest = calloc(1, sizeof *manifest);
-    if (!manifest)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(manifest, "out of memory");
     if (snprintf(path, sizeof path, "%s/" AH_MANIFEST, folder) >= (int)sizeof path) {
         ah_manifest_free(manifest);
         return ah_fail(AH_EIO, "%s", strerror(ENAMETOOLONG));

@@ -122,8 +122,7 @@ static int read_notes(struct ah_safetensors *file, json_t *notes)
     if (!json_is_object(notes))
         return ah_fail(AH_EIO, "\"__metadata__\" is not an object");
     file->note = calloc(json_object_size(notes) + 1, sizeof *file->note);
-    if (!file->note)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(file->note, "out of memory");
     const char *key;
     json_t *value;
     json_object_foreach(notes, key, value) {
@@ -167,8 +166,7 @@ static int read_header(struct ah_safetensors *file, json_t *header, size_t room)
     if (json_object_size(header) > MAX_TENSORS)
         return ah_fail(AH_EIO, "%zu tensors, the limit is %d", json_object_size(header), MAX_TENSORS);
     file->tensor = calloc(json_object_size(header) + 1, sizeof *file->tensor);
-    if (!file->tensor)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(file->tensor, "out of memory");
     json_object_foreach(header, key, value) {
         if (!strcmp(key, "__metadata__")) {
             AH_TRY(read_notes(file, value));
@@ -192,8 +190,7 @@ int ah_safetensors_parse(struct ah_safetensors **out, const void *bytes, size_t 
         return ah_fail(AH_EIO, "not a safetensors file, or cut: a header of %llu bytes in a file of %zu",
                        (unsigned long long)length, count);
     struct ah_safetensors *file = calloc(1, sizeof *file);
-    if (!file)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(file, "out of memory");
     file->data = PREFIX + (size_t)length;
     json_t *header = json_loadb((const char *)bytes + PREFIX, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     file->header = header;

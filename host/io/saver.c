@@ -42,8 +42,7 @@ static struct ah_saver *all_savers;
 static int new_saver(struct ah_saver **out, int part)
 {
     struct ah_saver *saver = calloc(1, sizeof *saver);
-    if (!saver)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(saver, "out of memory");
     saver->part = part;
     saver->stage.lock = -1;
     pthread_mutex_init(&saver->mutex, NULL);

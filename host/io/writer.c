@@ -145,8 +145,7 @@ static int open_temporary(struct ah_writer *writer)
 int ah_writer_open(struct ah_writer **out, const char *path)
 {
     struct ah_writer *writer = calloc(1, sizeof *writer);
-    if (!writer)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(writer, "out of memory");
     writer->file = writer->folder = -1;
     int status = find_place(writer, path);
     if (status == 0) {

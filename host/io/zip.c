@@ -174,8 +174,7 @@ int ah_zip_parse(struct ah_zip **out, const void *bytes, size_t count)
     struct directory directory = {0};
     AH_TRY(find_directory(file, &directory));
     struct ah_zip *zip = calloc(1, sizeof *zip);
-    if (!zip)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(zip, "out of memory");
     int status = read_directory(zip, file, directory);
     if (status < 0)
         ah_zip_close(zip);
@@ -367,8 +366,7 @@ int ah_zip_write(struct ah_writer *writer, const struct ah_zip_piece *list, size
 {
     uint64_t at = 0, size = 0;
     AH_FREED struct place *place = calloc(count + 1, sizeof *place);
-    if (!place)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(place, "out of memory");
     for (size_t i = 0; i < count; i++) {
         place[i].local = at;
         AH_TRY(write_content(writer, &list[i], &place[i]));

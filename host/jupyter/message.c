@@ -129,8 +129,7 @@ int ah_message_read(struct ah_jupyter_message **out, const struct ah_jupyter_tex
     for (int i = 0; i < 4; i++)
         bytes += part[i].count + 1;
     struct ah_jupyter_message *message = malloc(bytes + route);
-    if (!message)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(message, "out of memory");
     *message = (struct ah_jupyter_message){.route.count = route};
     memcpy(message->type, type, sizeof type);
     char *to = (char *)(message + 1);

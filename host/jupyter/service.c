@@ -337,8 +337,7 @@ static int service_bind_all(void)
 {
     static const int types[AH_SOCKETS] = {ZMQ_ROUTER, ZMQ_ROUTER, ZMQ_ROUTER, ZMQ_XPUB, ZMQ_REP};
     service.context = zmq_ctx_new();
-    if (!service.context)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(service.context, "out of memory");
     for (int i = 0; i < AH_SOCKETS; i++)
         AH_TRY(service_bind((enum ah_jupyter_socket)i, types[i]));
     return 0;
@@ -424,8 +423,7 @@ static int service_queue(const struct ah_jupyter_message *message)
     for (int i = 0; i < 5; i++)
         bytes += part[i].count;
     struct ah_jupyter_message *copy = malloc(bytes);
-    if (!copy)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(copy, "out of memory");
     *copy = *message;
     char *to = (char *)(copy + 1);
     struct ah_jupyter_text *own = &copy->route;

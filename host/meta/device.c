@@ -165,8 +165,7 @@ static int meta_open(struct ah_device *device)
         meta.bytes = (size_t)1 << bits;
         meta.begin = meta_reserve(meta.bytes);
     }
-    if (!meta.begin)
-        return ah_fail(AH_ENOMEM, "meta: no room for addresses");
+    AH_TRY_MEMORY(meta.begin, "meta: no room for addresses");
     for (int i = 0; i < AH_OP_COUNT; i++)
         meta_kernels[i] = ah_cpu.kernels[i] ? meta_nothing : NULL;
     meta_kernels[AH_OP_index_positions] = index_positions;

@@ -195,8 +195,7 @@ static int mpi_open(struct ah_transport **out, const struct ah_hosts *hosts, int
         return ah_fail(AH_EINVAL, "transport mpi: host %d of %d is number %d of %d to MPI", hosts->mine, hosts->count,
                        host, count);
     struct mpi_transport *transport = calloc(1, sizeof *transport);
-    if (!transport)
-        return ah_fail(AH_ENOMEM, "transport: out of memory");
+    AH_TRY_MEMORY(transport, "transport: out of memory");
     transport->base = (struct ah_transport){&mpi_type, hosts->mine, hosts->count};
     transport->first_tag = mpi.transports++ % ((TAGS_SURE + 1) / AH_TRANSPORT_TAGS) * AH_TRANSPORT_TAGS;
     *out = &transport->base;
@@ -234,8 +233,7 @@ static int mpi_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
     for (int h = 0; h < base->hosts; h++)
         most += h == base->host ? 0 : mpi_messages(&send[h]) + mpi_messages(&receive[h]);
     struct exchange *exchange = calloc(1, sizeof *exchange + (size_t)most * sizeof exchange->request[0]);
-    if (!exchange)
-        return ah_fail(AH_ENOMEM, "transport: out of memory");
+    AH_TRY_MEMORY(exchange, "transport: out of memory");
     ah_transport_list(&transport->exchanges, &exchange->base);
     *out = &exchange->base;
     AH_LOCK_SCOPE(&mpi.lock);

@@ -27,8 +27,7 @@ static int regex_fail(int error, size_t at)
 static int regex_codes(const struct ah_char *at, size_t count, uint32_t **out)
 {
     *out = malloc((count + 1) * sizeof **out);
-    if (!*out)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(*out, "out of memory");
     for (size_t i = 0; i < count; i++)
         (*out)[i] = at[i].c;
     return 0;
@@ -49,8 +48,7 @@ static int regex_open(struct ah_regex **out, const struct ah_chars *expression)
     if (expression->count > LONGEST)
         return ah_fail(AH_EINVAL, "%zu characters, expected at most %d", expression->count, LONGEST);
     struct ah_regex *regex = calloc(1, sizeof *regex);
-    if (!regex)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(regex, "out of memory");
     int status = regex_codes(expression->at, expression->count, &codes);
     if (status == 0) {
         regex->code = pcre2_compile(codes, expression->count, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |

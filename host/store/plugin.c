@@ -49,8 +49,7 @@ static int open_store(struct ah_database **out, const char *path, enum ah_databa
         SQLITE_OPEN_READONLY, SQLITE_OPEN_READWRITE, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
     };
     struct store *store = calloc(1, sizeof *store);
-    if (!store)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(store, "out of memory");
     int code = sqlite3_open_v2(path, &store->file, flags[mode] | SQLITE_OPEN_NOMUTEX, NULL);
     if (code != SQLITE_OK) {
         int status = ah_fail(code == SQLITE_NOMEM ? AH_ENOMEM : AH_EIO, "'%s': %s", path,

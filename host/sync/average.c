@@ -381,8 +381,7 @@ static int average_run(struct ah_reducer *r, struct ah_collective call)
 static int shard_use(struct ah_reducer *r)
 {
     AH_FREED uint8_t *used = calloc((size_t)r->layout.count + 1, 1);
-    if (!used)
-        return ah_fail(AH_ENOMEM, "backward: out of memory");
+    AH_TRY_MEMORY(used, "backward: out of memory");
     for (int i = 0; i < r->layout.count; i++)
         used[i] = r->has_grad[i];
     AH_TRY(average_run(r, ah_collective_all_reduce(used, r->layout.count, AH_U8, AH_REDUCE_MAX)));

@@ -45,8 +45,7 @@ static int count_ranks(struct ah_common *c)
 int ah_common_new(struct ah_common **out, struct ah_group *group, size_t bytes, const char *where)
 {
     struct ah_common *c = calloc(1, sizeof *c);
-    if (!c)
-        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    AH_TRY_MEMORY(c, "prepare: out of memory");
     c->group = ah_group_retain(group);
     int status = count_ranks(c);
     if (status == 0)

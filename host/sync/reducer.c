@@ -201,8 +201,7 @@ int ah_reducer_new(struct ah_reducer **out, struct ah_group *group, struct ah_te
 {
     AH_TRY(check_parameters(params, count));
     struct ah_reducer *r = calloc(1, sizeof *r);
-    if (!r)
-        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    AH_TRY_MEMORY(r, "prepare: out of memory");
     r->group = ah_group_retain(group);
     r->watcher = (struct ah_engine_watcher){.between = ah_reducer_progress, .context = r};
     ah_reducer_at(r, options.where);

@@ -95,8 +95,7 @@ static int shard_fetch(struct ah_arena *arena, struct ah_storage *storage)
 int ah_shard_expect(struct ah_reducer *r)
 {
     r->gather = calloc((size_t)r->layout.bucket_count + 1, sizeof(struct ah_work *));
-    if (!r->gather)
-        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    AH_TRY_MEMORY(r->gather, "prepare: out of memory");
     ah_arena_set_fetch(r->params, shard_fetch, r);
     return 0;
 }

@@ -67,8 +67,7 @@ int ah_split_new(struct ah_split **out, struct ah_reducer *r, bool of_gradients)
 {
     size_t n = (size_t)r->layout.bucket_count + 1;
     struct ah_split *split = calloc(1, sizeof *split);
-    if (!split)
-        return ah_fail(AH_ENOMEM, "prepare: out of memory");
+    AH_TRY_MEMORY(split, "prepare: out of memory");
     *split = (struct ah_split){.r = r, .gradients = of_gradients};
     split->slice = calloc(n, sizeof *split->slice);
     split->whole = calloc(n, sizeof(struct ah_arena *));

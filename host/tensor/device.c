@@ -151,8 +151,7 @@ static int open_device(const struct ah_device_type *type, int index, struct ah_d
     if (device_count == MAX_DEVICES)
         return ah_fail(AH_EINVAL, "device \"%s:%d\": at most %d devices can be open", type->name, index, MAX_DEVICES);
     struct ah_device *device = calloc(1, sizeof *device);
-    if (!device)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(device, "out of memory");
     device->type = type;
     device->index = index;
     snprintf(device->name, sizeof device->name, "%s:%d", type->name, index);

@@ -36,8 +36,7 @@ static void free_header(struct ah_tensor *tensor)
 int ah_storage_new(struct ah_storage **out, size_t nbytes, struct ah_device *device)
 {
     struct ah_storage *storage = malloc(sizeof *storage); /* calloc does not use glibc's cache of freed blocks */
-    if (!storage)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(storage, "out of memory");
     memset(storage, 0, sizeof *storage);
     int status = ah_device_allocate(device, nbytes, &storage->data);
     if (status < 0) {
@@ -94,8 +93,7 @@ static int shaped_header(struct ah_tensor **out, const int64_t *size, int ndim, 
     if (overflow || __builtin_mul_overflow(count, (int64_t)ah_dtype_size(dtype), &bytes))
         return ah_fail(AH_EINVAL, "shape %s is too large", ah_shape_text(size, ndim));
     struct ah_tensor *tensor = new_header();
-    if (!tensor)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(tensor, "out of memory");
     tensor->refs = 1;
     tensor->dtype = dtype;
     tensor->ndim = ndim;
@@ -240,8 +238,7 @@ static void release_counter(struct ah_version_count *counter)
 int ah_tensor_own_version(struct ah_tensor *tensor)
 {
     struct ah_version_count *counter = calloc(1, sizeof *counter);
-    if (!counter)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(counter, "out of memory");
     counter->refs = 1;
     release_counter(tensor->counter);
     tensor->counter = counter;

@@ -153,8 +153,7 @@ static int list_rows(struct ah_rows_made *rows)
     for (const struct ah_encoder *encoder = rows->held; encoder; encoder = encoder->next)
         count += encoder->rows;
     rows->row = malloc((count + 1) * sizeof *rows->row);
-    if (!rows->row)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(rows->row, "out of memory");
     for (const struct ah_encoder *encoder = rows->held; encoder; encoder = encoder->next)
         for (size_t i = 0; i < encoder->rows; i++) {
             const struct ah_encoder_row *row = &encoder->row[i];

@@ -27,8 +27,7 @@ static int charsmap_decode(const char *base64, unsigned char **out, size_t *byte
     while (length > 0 && base64[length - 1] == '=')
         length--;
     *out = malloc(length / 4 * 3 + 4);
-    if (!*out)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(*out, "out of memory");
     for (size_t i = 0; i < length; i++) {
         int digit = base64_digit(base64[i]);
         if (digit < 0) {

@@ -27,8 +27,7 @@ static int model_widen(struct ah_model *model)
         return 0;
     size_t slots = model->merge_slots ? 2 * model->merge_slots : 64;
     struct ah_merge *merge = malloc(slots * sizeof *merge);
-    if (!merge)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(merge, "out of memory");
     for (size_t i = 0; i < slots; i++)
         merge[i].pair = UINT64_MAX;
     for (size_t i = 0; i < model->merge_slots; i++) {

@@ -33,8 +33,7 @@ static int vocabulary_widen(struct ah_vocabulary *v)
         return 0;
     size_t slots = v->slots ? 2 * v->slots : 64;
     uint32_t *slot = calloc(slots, sizeof *slot);
-    if (!slot)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(slot, "out of memory");
     for (size_t i = 0; i < v->count; i++) {
         size_t at = v->entry[i].hash & (slots - 1);
         while (slot[at])

@@ -245,8 +245,7 @@ static int run_node(struct ah_run *run, int index)
     struct ah_slice place = {.dim = -1}, whole = place;
     int inputs = node->input_count, status = 0;
     struct ah_tensor **grad_in = inputs <= 32 ? in_small : malloc((size_t)inputs * sizeof *grad_in);
-    if (!grad_in)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(grad_in, "out of memory");
     bool keep = run->options->retain_graph || run->options->create_graph || node->sequence < run->keep_below;
     if (!beyond && has_work(run, visit)) {
         status = ah_run_rule(node, !keep, visit->grad, grad_in, &place);
@@ -331,8 +330,7 @@ static int engine_plant(struct ah_run *run, struct seed *seed, struct ah_tensor 
 static int engine_execute(struct ah_run *run, struct ah_tensor **roots, struct ah_tensor **grads, int count)
 {
     struct seed *seed = calloc((size_t)(count ? count : 1), sizeof *seed);
-    if (!seed)
-        return ah_fail(AH_ENOMEM, "backward: out of memory");
+    AH_TRY_MEMORY(seed, "backward: out of memory");
     AH_GRAD_SCOPE(run->options->create_graph);
     AH_AUTOCAST_OFF();
     engine_depth++;

@@ -42,8 +42,7 @@ static int parts_join(struct ah_tensor **out, const struct ah_parts *parts)
         return 0;
     }
     struct ah_tensor **slice = malloc((size_t)parts->count * sizeof *slice);
-    if (!slice)
-        return ah_fail(AH_ENOMEM, "backward: out of memory");
+    AH_TRY_MEMORY(slice, "backward: out of memory");
     for (int i = 0; i < parts->count; i++)
         slice[i] = parts->at[i].grad;
     status = ah_tensor_joined(out, slice, parts->count, dim);
@@ -135,8 +134,7 @@ int ah_parts_add(struct ah_visit *visit, int output, struct ah_tensor *grad, str
         return parts_add_to(&visit->grad[output], &part);
     if (!visit->parts)
         visit->parts = calloc((size_t)visit->node->output_count, sizeof *visit->parts);
-    if (!visit->parts)
-        return ah_fail(AH_ENOMEM, "backward: out of memory");
+    AH_TRY_MEMORY(visit->parts, "backward: out of memory");
     struct ah_parts *parts = &visit->parts[output];
     AH_TRY(ah_grow(&parts->at, (size_t)parts->count + 1, &parts->room, sizeof *parts->at));
     part.arrival = parts->count;

@@ -58,8 +58,7 @@ static int segment_connect(const struct ah_node_class *class, void *context, con
                            struct ah_tensor **outputs, int output_count)
 {
     struct ah_node *node = ah_node_new(class, NULL, frontier->count, output_count);
-    if (!node)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(node, "out of memory");
     for (int i = 0; i < frontier->count; i++) {
         node->edge[i] = frontier->edge[i];
         ah_node_retain(node->edge[i].node);

@@ -44,8 +44,7 @@ static int lend_results(struct ah_rule *rule, struct ah_tensor **out)
         if (!ah_rule_keep(rule, out[k]))
             return rule->status;
         struct ah_grad_meta *meta = ah_grad_meta(out[k]);
-        if (!meta)
-            return ah_fail(AH_ENOMEM, "out of memory");
+        AH_TRY_MEMORY(meta, "out of memory");
         ah_node_retain(node);
         meta->fn = node;
         meta->output = k;
@@ -91,8 +90,7 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     bool needs_small[32];
     bool *needs = inputs <= 32 ? needs_small : malloc((size_t)inputs);
     struct ah_tensor *saved_out[AH_MAX_OUTS];
-    if (!needs)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(needs, "out of memory");
     for (int i = 0; i < inputs; i++)
         needs[i] = node->edge[i].node != NULL;
     rule.node = node;

@@ -103,8 +103,7 @@ static int track_view(struct ah_call *call)
     if (!ah_grad_enabled)
         return 0;
     struct ah_grad_meta *meta = ah_grad_meta(view);
-    if (!meta)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(meta, "out of memory");
     if (meta->base)
         return 0;
     struct ah_tensor *base = from->grad && from->grad->base ? from->grad->base : from;
@@ -176,8 +175,7 @@ static int fill_node(struct ah_node *node, struct ah_call *call)
                 AH_TRY(ah_node_add_input(node, &input, arg->list.item[k]));
         } else if (arg->kind == AH_STRING) {
             node->arg[i] = AH_S(strdup(arg->string));
-            if (!node->arg[i].string)
-                return ah_fail(AH_ENOMEM, "out of memory");
+            AH_TRY_MEMORY(node->arg[i].string, "out of memory");
         } else {
             node->arg[i] = *arg;
         }
@@ -212,8 +210,7 @@ static int count_inputs(const struct ah_call *call)
 int ah_set_history(struct ah_tensor *tensor, struct ah_node *node, int output)
 {
     struct ah_grad_meta *meta = ah_grad_meta(tensor);
-    if (!meta)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(meta, "out of memory");
     struct ah_node *old = meta->fn;
     ah_node_retain(node);
     ah_move_keeper(meta, node, output);
@@ -228,8 +225,7 @@ static const struct ah_node_class op_class;
 static int graph_record(struct ah_call *call)
 {
     struct ah_node *node = ah_node_new(&op_class, call->op, count_inputs(call), call->out_count);
-    if (!node)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(node, "out of memory");
     int status = fill_node(node, call);
     if (status == 0 && call->inplace && call->out[0]->grad && call->out[0]->grad->base) {
         status = ah_rebase_view(call->out[0], node);
@@ -255,8 +251,7 @@ int ah_record_custom(const struct ah_node_class *class, void *context, struct ah
                      struct ah_tensor **outputs, int output_count)
 {
     struct ah_node *node = ah_node_new(class, NULL, input_count, output_count);
-    if (!node)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(node, "out of memory");
     int status = 0, index = 0;
     while (status == 0 && index < input_count)
         status = ah_node_add_input(node, &index, inputs[index]);

@@ -71,8 +71,7 @@ int ah_call_hooks(struct ah_hook *first, struct ah_tensor **grad)
         count++;
     if (count > FEW)
         list = malloc((size_t)count * sizeof(struct ah_hook *));
-    if (!list)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(list, "out of memory");
     for (int i = 0; i < count; i++, first = first->next)
         list[i] = ah_hook_retain(first);
     for (int i = 0; i < count; i++) {
@@ -145,8 +144,7 @@ int ah_retain_grad(struct ah_tensor *tensor)
     if (ah_is_leaf(tensor) || tensor->grad->keeper)
         return 0;
     struct ah_hook *hook = calloc(1, sizeof *hook);
-    if (!hook)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(hook, "out of memory");
     hook->refs = 1;
     hook->keeper = true;
     hook->call = keep_grad;

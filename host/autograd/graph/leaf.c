@@ -71,8 +71,7 @@ int ah_set_requires_grad(struct ah_tensor *tensor, bool on)
     if (!on && !tensor->grad)
         return 0;
     struct ah_grad_meta *meta = ah_grad_meta(tensor);
-    if (!meta)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(meta, "out of memory");
     meta->requires_grad = on;
     return 0;
 }
@@ -110,8 +109,7 @@ struct ah_tensor *ah_grad(const struct ah_tensor *tensor)
 int ah_set_grad(struct ah_tensor *tensor, struct ah_tensor *grad)
 {
     struct ah_grad_meta *meta = ah_grad_meta(tensor);
-    if (!meta)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(meta, "out of memory");
     if (grad && (!ah_same_shape(tensor, grad) || tensor->dtype != grad->dtype)) {
         return ah_fail(AH_EINVAL, "grad: expected %s %s, got %s %s", ah_dtype_name(tensor->dtype), ah_shape(tensor),
                        ah_dtype_name(grad->dtype), ah_shape(grad));
@@ -140,8 +138,7 @@ int ah_set_grad_slot(struct ah_tensor *leaf, struct ah_tensor *slot, bool *has_g
                      void (*ready)(void *context, int index), void *context, int index)
 {
     struct ah_grad_meta *meta = ah_grad_meta(leaf);
-    if (!meta)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(meta, "out of memory");
     struct ah_tensor *old = ah_tensor_retain(ah_grad(leaf));
     ah_tensor_release(meta->grad);
     ah_tensor_release(meta->slot);
@@ -180,8 +177,7 @@ int ah_leaf_edge(struct ah_tensor *leaf, struct ah_edge *out, struct ah_node **o
     struct ah_grad_meta *meta = leaf->grad;
     if (!meta->accumulator) {
         struct ah_node *node = ah_node_new(&ah_accumulate_class, NULL, 0, 1);
-        if (!node)
-            return ah_fail(AH_ENOMEM, "out of memory");
+        AH_TRY_MEMORY(node, "out of memory");
         node->sequence = UINT64_MAX; /* run as soon as all uses have contributed */
         node->context = ah_tensor_retain(leaf);
         ah_describe(&node->output[0], leaf);

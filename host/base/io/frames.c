@@ -167,8 +167,7 @@ static ssize_t frames_receive(struct ah_frames *frames, void *to, size_t want)
 static int frames_keep(struct ah_frames *frames)
 {
     struct message *message = calloc(1, sizeof *message);
-    if (!message)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(message, "out of memory");
     *message = (struct message){.count = frames->count, .bytes = frames->coming};
     frames_append(&frames->in, message);
     frames->coming = NULL;

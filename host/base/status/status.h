@@ -45,6 +45,13 @@ int ah_fail_named(int code, const char *name);
             return ah_try_status;         \
     } while (0)
 
+/* Return an error of this text where memory was not allocated. */
+#define AH_TRY_MEMORY(pointer, text)              \
+    do {                                          \
+        if (!(pointer))                           \
+            return ah_fail(AH_ENOMEM, text);      \
+    } while (0)
+
 /* For functions with one cleanup label; needs a local `int status`. */
 #define AH_TRYGO(expr, label)             \
     do {                                  \

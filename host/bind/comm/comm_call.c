@@ -270,8 +270,7 @@ static int call_ragged(lua_State *L, struct ah_tensor **out, struct ah_group *gr
     struct ah_tensor *in = NULL, *result = NULL;
     int ndim = tensor->ndim ? tensor->ndim : 1, status = 0;
     int64_t size[AH_MAX_DIMS] = {1}, own[AH_MAX_DIMS], *counts = malloc((size_t)ah_group_size(group) * sizeof *counts);
-    if (!counts)
-        return ah_fail(AH_ENOMEM, "all_gather_ragged: out of memory");
+    AH_TRY_MEMORY(counts, "all_gather_ragged: out of memory");
     memcpy(size, tensor->size, (size_t)tensor->ndim * sizeof *size);
     memcpy(own, size, sizeof own);
     struct ah_device *device;

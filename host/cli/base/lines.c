@@ -26,8 +26,7 @@ struct ah_lines {
 int ah_lines_open(struct ah_lines **out, int ranks)
 {
     struct ah_lines *lines = calloc(1, sizeof *lines);
-    if (!lines)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(lines, "out of memory");
     lines->first = lines->end = 1;
     for (int r = ranks; r < AH_LINES_RANKS; r++)
         ah_lines_end(lines, r);

@@ -39,8 +39,7 @@ static int watch_by_thread(struct ah_process_watch *watch, pid_t child)
 {
     int ends[2];
     struct awaited *awaited = malloc(sizeof *awaited);
-    if (!awaited)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(awaited, "out of memory");
     if (pipe2(ends, O_CLOEXEC)) {
         free(awaited);
         return ah_fail(AH_EIO, "cannot make a pipe: %s", strerror(errno));

@@ -81,8 +81,7 @@ static int read_descriptor(int fd, char **out, size_t *bytes)
     if (fstat(fd, &info))
         return ah_fail(AH_EIO, "--script_fd %d: %s", fd, strerror(errno));
     char *text = malloc((size_t)info.st_size + 1);
-    if (!text)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(text, "out of memory");
     size_t have = 0;
     while (have < (size_t)info.st_size) {
         ssize_t n = pread(fd, text + have, (size_t)info.st_size - have, (off_t)have);

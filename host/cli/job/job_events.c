@@ -247,8 +247,7 @@ int ah_lua_jobs_wait(struct ah_lua_job **jobs, int count, int64_t until)
 {
     bool all_reported;
     AH_FREED struct pollfd *at = calloc(3 * (size_t)count + 1, sizeof *at);
-    if (!at)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(at, "out of memory");
     for (;;) {
         for (int i = 0; i < count; i++) {
             job_events_step(jobs[i]);

@@ -238,8 +238,7 @@ int ah_job_start(struct ah_job **out, const struct ah_job_options *options)
     if (options->ranks < 1 || options->ranks > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "expected 1..%d ranks, got %d", AH_MAX_RANKS, options->ranks);
     struct ah_job *job = calloc(1, sizeof *job + (size_t)options->ranks * sizeof job->rank[0]);
-    if (!job)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(job, "out of memory");
     job->options = *options;
     job->size = options->ranks;
     job->first = options->hosts ? options->hosts->first[options->hosts->mine] : 0;

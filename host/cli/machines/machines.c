@@ -41,8 +41,7 @@ int ah_machines_open(struct ah_machines **out, const struct ah_machines_options 
 {
     int status;
     struct ah_machines *machines = calloc(1, sizeof *machines);
-    if (!machines)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(machines, "out of memory");
     machines->options = *options;
     machines->claims = options->number >= 0;
     machines->link.notification = -1;

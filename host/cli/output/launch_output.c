@@ -49,8 +49,7 @@ int ah_output_open(struct ah_output **out, const int fd[2], const bool terminal[
     struct stat info[2];
     int status = 0;
     struct ah_output *output = calloc(1, sizeof *output);
-    if (!output)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(output, "out of memory");
     output->ranks = ranks;
     output->one_writer = fd[0] >= 0 && fd[1] >= 0 && !fstat(fd[0], &info[0]) && !fstat(fd[1], &info[1]) &&
                        info[0].st_dev == info[1].st_dev && info[0].st_ino == info[1].st_ino;

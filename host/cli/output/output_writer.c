@@ -58,8 +58,7 @@ static void choose_way(struct ah_output_writer *writer, int fd)
 int ah_output_writer_open(struct ah_output_writer **out, int fd)
 {
     struct ah_output_writer *writer = calloc(1, sizeof *writer);
-    if (!writer)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(writer, "out of memory");
     writer->fd = fd;
     writer->opened = -1;
     choose_way(writer, fd);

@@ -47,8 +47,7 @@ static int make_folder(struct ah_rank_logs *logs, const char *folder)
 int ah_rank_logs_open(struct ah_rank_logs **out, const char *folder, const char *tee, const char *redirects, int ranks)
 {
     struct ah_rank_logs *logs = calloc(1, sizeof *logs + (size_t)ranks * sizeof logs->rank[0]);
-    if (!logs)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(logs, "out of memory");
     logs->tee = tee;
     logs->redirects = redirects;
     logs->ranks = ranks;

@@ -134,8 +134,7 @@ int ah_host_open(struct ah_host *host, const struct ah_host_options *options)
     ah_meta_open();
     ah_autograd_open();
     host->lua = luaL_newstate();
-    if (!host->lua)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(host->lua, "out of memory");
     if (options->give_up) {
         give_up = options->give_up;
         lua_atpanic(host->lua, host_panic);

@@ -71,8 +71,7 @@ int ah_control_create(struct ah_control_block **out, int size)
     if (size < 1 || size > AH_MAX_RANKS)
         return ah_fail(AH_EINVAL, "expected 1..%d processes, got %d", AH_MAX_RANKS, size);
     struct ah_control_block *control = control_blank();
-    if (!control)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(control, "out of memory");
     control->size = size;
     control->bytes = control_bytes(size);
     control->fd = memfd_create(AH_CONTROL_NAME, MFD_CLOEXEC);
@@ -170,8 +169,7 @@ int ah_control_open(struct ah_control_block **out, int fd, int rank, const int *
     struct stat info;
     struct ah_control_block *control = control_blank();
     int status = AH_EIO;
-    if (!control)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(control, "out of memory");
     if (fstat(fd, &info) || (size_t)info.st_size < control_bytes(1))
         goto foreign;
     control->bytes = (size_t)info.st_size;

@@ -58,8 +58,7 @@ static int exchange_cards(struct ah_group *group, struct ah_device *device, cons
 {
     struct entry mine = {0};
     AH_FREED struct entry *table = malloc((size_t)group->size * sizeof *table);
-    if (!table)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(table, "out of memory");
     uint8_t card[AH_DEVICE_COMM_CARD] = {0};
     mine.usable = type->card(device, card) == 0;
     memcpy(mine.card, card, sizeof mine.card);

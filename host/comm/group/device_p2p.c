@@ -22,8 +22,7 @@ static int p2p_of(struct ah_group *group, int from, int to, struct ah_device_p2p
         at = &(*at)->next;
     if (!*at || (*at)->from != from || (*at)->to != to) {
         struct ah_device_p2p *made = calloc(1, sizeof *made);
-        if (!made)
-            return ah_fail(AH_ENOMEM, "a message: out of memory");
+        AH_TRY_MEMORY(made, "a message: out of memory");
         *made = (struct ah_device_p2p){.next = *at, .from = from, .to = to};
         *at = made;
     }

@@ -528,8 +528,7 @@ int ah_group_share(struct ah_group *group, size_t bytes, const char *where, void
     for (int r = 0; r < group->size; r++)
         holders += ah_group_host(group, r) == ah_group_host(group, group->rank);
     int64_t answer[2] = {0}, *answers = malloc((size_t)group->size * sizeof answer); /* statuses, and where it is */
-    if (!answers)
-        return ah_fail(AH_ENOMEM, "out of memory for an answer of each rank");
+    AH_TRY_MEMORY(answers, "out of memory for an answer of each rank");
     if (group->rank == lender) {
         uint64_t offset = AH_NO_OFFSET;
         answer[0] = group->backend->lend(group, bytes, holders, &offset);

@@ -345,8 +345,7 @@ int ah_progress_open(struct ah_progress **out, struct ah_control_block *control,
     if (!type)
         return ah_fail(AH_EINVAL, "unknown transport between hosts: %s", name);
     struct ah_progress *progress = calloc(1, sizeof *progress);
-    if (!progress)
-        return ah_fail(AH_ENOMEM, "progress thread: out of memory");
+    AH_TRY_MEMORY(progress, "progress thread: out of memory");
     progress->control = control;
     progress->replica = replica;
     pthread_mutex_init(&progress->working, NULL);

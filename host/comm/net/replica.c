@@ -345,8 +345,7 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
 {
     int fd[AH_HOSTS_MAX], status;
     struct ah_replica *replica = calloc(1, sizeof *replica);
-    if (!replica)
-        return ah_fail(AH_ENOMEM, "replication: out of memory");
+    AH_TRY_MEMORY(replica, "replication: out of memory");
     replica->control = control;
     replica->room = find_room();
     replica->hosts = control->hosts;

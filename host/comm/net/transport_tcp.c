@@ -140,8 +140,7 @@ static int begin_message(struct link *link)
             return ah_fail(AH_EPEER, "it sent more than %llu unrequested bytes",
                            (unsigned long long)most_early);
         part = malloc(sizeof *part + link->head.bytes);
-        if (!part)
-            return ah_fail(AH_ENOMEM, "transport: out of memory");
+        AH_TRY_MEMORY(part, "transport: out of memory");
         *part = (struct part){.head = link->head};
         part->memory = (unsigned char *)(part + 1);
         tcp_append(&link->early, part);
@@ -272,8 +271,7 @@ static int tcp_start(struct ah_transport *base, uint64_t tag, const struct ah_tr
 {
     struct tcp_transport *transport = (struct tcp_transport *)base;
     struct exchange *exchange = calloc(1, sizeof *exchange + 2 * (size_t)base->hosts * sizeof exchange->part[0]);
-    if (!exchange)
-        return ah_fail(AH_ENOMEM, "transport: out of memory");
+    AH_TRY_MEMORY(exchange, "transport: out of memory");
     ah_transport_list(&transport->exchanges, &exchange->base);
     *out = &exchange->base;
     for (int h = 0; h < base->hosts; h++) {
@@ -335,8 +333,7 @@ static int tcp_open(struct ah_transport **out, const struct ah_hosts *hosts, int
 {
     int fd[AH_HOSTS_MAX];
     struct tcp_transport *transport = calloc(1, sizeof *transport);
-    if (!transport)
-        return ah_fail(AH_ENOMEM, "transport: out of memory");
+    AH_TRY_MEMORY(transport, "transport: out of memory");
     int status = ah_mesh_open(hosts, "transport", timeout_ns, fd);
     if (status < 0) {
         free(transport);

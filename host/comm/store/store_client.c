@@ -176,8 +176,7 @@ int ah_store_connect(struct ah_store **out, const struct ah_store_options *optio
     const char *host = options->host ? options->host : "127.0.0.1";
     int64_t deadline = ah_now_ns() + timeout_ns;
     struct ah_store *store = calloc(1, sizeof *store);
-    if (!store)
-        return ah_fail(AH_ENOMEM, "store: out of memory");
+    AH_TRY_MEMORY(store, "store: out of memory");
     store->fd = -1;
     store->call_ns = options->alive_ns > call_ns ? options->alive_ns : call_ns;
     snprintf(store->where, sizeof store->where, "%s, port %d", host, options->port);
@@ -207,8 +206,7 @@ static int client_exchange(struct ah_store *store, const struct ah_store_request
     if (reply->value_bytes > AH_STORE_VALUE)
         return ah_fail(AH_EIO, "store at %s: a value of %u bytes", store->where, reply->value_bytes);
     *value = malloc((size_t)reply->value_bytes + 1);
-    if (!*value)
-        return ah_fail(AH_ENOMEM, "store: out of memory");
+    AH_TRY_MEMORY(*value, "store: out of memory");
     (*value)[reply->value_bytes] = 0;
     return client_transfer(store, *value, NULL, reply->value_bytes, deadline);
 }

@@ -89,8 +89,7 @@ static int pad_open(struct pad *pad, const int64_t *size, int ndim, const struct
         total += wide;
     }
     pad->places = malloc((size_t)(total ? total : 1) * sizeof *pad->places);
-    if (!pad->places)
-        return ah_fail(AH_ENOMEM, "pad: out of memory");
+    AH_TRY_MEMORY(pad->places, "pad: out of memory");
     int64_t *at = pad->places;
     char kind = mode[0] == 'r' && mode[2] == 'p' ? 'p' : mode[0];
     for (int d = 0; d < pad->ndim; d++) {

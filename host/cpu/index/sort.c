@@ -89,8 +89,7 @@ static int sort_lines(struct lines *l)
     if (parts > count)
         parts = count;
     l->memory = malloc((size_t)parts * 2 * (size_t)l->n * sizeof *l->memory);
-    if (!l->memory)
-        return ah_fail(AH_ENOMEM, "sort: out of memory");
+    AH_TRY_MEMORY(l->memory, "sort: out of memory");
     struct part_job job = {l, count, parts};
     ah_parallel_for(parts, 1, sort_parts, &job);
     free(l->memory);
@@ -149,8 +148,7 @@ int ah_cpu_unique(struct ah_call *c)
     AH_TRY(ah_contiguous_as(&x, arg->input.tensor, arg->input.tensor->dtype));
     int64_t n = x->numel;
     AH_FREED struct ah_sort_entry *entry = malloc((size_t)(2 * n + 1) * sizeof *entry);
-    if (!entry)
-        return ah_fail(AH_ENOMEM, "unique: out of memory");
+    AH_TRY_MEMORY(entry, "unique: out of memory");
     ah_sort_keys(entry, n, ah_tensor_data(x), 1, x->dtype, false);
     ah_sort_entries(entry, entry + n, n);
     bool floats = ah_dtype_is_float(x->dtype);

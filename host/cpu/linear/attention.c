@@ -33,8 +33,7 @@ static int make_spans(struct ah_attention *plan, const struct ah_tensor *query, 
     int64_t row = 0, words = 0;
     plan->spans = spans ? spans->size[0] : query->size[0];
     plan->span = calloc((size_t)plan->spans + 1, sizeof *plan->span);
-    if (!plan->span)
-        return ah_fail(AH_ENOMEM, "attention: out of memory");
+    AH_TRY_MEMORY(plan->span, "attention: out of memory");
     for (int64_t s = 0; s < plan->spans; s++) {
         struct ah_attention_span *span = &plan->span[s];
         const int64_t *at = spans ? (const int64_t *)ah_tensor_data(spans) + 5 * s : NULL;
@@ -61,8 +60,7 @@ static int make_units(struct ah_attention_unit **units, int64_t *count, const st
     for (int64_t s = 0; s < plan->spans; s++)
         blocks += ah_attention_blocks(plan->span[s].queries) + whole;
     struct ah_attention_unit *unit = malloc((size_t)(blocks * plan->heads + 1) * sizeof *unit);
-    if (!unit)
-        return ah_fail(AH_ENOMEM, "attention: out of memory");
+    AH_TRY_MEMORY(unit, "attention: out of memory");
     *units = unit;
     for (int64_t s = 0; s < plan->spans; s++) {
         int64_t end = whole ? 1 : plan->span[s].queries;

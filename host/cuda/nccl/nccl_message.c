@@ -24,8 +24,7 @@ int ah_nccl_mark(struct ah_message_request *transfer)
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_capture_refuse(cuda, "a message", "send and receive outside of the step"));
     struct mark *mark = calloc(1, sizeof *mark);
-    if (!mark)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(mark, "out of memory");
     mark->cuda = cuda;
     transfer->mark = mark;
     return make_event(cuda, &mark->begin, cuda->compute);

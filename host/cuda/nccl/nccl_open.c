@@ -165,8 +165,7 @@ static int task_await(struct ah_nccl_comm *comm, struct task *task, const char *
 static int task_new(struct ah_nccl_comm *comm, struct task **out)
 {
     struct task *task = *out = calloc(1, sizeof *task);
-    if (!task)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(task, "out of memory");
     task->nccl = comm->nccl;
     task->context = comm->cuda->context;
     return 0;
@@ -191,8 +190,7 @@ static int comm_new(struct ah_nccl_comm **out, struct ah_group *group, struct ah
 {
     ah_nccl_register();
     struct ah_nccl_comm *comm = calloc(1, sizeof *comm);
-    if (!comm)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(comm, "out of memory");
     comm->base = (struct ah_device_comm){&ah_nccl_comm_type, group, device};
     comm->cuda = ah_cuda_state(device);
     pthread_mutex_init(&comm->lock, NULL);

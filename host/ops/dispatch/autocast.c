@@ -47,8 +47,7 @@ static int autocast_reserve(void)
         return 0;
     size_t room = kept_casts.room, wider = room ? room * 2 : 64;
     struct kept *old = kept_casts.slot, *slot = calloc(wider, sizeof *slot);
-    if (!slot)
-        return ah_fail(AH_ENOMEM, "autocast: out of memory");
+    AH_TRY_MEMORY(slot, "autocast: out of memory");
     kept_casts.slot = slot;
     kept_casts.room = wider;
     for (size_t i = 0; i < room; i++)
@@ -207,8 +206,7 @@ static int cast_list(struct ah_value *arg, enum ah_autocast_kind kind, enum ah_d
 {
     int count = arg->list.count;
     struct ah_tensor **item = calloc((size_t)(count ? count : 1), sizeof(struct ah_tensor *));
-    if (!item)
-        return ah_fail(AH_ENOMEM, "autocast: out of memory");
+    AH_TRY_MEMORY(item, "autocast: out of memory");
     int status = 0;
     for (int k = 0; k < count && status == 0; k++)
         status = ah_autocast_tensor(&item[k], arg->list.item[k], kind, dtype);

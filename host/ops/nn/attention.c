@@ -356,8 +356,7 @@ static int attention_in_chunks(struct ah_call *c, const struct ah_args_attention
     int64_t queries = arg->query.tensor->size[arg->query.tensor->ndim - 2];
     int count = (int)((queries + rows - 1) / rows), made = 0, status = 0;
     struct ah_tensor **part = calloc((size_t)count, sizeof(struct ah_tensor *));
-    if (!part)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(part, "out of memory");
     for (; made < count && status == 0; made += status == 0) {
         int64_t first = made * rows;
         status = attention_part(arg, first, queries - first < rows ? queries - first : rows, &part[made]);

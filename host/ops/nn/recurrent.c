@@ -36,8 +36,7 @@ int ah_recurrent_plan_open(struct ah_recurrent_plan *plan, const struct ah_tenso
     plan->steps = sizes ? sizes->numel : plan->rows ? plan->rows / plan->sequences : 0;
     plan->reverse = reverse;
     plan->row = malloc((size_t)(2 * plan->steps + 1) * sizeof *plan->row);
-    if (!plan->row)
-        return ah_fail(AH_ENOMEM, "recurrent: out of memory");
+    AH_TRY_MEMORY(plan->row, "recurrent: out of memory");
     plan->count = plan->row + plan->steps;
     for (int64_t t = 0, row = 0; t < plan->steps; t++) {
         plan->row[t] = row;

@@ -41,8 +41,7 @@ static int load_wordpiece(struct ah_model *model, const json_t *value)
     model->kind = AH_MODEL_WORDPIECE;
     AH_TRY(ah_load_text(value, "model", "continuing_subword_prefix", &prefix));
     model->prefix = strdup(prefix ? prefix : "##");
-    if (!model->prefix)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(model->prefix, "out of memory");
     if (most && (!json_is_integer(most) || json_integer_value(most) < 0))
         return ah_fail(AH_EINVAL, "model: max_input_chars_per_word: expected a whole number");
     model->most_characters = most ? json_integer_value(most) : 100;

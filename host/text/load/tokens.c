@@ -14,8 +14,7 @@ static int set_special(struct ah_tokenizer *tokenizer, int32_t id)
     if ((size_t)id >= tokenizer->specials) {
         size_t count = (size_t)id + 1;
         bool *wider = realloc(tokenizer->is_special, count);
-        if (!wider)
-            return ah_fail(AH_ENOMEM, "out of memory");
+        AH_TRY_MEMORY(wider, "out of memory");
         memset(wider + tokenizer->specials, 0, count - tokenizer->specials);
         tokenizer->is_special = wider;
         tokenizer->specials = count;
@@ -29,8 +28,7 @@ static int load_tokens_show(struct ah_tokenizer *tokenizer, const struct ah_adde
 {
     AH_FREED char *text = malloc(4 * added->count + 1);
     size_t bytes = 0;
-    if (!text)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(text, "out of memory");
     for (size_t i = 0; i < added->count; i++)
         bytes += (size_t)ah_utf8_put(added->c[i], (unsigned char *)text + bytes);
     return ah_vocabulary_add(&tokenizer->shown, text, bytes, added->id);

@@ -24,8 +24,7 @@ static int load_scores(struct ah_model *model, const json_t *value)
     if (!json_is_array(vocabulary) || json_array_size(vocabulary) == 0)
         return ah_fail(AH_EINVAL, "model: vocab: expected a list of texts and scores");
     model->score = calloc(json_array_size(vocabulary), sizeof *model->score);
-    if (!model->score)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(model->score, "out of memory");
     json_array_foreach(vocabulary, id, item)
         AH_TRY(load_scored(model, item, id));
     return 0;

@@ -23,8 +23,7 @@ static int note_live(struct ah_cuda_memory *memory, struct ah_cuda_pool *pool)
 {
     pool->live = malloc((memory->used_count + 1) * sizeof *pool->live);
     pool->live_count = 0;
-    if (!pool->live)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(pool->live, "out of memory");
     for (int i = 0; i < AH_BLOCK_BUCKETS; i++)
         for (const struct ah_cuda_block *block = memory->used[i]; block; block = block->chain)
             if (block->pool != pool)

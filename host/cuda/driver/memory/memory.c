@@ -75,8 +75,7 @@ static size_t segment_bytes(size_t bytes)
 static int new_segment(struct ah_cuda_memory *memory, size_t bytes, struct ah_cuda_block **out)
 {
     struct ah_cuda_block *block = calloc(1, sizeof *block);
-    if (!block)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(block, "out of memory");
     CUstreamCaptureMode mode = ah_cuda_relax();
     CUresult code = ah_cuda.memory_alloc(&block->at, bytes);
     ah_cuda_tighten(mode);
@@ -412,8 +411,7 @@ int ah_cuda_memory_open(struct ah_cuda_memory **out, struct ah_cuda_device *cuda
                        "ACCELHOST_CUDA_ALLOCATOR: expected \"driver\", \"poison\", \"segments\" or nothing, got \"%s\"",
                        choice);
     struct ah_cuda_memory *memory = calloc(1, sizeof *memory);
-    if (!memory)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(memory, "out of memory");
     memory->cuda = cuda;
     memory->direct = direct;
     memory->poison = poison;

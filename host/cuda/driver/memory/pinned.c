@@ -59,8 +59,7 @@ static int pinned_add(struct ah_cuda_pinned *pinned, size_t bytes, struct ah_cud
     pthread_mutex_unlock(&pinned->lock);
     AH_TRY(grown);
     struct ah_cuda_pinned_block *block = calloc(1, sizeof *block);
-    if (!block)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(block, "out of memory");
     const char *name = pinned->cuda->device->name;
     int status = ah_cuda_check(ah_cuda.pinned_alloc(&block->at, bytes), "%s: %zu bytes of pinned memory", name, bytes);
     if (status == 0) {
@@ -153,8 +152,7 @@ void ah_cuda_pinned_trim(struct ah_cuda_pinned *pinned)
 int ah_cuda_pinned_open(struct ah_cuda_pinned **out, struct ah_cuda_device *cuda)
 {
     struct ah_cuda_pinned *pinned = calloc(1, sizeof *pinned);
-    if (!pinned)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(pinned, "out of memory");
     pinned->cuda = cuda;
     pthread_mutex_init(&pinned->lock, NULL);
     *out = pinned;

@@ -37,8 +37,7 @@ int ah_cuda_range_open(struct ah_cuda_range **out, struct ah_cuda_device *cuda)
     ah_cuda.device_attribute(&direct, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, cuda->handle);
     AH_TRY(ah_cuda_check(ah_cuda.device_total_memory(&total, cuda->handle), "%s: its memory", cuda->device->name));
     struct ah_cuda_range *range = calloc(1, sizeof *range);
-    if (!range)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(range, "out of memory");
     range->cuda = cuda;
     range->bytes = ADDRESSES * ((total + PIECE - 1) / PIECE * PIECE);
     range->direct = direct > 0;
@@ -149,8 +148,7 @@ static int fill_hole(struct ah_cuda_memory *memory, struct ah_cuda_block *hole, 
     struct ah_cuda_block *rest = NULL;
     if (needed < hole->bytes) {
         rest = ah_cuda_block_split(hole, needed);
-        if (!rest)
-            return ah_fail(AH_ENOMEM, "out of memory");
+        AH_TRY_MEMORY(rest, "out of memory");
         rest->hole = true;
     }
     int status = range_map(memory, hole->at, hole->bytes);
@@ -173,8 +171,7 @@ static int range_extend(struct ah_cuda_memory *memory, struct ah_cuda_block *las
     if (needed > range->bytes - (end - range->base))
         return ah_fail(AH_ENOMEM, "%s: no more addresses", range->cuda->device->name);
     struct ah_cuda_block *block = calloc(1, sizeof *block);
-    if (!block)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(block, "out of memory");
     int status = range_map(memory, end, needed);
     if (status < 0) {
         free(block);

@@ -14,8 +14,7 @@ struct ah_device_event {
 static int open_event(struct ah_device *device, bool timed, struct ah_device_event **out)
 {
     struct ah_device_event *event = calloc(1, sizeof *event);
-    if (!event)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(event, "out of memory");
     *event = (struct ah_device_event){.cuda = ah_cuda_state(device), .timed = timed};
     int status = ah_cuda_enter(event->cuda);
     if (status == 0)

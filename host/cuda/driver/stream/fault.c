@@ -44,8 +44,7 @@ static bool reports_now(const struct ah_cuda_device *cuda)
 static int open_faults(struct ah_cuda_device *cuda)
 {
     struct ah_cuda_faults *faults = calloc(1, sizeof *faults);
-    if (!faults)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(faults, "out of memory");
     faults->now = reports_now(cuda);
     int status = ah_cuda_memory_take(cuda->memory, sizeof(struct ah_fault), &faults->block);
     if (status == 0)

@@ -250,8 +250,7 @@ void ah_cuda_prefetch_trim(struct ah_cuda_prefetch *prefetch)
 int ah_cuda_prefetch_open(struct ah_cuda_prefetch **out, struct ah_cuda_device *cuda)
 {
     struct ah_cuda_prefetch *prefetch = calloc(1, sizeof *prefetch);
-    if (!prefetch)
-        return ah_fail(AH_ENOMEM, "out of memory");
+    AH_TRY_MEMORY(prefetch, "out of memory");
     prefetch->cuda = cuda;
     pthread_mutex_init(&prefetch->lock, NULL);
     *out = prefetch;

@@ -489,6 +489,12 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
     return 0;
 }
 
+int ah_call_single(struct ah_call *call, const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    AH_TRY(ah_call_output(call, 0, size, ndim, dtype));
+    return ah_call_kernel(call);
+}
+
 int ah_call_expect_fits(const struct ah_call *call, int arg, enum ah_dtype dtype)
 {
     const struct ah_value *value = &call->arg[arg];

@@ -189,6 +189,8 @@ int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *
 
 /* Run the kernel of call->op on call->device; AH_ENOTIMPL when the device has none. */
 int ah_call_kernel(struct ah_call *call);
+/* The same after allocating out[0] (ah_call_output). */
+int ah_call_single(struct ah_call *call, const int64_t *size, int ndim, enum ah_dtype dtype);
 
 /* Within a kernel: the device's kernel of another op, from arguments that are as its forward leaves them into `result`,
  * which has the right shape and dtype. */

@@ -9,13 +9,11 @@ int ah_forward_pair_distances(struct ah_call *c)
     if (x->ndim != 2)
         return ah_fail(AH_EINVAL, "pdist: expected an input (N, D), got %s", ah_shape(x));
     int64_t pairs = x->size[0] * (x->size[0] - 1) / 2;
-    AH_TRY(ah_call_output(c, 0, &pairs, 1, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, &pairs, 1, x->dtype);
 }
 
 int ah_forward_pair_distances_backward(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, pair_distances_backward)->input.tensor;
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }

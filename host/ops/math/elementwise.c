@@ -337,8 +337,7 @@ static int elementwise_drop(struct ah_call *c, struct ah_tensor *input, double p
     }
     if (p == 1)
         c->state.dropout.scale = 0;
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, input->dtype);
 }
 
 int ah_forward_dropout(struct ah_call *c)

@@ -124,8 +124,7 @@ int ah_forward_matrix_permutation(struct ah_call *c)
         return ah_fail(AH_EINVAL, "%s: pivots %s are more than %lld rows", c->op->name, ah_shape(pivots), (long long)n);
     memcpy(size, pivots->size, sizeof size);
     size[pivots->ndim - 1] = n;
-    AH_TRY(ah_call_output(c, 0, size, pivots->ndim, AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, pivots->ndim, AH_I64);
 }
 
 int ah_forward_matrix_solve(struct ah_call *c)
@@ -145,8 +144,7 @@ int ah_forward_matrix_triangular_solve(struct ah_call *c)
     AH_TRY(expect_matrices(c, 0, true));
     AH_TRY(expect_fitting(c, 1, arg->left.flag ? -2 : -1, rows_of(c)));
     const struct ah_tensor *b = arg->other.tensor;
-    AH_TRY(ah_call_output(c, 0, b->size, b->ndim, b->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, b->size, b->ndim, b->dtype);
 }
 
 int ah_forward_matrix_inverse(struct ah_call *c)

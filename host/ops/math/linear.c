@@ -95,8 +95,7 @@ int ah_forward_linear_of_gelu(struct ah_call *c)
 int ah_forward_linear_of_gelu_backward(struct ah_call *c)
 {
     const struct ah_tensor *before = ah_args(c, linear_of_gelu_backward)->before.tensor;
-    AH_TRY(ah_call_output(c, 0, before->size, before->ndim, before->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, before->size, before->ndim, before->dtype);
 }
 
 int ah_linear_of_gelu_backward_by_parts(struct ah_call *c)
@@ -148,6 +147,5 @@ int ah_forward_column_sum(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, column_sum)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 1], 1, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, &x->size[x->ndim - 1], 1, x->dtype);
 }

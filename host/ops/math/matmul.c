@@ -46,8 +46,7 @@ int ah_forward_matmul(struct ah_call *c)
         size[ndim++] = a->size[a->ndim - 2];
     if (b->ndim > 1)
         size[ndim++] = b->size[b->ndim - 1];
-    AH_TRY(ah_call_output(c, 0, size, ndim, a->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, ndim, a->dtype);
 }
 
 static int expect_ndim(const struct ah_call *c, int arg, int ndim)

@@ -80,8 +80,7 @@ int ah_forward_quantized_matmul(struct ah_call *c)
     int64_t size[AH_MAX_DIMS];
     memcpy(size, x->size, sizeof size);
     size[x->ndim - 1] = features;
-    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, x->ndim, x->dtype);
 }
 
 int ah_forward_dequantize(struct ah_call *c)
@@ -91,8 +90,7 @@ int ah_forward_dequantize(struct ah_call *c)
                                     ah_given(&arg->nested_absmax), ah_given(&arg->nested_code), arg->rows.integer,
                                     arg->columns.integer, arg->block_size.integer};
     AH_TRY(quantized_check(c, &parts));
-    AH_TRY(ah_call_output(c, 0, (int64_t[]){parts.rows, parts.columns}, 2, AH_F32));
-    return ah_call_kernel(c);
+    return ah_call_single(c, (int64_t[]){parts.rows, parts.columns}, 2, AH_F32);
 }
 
 int ah_forward_quantize_int8(struct ah_call *c)

@@ -176,8 +176,7 @@ static int reduce_running(struct ah_call *c, enum ah_dtype dtype)
     int dim;
     AH_TRY(ah_wrap_dim(c->op->name, arg->dim.integer, input->ndim, &dim));
     c->state.reduce.dims = input->ndim > 0 ? 1u << dim : 0;
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, dtype);
 }
 
 int ah_forward_cumsum(struct ah_call *c)
@@ -230,8 +229,7 @@ int ah_forward_sum_to(struct ah_call *c)
         return 0;
     }
     c->state.reduce.dims = mask;
-    AH_TRY(ah_call_output(c, 0, size, ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, ndim, input->dtype);
 }
 
 int ah_forward_prod_others(struct ah_call *c)
@@ -242,6 +240,5 @@ int ah_forward_prod_others(struct ah_call *c)
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(dim_mask(c, &arg->dim, &mask));
     c->state.reduce.dims = mask;
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, input->dtype);
 }

@@ -238,12 +238,8 @@ int ah_forward_attention_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_attention_keep(struct ah_call *c)
-{
-    const struct ah_args_attention_keep *arg = ah_args(c, attention_keep);
-    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->dtype.dtype));
-    return ah_call_kernel(c);
-}
+AH_FORWARD_WITH(attention_keep, attention_keep,
+                ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->dtype.dtype))
 
 /* Scores in memory. */
 
@@ -256,8 +252,7 @@ int ah_forward_masked_softmax(struct ah_call *c)
         return ah_fail(AH_EINVAL, "masked_softmax: expected scores (..., L, S), got %s", ah_shape(x));
     if (mask)
         AH_TRY(check_mask(mask, x));
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }
 
 /* Heads of key or value as many times as the query has of them. */

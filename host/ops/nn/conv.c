@@ -114,8 +114,7 @@ int ah_forward_conv2d(struct ah_call *c)
     }
     int64_t size[4];
     int ndim = ah_conv_output_size(&s, size);
-    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, ndim, x->dtype);
 }
 
 int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, const struct ah_value *size)
@@ -125,8 +124,7 @@ int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, con
         return ah_fail(AH_EINVAL, "%s: expected a gradient of shape %s, got %s", c->op->name,
                        ah_shape_text(expected, ndim), ah_shape(g));
     }
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, g->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size->ints.at, size->ints.count, g->dtype);
 }
 
 /* The gradient of a convolution of these sizes with respect to its tensor of size `size`. */
@@ -162,8 +160,7 @@ int ah_forward_channel_sum(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, channel_sum)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_call_output(c, 0, &x->size[x->ndim - 3], 1, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, &x->size[x->ndim - 3], 1, x->dtype);
 }
 
 /* Composites. */

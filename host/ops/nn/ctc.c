@@ -34,6 +34,5 @@ int ah_forward_ctc(struct ah_call *c)
 int ah_forward_ctc_backward(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, ctc_backward)->log_probs.tensor;
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }

@@ -69,12 +69,8 @@ int ah_forward_class_nll(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
-int ah_forward_class_nll_backward(struct ah_call *c)
-{
-    const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
-    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
-}
+AH_FORWARD_WITH(class_nll_backward, class_nll_backward,
+                ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype))
 
 int ah_forward_cross_entropy_rows(struct ah_call *c)
 {
@@ -92,8 +88,7 @@ int ah_forward_cross_entropy_rows(struct ah_call *c)
 int ah_forward_cross_entropy_rows_backward(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, cross_entropy_rows_backward)->input.tensor;
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }
 
 int ah_forward_nll_loss(struct ah_call *c)

@@ -20,8 +20,7 @@ int ah_forward_probability_nll(struct ah_call *c)
 {
     const struct ah_tensor *x = ah_args(c, probability_nll)->input.tensor;
     AH_TRY(check_pair(c, "binary_cross_entropy", false));
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }
 
 int ah_forward_logit_nll(struct ah_call *c)
@@ -41,8 +40,7 @@ int ah_forward_logit_nll(struct ah_call *c)
                            ah_dtype_name(p->dtype), ah_shape(p), ah_dtype_name(x->dtype), ah_shape(x));
         }
     }
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }
 
 /* Weigh and reduce `terms` unless `status` is an error; consumes the reference. */

@@ -391,8 +391,7 @@ int ah_forward_embedding(struct ah_call *c)
     int64_t size[AH_MAX_DIMS];
     memcpy(size, index->size, sizeof size);
     size[index->ndim] = w->size[1];
-    AH_TRY(ah_call_output(c, 0, size, index->ndim + 1, w->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, index->ndim + 1, w->dtype);
 }
 
 int ah_forward_bag_sum(struct ah_call *c)
@@ -405,20 +404,10 @@ int ah_forward_bag_sum(struct ah_call *c)
     if (scale && scale->dtype != w->dtype)
         return ah_fail(AH_EINVAL, "embedding_bag: per_sample_weights: expected %s like weight, got %s",
                        ah_dtype_name(w->dtype), ah_dtype_name(scale->dtype));
-    AH_TRY(ah_call_output(c, 0, (int64_t[]){starts->size[0] - 1, w->size[1]}, 2, w->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, (int64_t[]){starts->size[0] - 1, w->size[1]}, 2, w->dtype);
 }
 
-int ah_forward_bag_sum_backward(struct ah_call *c)
-{
-    const struct ah_args_bag_sum_backward *arg = ah_args(c, bag_sum_backward);
-    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
-}
-
-int ah_forward_embedding_backward(struct ah_call *c)
-{
-    const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
-    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
-}
+AH_FORWARD_WITH(bag_sum_backward, bag_sum_backward,
+                ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype))
+AH_FORWARD_WITH(embedding_backward, embedding_backward,
+                ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype))

@@ -14,8 +14,7 @@ static int pad_forward(struct ah_call *c, const struct ah_value *before, const s
             return ah_fail(AH_EINVAL, "pad: %lld and %lld do not fit dim %d of size %lld",
                            (long long)before->ints.at[d], (long long)after->ints.at[d], d, (long long)x->size[d]);
     }
-    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, x->ndim, x->dtype);
 }
 
 int ah_forward_constant_pad(struct ah_call *c)
@@ -32,10 +31,5 @@ int ah_forward_constant_pad(struct ah_call *c)
 }
 
 AH_FORWARD_WITH(edge_pad, edge_pad, pad_forward(c, &arg->before, &arg->after))
-
-int ah_forward_edge_pad_backward(struct ah_call *c)
-{
-    const struct ah_args_edge_pad_backward *arg = ah_args(c, edge_pad_backward);
-    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype));
-    return ah_call_kernel(c);
-}
+AH_FORWARD_WITH(edge_pad_backward, edge_pad_backward,
+                ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype))

@@ -102,8 +102,7 @@ int ah_forward_max_pool2d(struct ah_call *c)
 int ah_forward_max_pool2d_positions(struct ah_call *c)
 {
     const struct ah_tensor *place = ah_args(c, max_pool2d_positions)->place.tensor;
-    AH_TRY(ah_call_output(c, 0, place->size, place->ndim, AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, place->size, place->ndim, AH_I64);
 }
 
 int ah_forward_max_pool2d_backward(struct ah_call *c)
@@ -134,8 +133,7 @@ int ah_forward_avg_pool2d(struct ah_call *c)
     AH_TRY(check_divisor(c, &arg->divisor_override));
     int64_t size[4];
     int ndim = output_size(&s, size);
-    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, ndim, x->dtype);
 }
 
 int ah_forward_avg_pool2d_backward(struct ah_call *c)

@@ -11,8 +11,7 @@ int ah_forward_softmax(struct ah_call *c)
     if (!ah_dtype_is_float(dtype)) {
         return ah_fail(AH_EINVAL, "%s: expected a floating input, got %s", c->op->name, ah_dtype_name(dtype));
     }
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, dtype);
 }
 
 int ah_forward_softmax_backward(struct ah_call *c)
@@ -25,6 +24,5 @@ int ah_forward_softmax_backward(struct ah_call *c)
         return ah_fail(AH_EINVAL, "%s: expected a gradient %s %s, got %s %s", c->op->name, ah_dtype_name(y->dtype),
                        ah_shape(y), ah_dtype_name(g->dtype), ah_shape(g));
     }
-    AH_TRY(ah_call_output(c, 0, y->size, y->ndim, y->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, y->size, y->ndim, y->dtype);
 }

@@ -24,8 +24,7 @@ static int spatial_resized(struct ah_call *c, const struct ah_value *space)
                            ah_shape_text(space->ints.at, count));
         }
     }
-    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, x->ndim, x->dtype);
 }
 
 int ah_forward_resample(struct ah_call *c)
@@ -72,8 +71,7 @@ int ah_forward_grid_sample(struct ah_call *c)
     int64_t size[AH_MAX_DIMS] = {x->size[0], x->size[1]};
     for (int d = 2; d < x->ndim; d++)
         size[d] = grid->size[d - 1];
-    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, x->ndim, x->dtype);
 }
 
 /* The gradients of input and grid. */
@@ -139,8 +137,7 @@ int ah_forward_im2col(struct ah_call *c)
         return ah_fail(AH_EINVAL, "%s: expected (N, C, H, W) or (C, H, W), got %s", name_of(c), ah_shape(x));
     AH_TRY(ah_patches_of(&p, c, 1, x->size[x->ndim - 2], x->size[x->ndim - 1]));
     int64_t size[3] = {x->size[0], x->size[x->ndim - 3] * p.kernel[0] * p.kernel[1], p.oh * p.ow};
-    AH_TRY(ah_call_output(c, 0, size + (x->ndim == 3), x->ndim - 1, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size + (x->ndim == 3), x->ndim - 1, x->dtype);
 }
 
 int ah_forward_col2im(struct ah_call *c)
@@ -158,6 +155,5 @@ int ah_forward_col2im(struct ah_call *c)
                        name_of(c), (long long)window, (long long)(p.oh * p.ow), ah_shape_text(space, 2), ah_shape(x));
     }
     int64_t size[4] = {x->size[0], x->size[x->ndim - 2] / window, space[0], space[1]};
-    AH_TRY(ah_call_output(c, 0, size + (x->ndim == 2), x->ndim + 1, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size + (x->ndim == 2), x->ndim + 1, x->dtype);
 }

@@ -8,8 +8,7 @@
 /* Most rows: an output of the given shape and dtype, filled by the kernel. */
 static int create_make(struct ah_call *c, const struct ah_value *size, const struct ah_value *dtype)
 {
-    AH_TRY(ah_call_output(c, 0, size->ints.at, size->ints.count, dtype->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size->ints.at, size->ints.count, dtype->dtype);
 }
 
 static int make_like(struct ah_call *c, const struct ah_value *dtype)
@@ -100,8 +99,7 @@ int ah_forward_arange(struct ah_call *c)
         return ah_fail(AH_EINVAL, "arange: %g elements are too many", count);
     c->state.sequence.start = sequence_number(start, dtype);
     c->state.sequence.step = sequence_number(step, dtype);
-    AH_TRY(ah_call_output(c, 0, (int64_t[]){(int64_t)count}, 1, dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, (int64_t[]){(int64_t)count}, 1, dtype);
 }
 
 int ah_forward_linspace(struct ah_call *c)
@@ -112,16 +110,14 @@ int ah_forward_linspace(struct ah_call *c)
         return ah_fail(AH_EINVAL, "linspace: expected steps of 0 or more, got %lld", (long long)steps);
     arg->start.number = sequence_number(arg->start.number, arg->dtype.dtype);
     arg->end_.number = sequence_number(arg->end_.number, arg->dtype.dtype);
-    AH_TRY(ah_call_output(c, 0, &steps, 1, arg->dtype.dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, &steps, 1, arg->dtype.dtype);
 }
 
 int ah_forward_eye(struct ah_call *c)
 {
     const struct ah_args_eye *arg = ah_args(c, eye);
     int64_t n = arg->n.integer, size[2] = {n, arg->m.kind == AH_INT ? arg->m.integer : n};
-    AH_TRY(ah_call_output(c, 0, size, 2, arg->dtype.dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, 2, arg->dtype.dtype);
 }
 
 int ah_forward_triangle(struct ah_call *c)
@@ -129,8 +125,7 @@ int ah_forward_triangle(struct ah_call *c)
     const struct ah_tensor *input = ah_args(c, triangle)->input.tensor;
     if (input->ndim < 2)
         return ah_fail(AH_EINVAL, "%s: expected at least 2 dims, got shape %s", c->op->name, ah_shape(input));
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, input->dtype);
 }
 
 /* One more than the largest class; that none is negative or too large is the kernel's to see. */
@@ -168,8 +163,7 @@ int ah_forward_one_hot(struct ah_call *c)
         AH_TRY(count_classes(arg->input.tensor, &classes));
     memcpy(size, input->size, sizeof size);
     size[input->ndim] = classes;
-    AH_TRY(ah_call_output(c, 0, size, input->ndim + 1, AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, input->ndim + 1, AH_I64);
 }
 
 /* Whole numbers low..high-1 must be within the dtype's range. */
@@ -198,16 +192,14 @@ int ah_forward_randperm(struct ah_call *c)
     int64_t n = arg->n.integer;
     if (n < 0)
         return ah_fail(AH_EINVAL, "randperm: expected n of 0 or more, got %lld", (long long)n);
-    AH_TRY(ah_call_output(c, 0, &n, 1, arg->dtype.dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, &n, 1, arg->dtype.dtype);
 }
 
 int ah_forward_bernoulli(struct ah_call *c)
 {
     const struct ah_tensor *input = ah_args(c, bernoulli)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, input->dtype);
 }
 
 int ah_forward_multinomial(struct ah_call *c)
@@ -223,8 +215,7 @@ int ah_forward_multinomial(struct ah_call *c)
         return ah_fail(AH_EINVAL, "multinomial: cannot draw %lld samples %s replacement from %lld classes",
                        (long long)samples, arg->replacement.flag ? "with" : "without", (long long)classes);
     int64_t size[2] = {input->size[0], samples};
-    AH_TRY(ah_call_output(c, 0, input->ndim == 1 ? &size[1] : size, input->ndim, AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->ndim == 1 ? &size[1] : size, input->ndim, AH_I64);
 }
 
 int ah_forward_uniform_(struct ah_call *c)
@@ -279,16 +270,14 @@ int ah_forward_poisson(struct ah_call *c)
 {
     const struct ah_tensor *input = ah_args(c, poisson)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, input->dtype);
 }
 
 int ah_forward_standard_gamma(struct ah_call *c)
 {
     const struct ah_tensor *input = ah_args(c, standard_gamma)->input.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(ah_call_output(c, 0, input->size, input->ndim, input->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, input->size, input->ndim, input->dtype);
 }
 
 int ah_forward_cauchy_(struct ah_call *c)

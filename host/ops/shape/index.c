@@ -65,8 +65,7 @@ static int refuse_overlap(const struct ah_call *c)
 static int run_like(struct ah_call *c, const struct ah_tensor *like)
 {
     AH_TRY(refuse_overlap(c));
-    AH_TRY(ah_call_output(c, 0, like->size, like->ndim, like->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, like->size, like->ndim, like->dtype);
 }
 
 int ah_forward_index_select(struct ah_call *c)
@@ -82,8 +81,7 @@ int ah_forward_index_select(struct ah_call *c)
     else if (arg->index.tensor->numel != 1)
         return ah_fail(AH_EINVAL, "index_select: expected one index for a 0-dim input, got %lld",
                        (long long)arg->index.tensor->numel);
-    AH_TRY(ah_call_output(c, 0, size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, x->ndim, x->dtype);
 }
 
 /* source has input's shape, except along dim, where it has one entry per index. */
@@ -151,8 +149,7 @@ int ah_forward_gather(struct ah_call *c)
     const struct ah_args_gather *arg = ah_args(c, gather);
     const struct ah_tensor *index = arg->index.tensor;
     AH_TRY(check_lines(c, index));
-    AH_TRY(ah_call_output(c, 0, index->size, index->ndim, arg->input.tensor->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, index->size, index->ndim, arg->input.tensor->dtype);
 }
 
 static int check_scatter(struct ah_call *c)
@@ -367,8 +364,7 @@ int ah_forward_masked_scatter(struct ah_call *c)
     AH_TRY(expect_same_dtype(c, 2));
     AH_TRY(ah_broadcast_shapes("masked_scatter", x, mask, size, &ndim));
     AH_TRY(refuse_overlap(c));
-    AH_TRY(ah_call_output(c, 0, size, ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, ndim, x->dtype);
 }
 
 int ah_forward_sort(struct ah_call *c)
@@ -390,8 +386,7 @@ int ah_forward_argsort(struct ah_call *c)
     int dim;
     AH_TRY(ah_wrap_dim("argsort", arg->dim.integer, x->ndim, &dim));
     arg->dim.integer = dim;
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, AH_I64);
 }
 
 int ah_forward_argrank(struct ah_call *c)
@@ -408,8 +403,7 @@ int ah_forward_argrank(struct ah_call *c)
         return ah_fail(AH_EINVAL, "argrank: rank: expected int64 of the input's shape %s but for dim %d, got %s %s",
                        ah_shape(x), dim, ah_dtype_name(rank->dtype), ah_shape(rank));
     }
-    AH_TRY(ah_call_output(c, 0, rank->size, rank->ndim, AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, rank->size, rank->ndim, AH_I64);
 }
 
 int ah_forward_topk(struct ah_call *c)
@@ -464,6 +458,5 @@ int ah_forward_searchsorted(struct ah_call *c)
             "searchsorted: sorted_sequence %s must be 1-d or match %s in all dims but the last",
             ah_shape(edges), ah_shape(x));
     }
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, arg->out_int32.flag ? AH_I32 : AH_I64));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, arg->out_int32.flag ? AH_I32 : AH_I64);
 }

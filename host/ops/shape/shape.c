@@ -139,8 +139,7 @@ int ah_forward_reshape_copy(struct ah_call *c)
     int64_t size[AH_MAX_DIMS];
     AH_TRY(
         resolve_shape("reshape", arg->input.tensor, arg->shape.ints.at, arg->shape.ints.count, size));
-    AH_TRY(ah_call_output(c, 0, size, arg->shape.ints.count, arg->input.tensor->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, arg->shape.ints.count, arg->input.tensor->dtype);
 }
 
 int ah_forward_flatten(struct ah_call *c)

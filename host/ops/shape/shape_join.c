@@ -61,8 +61,7 @@ int ah_forward_cat(struct ah_call *c)
     c->state.join.dim = dim;
     enum ah_dtype dtype = list_dtype(item, count);
     AH_TRY(ah_call_expect_promotion(c, dtype));
-    AH_TRY(ah_call_output(c, 0, size, like->ndim, dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, like->ndim, dtype);
 }
 
 int ah_forward_stack(struct ah_call *c)
@@ -87,8 +86,7 @@ int ah_forward_stack(struct ah_call *c)
     c->state.join.dim = dim;
     enum ah_dtype dtype = list_dtype(item, count);
     AH_TRY(ah_call_expect_promotion(c, dtype));
-    AH_TRY(ah_call_output(c, 0, size, item[0]->ndim + 1, dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, item[0]->ndim + 1, dtype);
 }
 
 int ah_forward_flip(struct ah_call *c)
@@ -103,8 +101,7 @@ int ah_forward_flip(struct ah_call *c)
             return ah_fail(AH_EINVAL, "flip: dim %d is repeated", dim);
         seen |= 1u << dim;
     }
-    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }
 
 /* Roll one dim: the last `shift` entries become the first. */
@@ -180,8 +177,7 @@ int ah_forward_repeat(struct ah_call *c)
                            ah_shape_text(arg->repeats.ints.at, count));
         }
     }
-    AH_TRY(ah_call_output(c, 0, size, count, x->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, size, count, x->dtype);
 }
 
 int ah_forward_tile(struct ah_call *c)

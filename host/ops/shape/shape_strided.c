@@ -80,16 +80,11 @@ int ah_forward_adjoint(struct ah_call *c)
     int at = 1;
     while (c->op->param[at].kind != AH_INTS)
         at++;
-    AH_TRY(ah_call_output(c, 0, c->arg[at].ints.at, c->arg[at].ints.count, ah_args(c, adjoint)->grad.tensor->dtype));
-    return ah_call_kernel(c);
+    return ah_call_single(c, c->arg[at].ints.at, c->arg[at].ints.count, ah_args(c, adjoint)->grad.tensor->dtype);
 }
 
-int ah_forward_as_strided_positions(struct ah_call *c)
-{
-    const struct ah_args_as_strided_positions *arg = ah_args(c, as_strided_positions);
-    AH_TRY(ah_call_output(c, 0, arg->size.ints.at, arg->size.ints.count, AH_I64));
-    return ah_call_kernel(c);
-}
+AH_FORWARD_WITH(as_strided_positions, as_strided_positions,
+                ah_call_single(c, arg->size.ints.at, arg->size.ints.count, AH_I64))
 
 /* The bytes of x as another dtype. Where the sizes of elements differ the last dim absorbs the difference: it must be
  * without gaps, and everything else in whole elements. */

@@ -253,7 +253,7 @@ struct quantizing {
     uint8_t *codes;
     float *absmax;
     float bounds[255];      /* between neighbouring numbers of the table */
-    const uint8_t *order;   /* of 4-bit codes: those of the numbers in rising order */
+    uint8_t order[16];      /* of 4-bit codes: those of the numbers in rising order */
 };
 
 static void quantize_int8_rows(void *context, int64_t begin, int64_t end)
@@ -282,15 +282,16 @@ int ah_cpu_quantize_int8(struct ah_call *c)
     return ah_arrays_close(&a);
 }
 
-static const float quantized_nf4[16] = {
-    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
-    -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f,
-    0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
-static const float quantized_fp4[16] = {
-    0.0f, 0.0625f / 12, 8.0f / 12, 1.0f, 4.0f / 12, 6.0f / 12, 2.0f / 12, 3.0f / 12,
-    -0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -6.0f / 12, -2.0f / 12, -3.0f / 12};
-static const uint8_t quantized_nf4_order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-static const uint8_t quantized_fp4_order[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
+/* Write the codes of a table's numbers in rising order. */
+static void quantized_sort(const float *code, uint8_t *order)
+{
+    for (int i = 0; i < 16; i++) {
+        int at = i;
+        for (; at > 0 && code[order[at - 1]] > code[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = (uint8_t)i;
+    }
+}
 
 static inline uint8_t quantized_4bit_of(const struct quantizing *z, float x)
 {
@@ -323,17 +324,17 @@ static void quantize_4bit_blocks(void *context, int64_t begin, int64_t end)
 int ah_cpu_quantize_4bit(struct ah_call *c)
 {
     const struct ah_args_quantize_4bit *arg = ah_args(c, quantize_4bit);
-    bool nf4 = arg->quant_type.string[0] == 'n';
     struct ah_tensor *x = arg->input.tensor;
     struct ah_arrays a = {0};
-    struct quantizing z = {.x = ah_array_in(&a, x), .code = nf4 ? quantized_nf4 : quantized_fp4, .numel = x->numel,
+    struct quantizing z = {.x = ah_array_in(&a, x), .code = ah_array_as_is(&a, arg->code.tensor), .numel = x->numel,
                            .block = arg->block_size.integer, .codes = ah_tensor_data(c->out[0]),
-                           .absmax = ah_tensor_data(c->out[1]),
-                           .order = nf4 ? quantized_nf4_order : quantized_fp4_order};
-    for (int i = 0; i < 15; i++)
-        z.bounds[i] = (z.code[z.order[i]] + z.code[z.order[i + 1]]) / 2;
-    if (a.status == 0)
+                           .absmax = ah_tensor_data(c->out[1])};
+    if (a.status == 0) {
+        quantized_sort(z.code, z.order);
+        for (int i = 0; i < 15; i++)
+            z.bounds[i] = (z.code[z.order[i]] + z.code[z.order[i + 1]]) / 2;
         ah_parallel_for(c->out[1]->numel, ah_grain(z.block, AH_SHARE_HEAVY), quantize_4bit_blocks, &z);
+    }
     return ah_arrays_close(&a);
 }
 

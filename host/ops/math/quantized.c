@@ -118,9 +118,7 @@ static int quantized_outputs(struct ah_call *c, const struct ah_tensor *x, const
 int ah_forward_quantize_4bit(struct ah_call *c)
 {
     const struct ah_args_quantize_4bit *arg = ah_args(c, quantize_4bit);
-    const char *type = arg->quant_type.string;
-    if (strcmp(type, "nf4") && strcmp(type, "fp4"))
-        return ah_fail(AH_EINVAL, "quantize_4bit: quant_type: expected \"nf4\" or \"fp4\", got \"%s\"", type);
+    AH_TRY(quantized_expect(c, "code", arg->code.tensor, AH_F32, CODES_4BIT));
     const struct ah_tensor *x = arg->input.tensor;
     return quantized_outputs(c, x, (int64_t[]){(x->numel + 1) / 2, 1}, 2, arg->block_size.integer);
 }

@@ -246,8 +246,9 @@ function Linear4bit:_empty_codes(device)
 end
 
 function Linear4bit:_quantize(weight)
-  local codes, absmax = C.quantize_4bit(weight, self.quant_type, BLOCK)
-  local state = {absmax = absmax, quant_map = table_of(self.quant_type), block_size = BLOCK, offset = 0,
+  local map = table_of(self.quant_type)
+  local codes, absmax = C.quantize_4bit(weight, map, BLOCK)
+  local state = {absmax = absmax, quant_map = map, block_size = BLOCK, offset = 0,
     quant_type = self.quant_type, dtype = weight.dtype}
   if self.compress_statistics then
     local mean = absmax:mean()

@@ -218,14 +218,19 @@ int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t
     return 0;
 }
 
+bool ah_mapping_is_mapped(const struct ah_tensor *tensor)
+{
+    const struct ah_storage *storage = tensor->storage;
+    return storage && storage->release == release_storage && ((struct ah_mapping *)storage->owner)->mapped;
+}
+
 int ah_mapping_check(const struct ah_tensor *tensor)
 {
     struct stat info;
-    const struct ah_storage *storage = tensor->storage;
-    if (!storage || storage->release != release_storage)
+    if (!ah_mapping_is_mapped(tensor))
         return 0;
-    const struct ah_mapping *mapping = storage->owner;
-    if (!mapping->mapped || stat(mapping->path, &info))
+    const struct ah_mapping *mapping = tensor->storage->owner;
+    if (stat(mapping->path, &info))
         return 0;
     struct ah_mapping_mark now = mark_of(&info);
     /* A file that was renamed over this one leaves the mapped one as it was. */

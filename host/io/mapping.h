@@ -49,3 +49,5 @@ int ah_mapping_tensor(struct ah_tensor **out, struct ah_mapping *mapping, size_t
 /* Return AH_EIO when the tensor is a view of a mapped file that was written to after it was opened; 0 for every other
  * tensor. */
 int ah_mapping_check(const struct ah_tensor *tensor);
+/* Is the tensor a view of a file that is mapped? Processes that map it have its pages in common. */
+bool ah_mapping_is_mapped(const struct ah_tensor *tensor);

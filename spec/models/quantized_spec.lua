@@ -309,10 +309,29 @@ describe("a prepared model with quantised weights", function()
       local alone = output({case}, "none")
       local first, second = alone:match "^(%d+%.%d+)\n(%d+%.%d+)\n$"
       assert.equal(first, second)
-      for _, sharding in ipairs {"none", "gradients"} do
+      for _, sharding in ipairs {"none", "optimizer", "gradients", "full"} do
         assert.equal(alone, output({"launch", "--num_processes", "2", case}, sharding))
       end
     end)
+  end)
+end)
+
+describe("the codes of a prepared model", function()
+  local case = "spec/models/cases/shared_codes.lua"
+
+  it("are rank 0's, in memory that the ranks of a machine have in common", function()
+    for _, sharding in ipairs {"none", "full"} do
+      local result = run.host({"launch", "--num_processes", "3", case}, {env = {SHARDING = sharding}})
+      run.succeeds(result)
+      assert.equal("equal\ttrue\ttrue\nin common\ttrue\tfloat32\n", result.stdout)
+    end
+  end)
+
+  it("are refused where ranks have other sizes", function()
+    local result = run.host({"launch", "--num_processes", "2", case}, {env = {UNEQUAL = "1"}})
+    assert.not_equal(0, result.code)
+    assert.matches("prepare: the quantised weights of rank %d have other sizes than those of rank %d: load the same "
+      .. "model on all ranks", result.stderr)
   end)
 end)
 

@@ -7,6 +7,7 @@
  * carry()                                      out the collectives that were begun: before and after a capture
  * device_backend(type)                         the backend for data of devices, "nccl" of "cuda"
  * new_reducer(params, buffers, {bucket_cap_mb}) -> reducer (comm_reducer.c)
+ * share_constants(tensors) -> shared (comm_reducer.c)
  *
  * and, with the job's group or as methods of a result of split:
  * backend() split(color, key) timeout(seconds) comm_group.c
@@ -113,6 +114,7 @@ int ah_open_comm(lua_State *L)
         {"local_size", local_size},
         {"is_terminal", is_terminal},
         {"new_reducer", ah_comm_new_reducer},
+        {"share_constants", ah_comm_share_constants},
         {"world", ah_comm_world},
         {"device_backend", ah_comm_device_backend},
         {"begin_line", begin_line},

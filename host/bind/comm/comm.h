@@ -43,6 +43,7 @@ extern const luaL_Reg ah_comm_calls[], ah_comm_works[], ah_comm_messages[], ah_c
 void ah_open_group_class(lua_State *L);
 void ah_open_reducer_class(lua_State *L);
 int ah_comm_new_reducer(lua_State *L);
+int ah_comm_share_constants(lua_State *L);
 /* The open reducer that is argument 1. */
 struct ah_reducer *ah_check_reducer(lua_State *L);
 int ah_comm_world(lua_State *L);

@@ -20,6 +20,8 @@
 #include "bind/comm/comm.h"
 #include "bind/lua/class.h"
 #include "bind/lua/handle.h"
+#include "io/mapping.h"
+#include "sync/constants.h"
 #include "sync/reducer.h"
 
 static const struct ah_class reducer_class;
@@ -112,6 +114,30 @@ int ah_comm_new_reducer(lua_State *L)
         ah_share_handle(L, -1); /* parameters() returns it */
         lua_pop(L, 1);
     }
+    return 1;
+}
+
+/* Is it worth sharing: dense, alone on its storage, on the CPU, and not in a mapped file, which ranks share? */
+static bool is_own_constant(const struct ah_tensor *tensor)
+{
+    const struct ah_storage *storage = tensor->storage;
+    return storage && storage->device == &ah_cpu && tensor->offset == 0 && !storage->contended &&
+           storage->nbytes == ah_tensor_bytes(tensor) && ah_tensor_is_contiguous(tensor) && !ah_mapping_is_mapped(tensor);
+}
+
+/* share_constants(tensors) -> were they moved to memory that the ranks of a host share? A collective. */
+int ah_comm_share_constants(lua_State *L)
+{
+    int count, left = 0;
+    bool shared = false;
+    struct ah_group *group;
+    struct ah_tensor **tensors = check_list(L, 1, &count);
+    for (int i = 0; i < count; i++)
+        if (is_own_constant(tensors[i]))
+            tensors[left++] = tensors[i];
+    ah_check(L, ah_group_default(&group));
+    ah_check(L, ah_constants_share(tensors, left, group, ah_call_site(L), &shared));
+    lua_pushboolean(L, shared);
     return 1;
 }
 

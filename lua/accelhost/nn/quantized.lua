@@ -127,6 +127,16 @@ function Quantized:_read_weight(state, prefix, _, _, _, errors)
   self.quant_state = result
 end
 
+--- Return the tensors that no step changes: the codes and their scales.
+---@return Tensor[]
+function Quantized:_constants()
+  local list, state = {self.weight}, self.quant_state
+  for _, name in ipairs(arguments.sorted_keys(state)) do
+    if C.is_tensor(state[name]) then list[#list + 1] = state[name] end
+  end
+  return list
+end
+
 --- Return the weight [out_features, in_features] in floating numbers.
 ---@return Tensor
 function Quantized:dequantize()

@@ -55,6 +55,24 @@ local function check_sizes(model)
   end
 end
 
+-- Store quantised weights once for the ranks of a machine, with rank 0's values. A rank that replaces another one could
+-- not take part.
+local function share_constants(model)
+  if C.comm.size() == 1 or C.recovery.is_on() then return end
+  local list, states, offsets = {}, {}, {}
+  for _, module in ipairs(model:modules()) do
+    if module._constants then
+      for _, tensor in ipairs(module:_constants()) do list[#list + 1] = tensor end
+      states[#states + 1], offsets[#offsets + 1] = module.quant_state, module.quant_state.offset or 0
+    end
+  end
+  if #list == 0 or not C.comm.share_constants(list) then return end
+  local numbers = C.tensor(offsets, {dtype = "float64", device = "cpu"})
+  C.comm.world():broadcast(numbers, 0)
+  for i, state in ipairs(states) do state.offset = state.offset and numbers[i - 1]:item() end
+  C.system.empty_cache()
+end
+
 --- A model: its parameters and gradients move into arenas.
 function prepare_kind.model(accelerator, model, placed, evaluation)
   check_sizes(model)
@@ -68,6 +86,7 @@ function prepare_kind.model(accelerator, model, placed, evaluation)
       virtual_shards = accelerator._virtual_shards or nil, sharding = accelerator.sharding,
       units = sharding.units(accelerator, model),
     })
+    share_constants(model)
     if accelerator.sharding ~= "none" then
       sharding.begin()
       sharding.release_units(accelerator, model, handle)

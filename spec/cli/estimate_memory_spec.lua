@@ -1,8 +1,11 @@
 local accelhost = require "accelhost"
+local check = require "spec.support.check"
 local write = require("spec.support.files").write
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
 
+local lfs = require "lfs"
+local fixtures = lfs.currentdir() .. "/spec/fixtures/"
 local leave
 local function estimate(...)
   return run.host({"estimate-memory", ...}, {timeout = 30})
@@ -55,6 +58,33 @@ describe("accelhost estimate-memory", function()
     -- AdamW counts its steps in a number of four bytes for each of the six parameters.
     assert.same({"106.48 KiB", "53.25 KiB", "53.25 KiB"}, list["state of AdamW"])
     assert.equal("213.00 KiB", list["training, without activations"][1])
+  end)
+
+  it("counts codes and scales of quantised weights, those of config.json and those of --dtypes nf4", function()
+    local quantised = fixtures .. "quantized/"
+    local function text_of(bytes) return ("%.2f KiB"):format(bytes / 1024) end
+    local head = estimate(quantised .. "base").stdout:match ": (LlamaForCausalLM, [%d,]+ parameters)"
+    for _, kind in ipairs {"nf4", "fp4", "int8"} do
+      local model = accelhost.models.AutoModelForCausalLM.from_pretrained(quantised .. kind)
+      local list, text = rows(quantised .. kind, "--dtypes", "float32", "--batch", "2x8:int64")
+      assert.equal(text_of(model:get_memory_footprint()), list.weights[1])
+      assert.equal(head, text:match ": (LlamaForCausalLM, [%d,]+ parameters)")
+      assert.matches("KiB", list["peak of a training step"][1])
+    end
+    local config = accelhost.models.BitsAndBytesConfig {load_in_4bit = true, bnb_4bit_quant_type = "nf4"}
+    local model = accelhost.models.AutoModelForCausalLM.from_pretrained(quantised .. "base",
+      {quantization_config = config, dtype = "bfloat16"})
+    local list = rows(quantised .. "base", "--dtypes", "float32,nf4")
+    local maps = 0 -- the table of codes, which the layers of a new model have in common
+    for _, module in ipairs(model:modules()) do maps = maps + (module.quant_state and 64 or 0) end
+    assert.equal(text_of(model:get_memory_footprint() + maps - 64), list.weights[2])
+    assert.equal("-", list.gradients[2])
+    local result = estimate(write("net.lua", net), "--dtypes", "nf4")
+    check.has(result.stderr, "--dtypes: nf4 is for a checkpoint's folder, whose linear maps are quantised")
+    lfs.mkdir "gptq"
+    write("gptq/config.json", '{"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}')
+    check.has(estimate("gptq").stderr, "gptq/config.json: quantization_config: quant_method: expected "
+      .. "\"bitsandbytes\", got \"gptq\": read the folder of the model as it was before, with quantization_config = models.Bits")
   end)
 
   it("reads the folder of a checkpoint by its config.json, without weights", function()
@@ -198,7 +228,7 @@ return {small = Model, other = 3}]])
         "commas, got '16xx2'",
       [{"net.lua", "--batch", "16x28x28"}] = "the model does not accept --batch: ",
       [{"net.lua", "--dtypes", "float7"}] = "--dtypes: expected names among float64, float32, bfloat16, float16, " ..
-        "int8, int4, got 'float7'",
+        "int8, int4, nf4, got 'float7'",
       [{"net.lua", "--optimizer", "Adm"}] = "--optimizer: accelhost.optim has no 'Adm'",
       [{"net.lua", "--optimizer", "SGD,momentum=much"}] = "--optimizer: momentum: expected a number, true or false, " ..
         "got 'much'",

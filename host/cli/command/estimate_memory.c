@@ -24,7 +24,7 @@ static const struct ah_flag estimate_flags[] = {
     {"--batch", AH_FLAG_TEXT, FIELD(batch), .value = "SHAPES",
      .help = "the model's inputs, such as 64x1x28x28 or 8x128:int64,8x1: adds activations and the peak of a step"},
     {"--dtypes", AH_FLAG_TEXT, FIELD(dtypes), .value = "LIST",
-     .help = "of float64, float32, bfloat16, float16, int8, int4 (default float32,bfloat16,float16)"},
+     .help = "of float64, float32, bfloat16, float16, int8, int4, nf4 (default float32,bfloat16,float16)"},
     {"--optimizer", AH_FLAG_TEXT, FIELD(optimizer), .value = "NAME",
      .help = "of accelhost.optim, with options as in SGD,momentum=0.9 (default AdamW)"},
     {"--model", AH_FLAG_TEXT, FIELD(model), .value = "NAME",

@@ -7,7 +7,7 @@ local units = require "accelhost.estimate.units"
 local fail = arguments.raise
 
 -- Bytes of an element; dtypes without an optimizer here are for weights only.
-local dtypes = {float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2, int8 = 1, int4 = 0.5}
+local dtypes = {float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2, int8 = 1, int4 = 0.5, nf4 = 2}
 local trains = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
 
 -- 1,199,882
@@ -20,7 +20,7 @@ local function read_dtypes(text)
   local list = {}
   for word in (text .. ","):gmatch "([^,]*)," do
     if not dtypes[word] then
-      fail("--dtypes: expected names among float64, float32, bfloat16, float16, int8, int4, got '%s'", word)
+      fail("--dtypes: expected names among float64, float32, bfloat16, float16, int8, int4, nf4, got '%s'", word)
     end
     list[#list + 1] = word
   end
@@ -39,6 +39,14 @@ local function largest(rows, dtype)
     if not best or layers[row.layer] > layers[best] then best = row.layer end
   end
   return best, layers[best]
+end
+
+-- The model of a folder with 4-bit codes in its linear maps; its other weights are counted in bfloat16.
+local function with_codes(accelhost, what, options)
+  if not what.checkpoint then fail "--dtypes: nf4 is for a checkpoint's folder, whose linear maps are quantised" end
+  local config = accelhost.models.BitsAndBytesConfig {load_in_4bit = true, bnb_4bit_quant_type = "nf4"}
+  local model = source.of_checkpoint(accelhost, what.checkpoint, options.model, config)
+  return {rows = source.of_model(model), model = model}
 end
 
 local function column(accelhost, what, dtype)
@@ -81,9 +89,9 @@ end
 local function print_head(what)
   local parameters, trained, buffers = 0, 0, 0
   for _, row in ipairs(what.rows) do
-    if what.model and not row.parameter then buffers = buffers + row.numel end
-    if row.parameter or not what.model then parameters = parameters + row.numel end
-    trained = trained + (row.trained and row.numel or 0)
+    if what.model and not row.parameter then buffers = buffers + row.numbers end
+    if row.parameter or not what.model then parameters = parameters + row.numbers end
+    trained = trained + (row.trained and row.numbers or 0)
   end
   if what.model then
     io.write(("%s: %s, %s parameters (%s trained), %s elements of buffers\n\n"):format(what.path, what.model._name,
@@ -128,6 +136,7 @@ local function prepare(accelhost, path, options)
   end
   local checkpoint = source.checkpoint_folder(path)
   if checkpoint or path:find "%.lua$" then
+    what.checkpoint = checkpoint
     what.model = (checkpoint and source.of_checkpoint or source.model)(accelhost, checkpoint or path, options.model)
     what.rows = source.of_model(what.model)
     what.inputs = options.batch and step.inputs(options.batch)
@@ -147,6 +156,8 @@ return function(accelhost, path, options)
   local names = read_dtypes(options.dtypes or "float32,bfloat16,float16")
   local what = prepare(accelhost, path, options)
   local columns = {}
-  for i, dtype in ipairs(names) do columns[i] = column(accelhost, what, dtype) end
+  for i, dtype in ipairs(names) do
+    columns[i] = column(accelhost, dtype == "nf4" and with_codes(accelhost, what, options) or what, dtype)
+  end
   report(what, names, columns)
 end

@@ -1,9 +1,12 @@
 --- The subject of an estimate: a model that a script creates, or tensors in files, as rows of weights: {name, layer,
---- shape, numel, size = bytes of an element, float = its dtype may be another, trained, parameter = not a buffer}.
+--- shape, numel, numbers = those that it has, size = bytes of an element, float = its dtype may be another, trained,
+--- parameter = not a buffer}.
 ---@param accelhost table the public surface
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local later = require "accelhost.util.later"
+local quantization = later "accelhost.models.common.quantization"
 
 local source = {}
 
@@ -72,17 +75,22 @@ end
 --- The model of a checkpoint's configuration, on the device "meta": the class that wrote it, or the class `name` of
 --- accelhost.models.
 ---@param name? string
+---@param quantises? BitsAndBytesConfig default that of config.json
 ---@return table module
-function source.of_checkpoint(accelhost, folder, name)
+function source.of_checkpoint(accelhost, folder, name, quantises)
   local fine, result = on_meta(accelhost, function()
     local models = accelhost.models
     local config = models.AutoConfig.from_pretrained(folder)
     name = name or config.architectures and config.architectures[1] or "AutoModel"
     local known, cls = pcall(function() return models[name] end)
     if not known or cls == nil then arguments.fail("--model: accelhost.models has no '%s'", name) end
-    return cls.from_config and cls.from_config(config) or cls(config)
+    local model = cls.from_config and cls.from_config(config) or cls(config)
+    local entry = config.quantization_config
+    quantises = quantises or entry and quantization.read("estimate-memory", folder, entry)
+    if quantises then quantization.replace_on_meta(folder, model, quantises) end
+    return model
   end)
-  if not fine then fail("%s", result) end
+  if not fine then fail("%s", (result:gsub("^accelhost/[%w_/]+%.lua:%d+: ", ""))) end
   return result:to "meta"
 end
 
@@ -109,6 +117,7 @@ local function row(name, tensor, trained, parameter)
   return {
     parameter = parameter,
     name = name, layer = name:match "^(.*)%.[^.]*$" or name, numel = tensor:numel(), shape = tensor:shape(),
+    numbers = tensor:numel() * (parameter and tensor.dtype == "uint8" and 2 or 1), -- 4-bit codes: two in a byte
     size = tensor:element_size(),
     float = tensor:is_floating_point(), trained = trained,
   }
@@ -120,6 +129,15 @@ function source.of_model(model)
   local rows = {}
   for name, tensor in model:named_parameters() do rows[#rows + 1] = row(name, tensor, tensor.requires_grad, true) end
   for name, tensor in model:named_buffers() do rows[#rows + 1] = row(name, tensor, false) end
+  for name, module in model:named_modules() do
+    for _, tensor in ipairs(module._constants and module:_constants() or {}) do
+      if tensor ~= module.weight then -- scales, whose dtype is not the model's
+        local scales = row(name .. ".scales", tensor, false)
+        scales.float = false
+        rows[#rows + 1] = scales
+      end
+    end
+  end
   return rows
 end
 

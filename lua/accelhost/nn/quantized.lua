@@ -79,6 +79,7 @@ local function make(self, in_features, out_features, bias, device)
   self.quant_state = {}
   if skip.is_on() then
     self.weight = new(self:_empty_codes(device), false)
+    if self.weight.device == "meta" then self.quant_state = self:_empty_state() end
     if bias then self.bias = new(C.empty({out_features}, {device = device})) end
   else
     local drawn = Linear(in_features, out_features, {bias = bias, device = device})
@@ -150,7 +151,7 @@ end
 
 -- input times the weight's transpose, plus bias.
 local function product(self, input)
-  if self.weight.device ~= "cpu" then
+  if self.weight.device ~= "cpu" and self.weight.device ~= "meta" then
     fail("%s: quantised weights are computed with on the CPU alone, this one is on %s: keep the model on \"cpu\", or "
       .. "load it without quantization_config", self._name, self.weight.device)
   end
@@ -190,6 +191,9 @@ end
 function Linear8bitLt:_empty_codes(device)
   return C.empty({self.out_features, self.in_features}, {dtype = "int8", device = device})
 end
+
+-- The state of a weight without values.
+function Linear8bitLt:_empty_state() return {SCB = C.empty({self.out_features}, {device = "meta"})} end
 
 function Linear8bitLt:_quantize(weight)
   local codes, scales = C.quantize_int8(weight:to "float16") -- as bitsandbytes does
@@ -253,6 +257,16 @@ end
 function Linear4bit:_empty_codes(device)
   local bytes = math.ceil(self.out_features * self.in_features / 2)
   return C.empty({bytes, 1}, {dtype = "uint8", device = device})
+end
+
+function Linear4bit:_empty_state()
+  local function on_meta(count, dtype) return C.empty({count}, {dtype = dtype, device = "meta"}) end
+  local nested, blocks = self.compress_statistics, math.ceil(self.out_features * self.in_features / BLOCK)
+  return {
+    absmax = on_meta(blocks, nested and "uint8" or "float32"), quant_map = on_meta(16, "float32"), block_size = BLOCK,
+    nested_absmax = nested and on_meta(math.ceil(blocks / NESTED_BLOCK), "float32") or nil, offset = 0,
+    nested_quant_map = nested and on_meta(256, "float32") or nil, quant_type = self.quant_type,
+  }
 end
 
 function Linear4bit:_quantize(weight)

@@ -232,6 +232,15 @@ function config.read_object(what, path)
   return values
 end
 
+-- Raise for weights that another library quantised.
+local function check_quantization(file, entry)
+  local method = type(entry) == "table" and entry.quant_method
+  if type(method) == "string" and method ~= "bitsandbytes" then
+    fail("%s: quantization_config: quant_method: expected \"bitsandbytes\", got \"%s\": read the folder of the model "
+      .. "as it was before, with quantization_config = models.BitsAndBytesConfig{...}", file, method)
+  end
+end
+
 --- The configuration in a checkpoint folder, with some fields changed.
 ---@param changes? table
 ---@return PretrainedConfig
@@ -246,6 +255,7 @@ function config.read(what, folder, changes)
   local file = what .. ": " .. folder .. "/config.json"
   local cls
   cls, values = registry.class_of(file, values)
+  check_quantization(file, values.quantization_config)
   local made = setmetatable({}, cls)
   values.model_type = nil
   set_values(made, values)

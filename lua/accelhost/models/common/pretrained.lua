@@ -240,7 +240,7 @@ local function quantization_of(what, path, config, given)
   end
   if config.quantization_config == nil then return given end
   if given then warn(("%s: '%s' is quantised, by its own quantization_config"):format(what, path)) end
-  return quantization.read(what, config.quantization_config)
+  return quantization.read(what, path, config.quantization_config)
 end
 
 -- Return the missing names, without those tied to a name that was loaded, and the counts of batches, which the first

@@ -4,6 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local linears = require "accelhost.nn.linear"
 local quantized = require "accelhost.nn.quantized"
+local skip = require "accelhost.nn.skip"
 
 local fail, describe = arguments.fail, arguments.describe
 local null = C.json.null
@@ -65,14 +66,14 @@ function BitsAndBytesConfig:to_dict()
   return values
 end
 
---- Return the configuration that an entry of config.json has.
+--- Return the configuration that an entry of a folder's config.json has.
 ---@return BitsAndBytesConfig
-function quantization.read(what, entry)
-  if type(entry) ~= "table" then fail("%s: quantization_config: expected an object, got %s", what, describe(entry)) end
+function quantization.read(what, folder, entry)
+  local where = ("%s: '%s/config.json': quantization_config"):format(what, folder)
+  if type(entry) ~= "table" then fail("%s: expected an object, got %s", where, describe(entry)) end
   if entry.quant_method ~= "bitsandbytes" and (entry.quant_method ~= nil or not (entry.load_in_4bit
     or entry.load_in_8bit)) then
-    fail("%s: quantization_config: quant_method %s is not implemented; expected \"bitsandbytes\"", what,
-      describe(entry.quant_method))
+    fail("%s: quant_method: expected \"bitsandbytes\", got %s", where, describe(entry.quant_method))
   end
   local values = {}
   for _, name in ipairs(names) do
@@ -136,6 +137,16 @@ function quantization.replace(what, model, config, dtype)
     owner[number and number + 1 or field] = layer_of(config, pair[2], dtype)
   end
   model.is_loaded_in_8bit, model.is_loaded_in_4bit = config.load_in_8bit, config.load_in_4bit
+end
+
+--- Replace the linear maps of a model on the device "meta" by those that loading it would make.
+---@param model PreTrainedModel
+---@param config BitsAndBytesConfig
+function quantization.replace_on_meta(what, model, config)
+  skip.make(quantization.replace, what, model, config, "float32")
+  for _, module in ipairs(model:modules()) do
+    if quantized.is_quantized(module) then module.weight.requires_grad = false end
+  end
 end
 
 return quantization

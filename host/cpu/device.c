@@ -7,6 +7,9 @@
 #include "ops/schema/table_text.h"
 
 #define ah_cpu_none NULL
+#define ah_cpu_conv_volume NULL
+#define ah_cpu_conv_volume_grad_input NULL
+#define ah_cpu_conv_volume_grad_weight NULL
 
 static const ah_kernel cpu_kernels[AH_OP_COUNT + 1] = {
 #define OP(name, forward, kernel, signature, flags) [AH_OP_##name] = ah_cpu_##kernel,

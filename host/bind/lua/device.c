@@ -17,6 +17,7 @@
  * stop_times(name)     wait for the device -> an array of {op, kernel, count, microseconds, bytes, operations,
  *                      least_microseconds}
  * report_ranges(type, on) report ops, backward, steps and the script's ranges to the type's profiler, or no longer
+ * computes(name, op)   has a device a kernel of an op? Others are composed of ops that it has
  * is_name(text)        could this be meant as a device's name (and not as a dtype's)?
  * synchronize(name?)   wait until a device, or all open ones, have completed their queued work */
 #include <string.h>
@@ -131,6 +132,14 @@ static int device_opened(lua_State *L)
     return 1;
 }
 
+static int device_computes(lua_State *L)
+{
+    const struct ah_device *device = ah_check_device(L, 1);
+    const struct ah_op *op = ah_op_find(luaL_checkstring(L, 2));
+    lua_pushboolean(L, op && device->kernels[op->id]);
+    return 1;
+}
+
 AH_LUA_VALUE(is_name, lua_pushboolean, lua_type(L, 1) == LUA_TSTRING && ah_device_is_name(lua_tostring(L, 1)))
 
 static const struct ah_time_functions *check_times(lua_State *L, struct ah_device **device)
@@ -216,6 +225,7 @@ int ah_open_device(lua_State *L)
         {"start_times", start_times, "device:D"},
         {"stop_times", stop_times, "device:D"},
         {"report_ranges", report_ranges, "type:s, on:b"},
+        {"computes", device_computes, "device:D, op:s"},
         {"is_name", is_name, "text:*?"},
         /* Wait until a device, or all that are open, have completed their queued work.
          *     accelhost.synchronize() */

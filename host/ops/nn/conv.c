@@ -1,6 +1,6 @@
-/* Convolutions: geometry from sizes and options, the checks of the three rows that have kernels (forward and its two
- * adjoints), and the compositions: 1-d as images of height 1, transposed as the adjoint of the forward. Geometry must
- * not overflow: ah_pair bounds every option by 2^31 - 1. */
+/* Convolutions: geometry from sizes and options, the checks of the rows that have kernels (forward and its two
+ * adjoints, of images and of volumes), and the compositions: 1-d as images of height 1, transposed as the adjoint of
+ * the forward. Geometry must not overflow: ah_pair bounds every option by 2^31 - 1. */
 #include "ops/nn/conv.h"
 
 #include <string.h>
@@ -53,6 +53,7 @@ int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, in
                        ah_shape_text(weight, weight_ndim));
     }
     memset(s, 0, sizeof *s);
+    s->depth = (struct ah_conv_dim){.in = 1, .out = 1, .kernel = 1, .stride = 1, .dilation = 1};
     s->batched = input_ndim == 4;
     s->n = s->batched ? input[0] : 1;
     s->c = input[input_ndim - 3];
@@ -79,12 +80,56 @@ int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, in
     return 0;
 }
 
+/* An option of a volume: the first of three is the depth's, the others become `plane`. */
+static int volume_option(const char *op, const char *name, const struct ah_value *value, int64_t least, int64_t *depth,
+                         struct ah_value *plane)
+{
+    int64_t pair[2];
+    if (value->kind != AH_INTS || value->ints.count != 3)
+        return ah_fail(AH_EINVAL, "%s: %s: expected a table of 3", op, name);
+    AH_TRY(ah_pair(op, name, &AH_I(value->ints.at[0]), NULL, least, pair));
+    *depth = pair[0];
+    *plane = AH_INTS_OF(&value->ints.at[1], 2);
+    return 0;
+}
+
+int ah_conv_volume_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim,
+                            const int64_t *weight, int weight_ndim, struct ah_conv_options options)
+{
+    struct ah_value stride, padding, dilation;
+    struct ah_conv_dim depth;
+    if (input_ndim != 5 || weight_ndim != 5) {
+        return ah_fail(AH_EINVAL, "%s: expected input (N, C, D, H, W) and weight (out, in / groups, kD, kH, kW), "
+                       "got %s and %s", op, ah_shape_text(input, input_ndim), ah_shape_text(weight, weight_ndim));
+    }
+    AH_TRY(volume_option(op, "stride", options.stride, 1, &depth.stride, &stride));
+    AH_TRY(volume_option(op, "padding", options.padding, 0, &depth.padding, &padding));
+    AH_TRY(volume_option(op, "dilation", options.dilation, 1, &depth.dilation, &dilation));
+    const int64_t image[4] = {input[0], input[1], input[3], input[4]};
+    const int64_t plane[4] = {weight[0], weight[1], weight[3], weight[4]};
+    AH_TRY(ah_conv_geometry(s, op, image, 4, plane, 4,
+                            (struct ah_conv_options){&stride, &padding, &dilation, options.groups}));
+    depth.in = input[2];
+    depth.kernel = weight[2];
+    bool countable = depth.kernel >= 1 && depth.kernel <= INT32_MAX;
+    depth.out = countable ? output_length(depth.in, depth.kernel, depth.stride, depth.padding, depth.dilation) : 0;
+    if (depth.out < 1) {
+        return ah_fail(AH_EINVAL, "%s: the kernel of weight %s is larger than the padded input %s", op,
+                       ah_shape_text(weight, weight_ndim), ah_shape_text(input, input_ndim));
+    }
+    s->volume = true;
+    s->depth = depth;
+    return 0;
+}
+
 int ah_conv_output_size(const struct ah_conv *s, int64_t *size)
 {
     int ndim = 0;
     if (s->batched)
         size[ndim++] = s->n;
     size[ndim++] = s->oc;
+    if (s->volume)
+        size[ndim++] = s->depth.out;
     size[ndim++] = s->oh;
     size[ndim++] = s->ow;
     return ndim;
@@ -99,22 +144,36 @@ static int same_dtype(const struct ah_call *c, int i, int j)
                    ah_dtype_name(a->dtype), c->op->param[j].name, ah_dtype_name(b->dtype));
 }
 
-int ah_forward_conv2d(struct ah_call *c)
+typedef int (*conv_geometry_fn)(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim,
+                                const int64_t *weight, int weight_ndim, struct ah_conv_options options);
+
+static int conv_forward(struct ah_call *c, conv_geometry_fn geometry)
 {
     const struct ah_args_conv2d *arg = ah_args(c, conv2d);
     const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
+    AH_TRY(geometry(&s, c->op->name, x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
     if (b) {
         AH_TRY(same_dtype(c, 0, 2));
-        if (b->ndim != 1 || b->size[0] != s.oc)
-            return ah_fail(AH_EINVAL, "conv2d: bias %s does not fit weight %s", ah_shape(b), ah_shape(w));
+        if (b->ndim != 1 || b->size[0] != s.oc) {
+            return ah_fail(AH_EINVAL, "%s: bias %s does not fit weight %s", c->op->name, ah_shape(b), ah_shape(w));
+        }
     }
-    int64_t size[4];
+    int64_t size[5];
     int ndim = ah_conv_output_size(&s, size);
     return ah_call_single(c, size, ndim, x->dtype);
+}
+
+int ah_forward_conv2d(struct ah_call *c)
+{
+    return conv_forward(c, ah_conv_geometry);
+}
+
+int ah_forward_conv_volume(struct ah_call *c)
+{
+    return conv_forward(c, ah_conv_volume_geometry);
 }
 
 int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, const struct ah_value *size)
@@ -127,32 +186,40 @@ int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, con
     return ah_call_single(c, size->ints.at, size->ints.count, g->dtype);
 }
 
-/* The gradient of a convolution of these sizes with respect to its tensor of size `size`. */
-static int conv_gradient(struct ah_call *c, const int64_t *input, int input_ndim, const int64_t *weight,
-                         int weight_ndim, struct ah_conv_options options, const struct ah_value *size)
+/* The gradient of a convolution with respect to its tensor of size `size`: the weight, or the input. */
+static int conv_gradient(struct ah_call *c, conv_geometry_fn geometry, bool of_weight)
 {
+    const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
+    const struct ah_tensor *other = c->arg[1].tensor;
+    const struct ah_value *size = &arg->input_size, given = AH_INTS_OF(other->size, other->ndim);
+    const struct ah_value *input = of_weight ? &given : size, *weight = of_weight ? size : &given;
     struct ah_conv s;
-    int64_t expected[4];
+    int64_t expected[5];
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
-    AH_TRY(ah_conv_geometry(&s, c->op->name, input, input_ndim, weight, weight_ndim, options));
+    AH_TRY(geometry(&s, c->op->name, input->ints.at, input->ints.count, weight->ints.at, weight->ints.count,
+                    AH_CONV_OPTIONS(arg)));
     return ah_gradient_output(c, expected, ah_conv_output_size(&s, expected), size);
 }
 
 int ah_forward_conv2d_grad_input(struct ah_call *c)
 {
-    const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
-    const struct ah_tensor *w = arg->weight.tensor;
-    const struct ah_value *size = &arg->input_size;
-    return conv_gradient(c, size->ints.at, size->ints.count, w->size, w->ndim, AH_CONV_OPTIONS(arg), size);
+    return conv_gradient(c, ah_conv_geometry, false);
 }
 
 int ah_forward_conv2d_grad_weight(struct ah_call *c)
 {
-    const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
-    const struct ah_tensor *x = arg->input.tensor;
-    const struct ah_value *size = &arg->weight_size;
-    return conv_gradient(c, x->size, x->ndim, size->ints.at, size->ints.count, AH_CONV_OPTIONS(arg), size);
+    return conv_gradient(c, ah_conv_geometry, true);
+}
+
+int ah_forward_conv_volume_grad_input(struct ah_call *c)
+{
+    return conv_gradient(c, ah_conv_volume_geometry, false);
+}
+
+int ah_forward_conv_volume_grad_weight(struct ah_call *c)
+{
+    return conv_gradient(c, ah_conv_volume_geometry, true);
 }
 
 /* The sum over all dims but the channel: the gradient of a convolution's bias. */

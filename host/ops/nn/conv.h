@@ -1,4 +1,4 @@
-/* The geometry of 2-d convolutions, shared by the shape rules and the kernels. Sizes only. */
+/* The geometry of 2-d and 3-d convolutions, shared by the shape rules and the kernels. Sizes only. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,6 +7,11 @@
 struct ah_call;
 struct ah_value;
 
+/* A dim of space. */
+struct ah_conv_dim {
+    int64_t in, out, kernel, stride, padding, dilation;
+};
+
 struct ah_conv {
     int64_t n, c, h, w;    /* input; n is 1 for an unbatched (C, H, W) */
     int64_t oc, oh, ow;    /* output */
@@ -14,6 +19,8 @@ struct ah_conv {
     int64_t groups;        /* the weight is (oc, c / groups, kh, kw) */
     int64_t stride[2], padding[2], dilation[2];
     bool batched;
+    bool volume;              /* 3-d; else `depth` has sizes, kernel, stride and dilation 1 */
+    struct ah_conv_dim depth;
 };
 
 /* The options of a convolution or of one of its adjoints, from a call's or a rule's arguments (ah_args). */
@@ -27,7 +34,11 @@ struct ah_conv_options {
 int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim, const int64_t *weight,
                      int weight_ndim, struct ah_conv_options options);
 
-/* The output's sizes; returns their number (3 or 4). */
+/* Fill *s for input [N, C, D, H, W] and weight [out, C / groups, kD, kH, kW]; options are tables of three. */
+int ah_conv_volume_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim,
+                            const int64_t *weight, int weight_ndim, struct ah_conv_options options);
+
+/* The output's sizes; returns their number (3 to 5). */
 int ah_conv_output_size(const struct ah_conv *s, int64_t *size);
 
 /* Check that argument 0, a gradient, has the expected shape, and compute out[0], of size `size`, from it. */

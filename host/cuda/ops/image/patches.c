@@ -17,14 +17,16 @@ static struct ah_cuda_kernel add_kernel[] = AH_CUDA_REALS("patches", "col2im");
 static int patches_launch(struct ah_device *device, const char *op_name, struct ah_cuda_kernel *kernel,
                           struct ah_patches_args *args, int64_t items)
 {
-    const int64_t window = args->kernel[0] * args->kernel[1], most = 1 << 30;
-    int64_t large = args->h | args->w;
+    const struct ah_patches_depth *depth = &args->depth;
+    const int64_t window = depth->kernel * args->kernel[0] * args->kernel[1], most = 1 << 30;
+    int64_t large = args->h | args->w | depth->in | depth->kernel * depth->dilation | depth->stride | depth->padding;
     if (items == 0)
         return 0;
     for (int i = 0; i < 2; i++)
         large |= args->kernel[i] * args->dilation[i] | args->stride[i] | args->padding[i];
-    args->narrow = large < 1 << 20 && args->n * args->c * args->h * args->w < most &&
-                   args->n * args->c * args->oh * args->ow < most / window;
+    args->narrow = large < 1 << 20 && args->n * args->c * depth->in * args->h * args->w < most &&
+                   args->n * args->c * depth->out * args->oh * args->ow < most / window;
+    args->volume = depth->in > 1 || depth->kernel > 1 || depth->out > 1;
     return ah_cuda_launch(device, kernel, op_name, ah_cuda_grid_for(items, AH_PATCHES_THREADS), args);
 }
 
@@ -32,20 +34,23 @@ int ah_cuda_take_patches(struct ah_device *device, const char *op_name, enum ah_
                          struct ah_patches_args *args)
 {
     return patches_launch(device, op_name, &take_kernel[__builtin_ctz((unsigned)ah_dtype_size(dtype))], args,
-                          args->n * args->c * args->kernel[0] * args->kernel[1] * args->oh * args->ow);
+                          args->n * args->c * args->depth.kernel * args->kernel[0] * args->kernel[1] *
+                              args->depth.out * args->oh * args->ow);
 }
 
 int ah_cuda_add_patches(struct ah_device *device, const char *op_name, enum ah_dtype dtype,
                         struct ah_patches_args *args)
 {
-    return patches_launch(device, op_name, &add_kernel[dtype], args, args->n * args->c * args->h * args->w);
+    return patches_launch(device, op_name, &add_kernel[dtype], args,
+                          args->n * args->c * args->depth.in * args->h * args->w);
 }
 
 /* `image`: (N, C, H, W) or (C, H, W). */
 static struct ah_patches_args args_of(const struct ah_patches *p, const struct ah_tensor *image)
 {
     struct ah_patches_args args = {.n = image->ndim == 4 ? image->size[0] : 1, .c = image->size[image->ndim - 3],
-                                   .h = p->h, .w = p->w, .oh = p->oh, .ow = p->ow, .row_step = p->oh * p->ow};
+                                   .h = p->h, .w = p->w, .oh = p->oh, .ow = p->ow, .row_step = p->oh * p->ow,
+                                   .depth = AH_PATCHES_FLAT};
     memcpy(args.kernel, p->kernel, sizeof args.kernel);
     memcpy(args.dilation, p->dilation, sizeof args.dilation);
     memcpy(args.padding, p->padding, sizeof args.padding);

@@ -1,7 +1,7 @@
-/* Convolutions. Where tensor cores compute (fp16 and bf16, and float32 that may be rounded for them) tensors are
- * channels-last, which those read as it is: other operands are transposed, results stay so, and the following ops keep
- * it. Other float32 is in rows. cuDNN supports one order or the other; unsupported cases, float64, and
- * everything where it is missing are products of matrices. */
+/* Convolutions of images and volumes. Where tensor cores compute (fp16 and bf16, and float32 that may be rounded for
+ * them) tensors are channels-last, which those read as it is: other operands are transposed, results of images stay so,
+ * and the following ops keep it; those of volumes are transposed back. Other float32 is in rows. cuDNN supports one
+ * order or the other; unsupported cases, float64, and everything where it is missing are products of matrices. */
 #include "cuda/ops/linear/conv.h"
 
 #include <stdio.h>
@@ -24,8 +24,9 @@ struct order {
 static struct order order_of(const struct ah_conv *s, const struct ah_tensor *t, bool weight)
 {
     if (weight)
-        return (struct order){s->oc, s->c / s->groups, s->kh * s->kw};
-    return (struct order){s->n, t->size[t->ndim - 3], t->size[t->ndim - 2] * t->size[t->ndim - 1]};
+        return (struct order){s->oc, s->c / s->groups, s->depth.kernel * s->kh * s->kw};
+    int64_t channels = t->size[t->ndim - (s->volume ? 4 : 3)];
+    return (struct order){s->n, channels, t->numel / (s->n * channels)};
 }
 
 static bool conv_transposes(struct order o)
@@ -150,19 +151,27 @@ static int conv_convolve(struct ah_call *c, enum ah_cuda_conv_kind kind, const s
     return append_shapes(c, by_patches(c, &conv, first, second));
 }
 
-static int add_bias(struct ah_call *c, struct ah_tensor *bias)
+static int add_bias(struct ah_call *c, const struct ah_conv *s, struct ah_tensor *bias)
 {
     struct ah_tensor *y = c->out[0];
     AH_OWNED struct ah_tensor *dense = NULL;
     int64_t pack = (int64_t)(16 / ah_dtype_size(y->dtype));
-    struct ah_conv_bias_args args = {.y = ah_cuda_data(y), .count = y->numel,
-                                     .channels = y->size[y->ndim - 3], .last = y->storage->channels_last,
-                                     .pixels = y->size[y->ndim - 2] * y->size[y->ndim - 1]};
+    struct ah_conv_bias_args args = {.y = ah_cuda_data(y), .count = y->numel, .channels = s->oc,
+                                     .last = y->storage->channels_last, .pixels = s->depth.out * s->oh * s->ow};
     AH_TRY(ah_cuda_dense(c->device, &dense, bias, y->dtype));
     args.bias = ah_cuda_data(dense);
     args.wide = args.y % 16 == 0 && (args.last ? args.channels : args.pixels) % pack == 0;
     return ah_cuda_launch(c->device, &bias_kernel[y->dtype], c->op->name,
                           ah_cuda_grid_for(args.wide ? y->numel / pack : y->numel, AH_CONV_THREADS), &args);
+}
+
+/* The geometry of images or, by the weight's dims, of volumes. */
+static int geometry_of(struct ah_conv *s, const struct ah_call *c, const int64_t *input, int input_ndim,
+                       const int64_t *weight, int weight_ndim, struct ah_conv_options options)
+{
+    return weight_ndim == 5
+               ? ah_conv_volume_geometry(s, c->op->name, input, input_ndim, weight, weight_ndim, options)
+               : ah_conv_geometry(s, c->op->name, input, input_ndim, weight, weight_ndim, options);
 }
 
 int ah_cuda_conv2d(struct ah_call *c)
@@ -171,11 +180,11 @@ int ah_cuda_conv2d(struct ah_call *c)
     const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor;
     struct ah_tensor *bias = ah_given(&arg->bias);
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, "conv2d", x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
+    AH_TRY(geometry_of(&s, c, x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
         return 0;
     AH_TRY(conv_convolve(c, AH_CONV_FORWARD, &s));
-    return bias ? add_bias(c, bias) : 0;
+    return bias ? add_bias(c, &s, bias) : 0;
 }
 
 int ah_cuda_conv2d_grad_input(struct ah_call *c)
@@ -183,8 +192,8 @@ int ah_cuda_conv2d_grad_input(struct ah_call *c)
     const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
     const struct ah_tensor *w = arg->weight.tensor;
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, arg->input_size.ints.at, arg->input_size.ints.count, w->size, w->ndim,
-                            AH_CONV_OPTIONS(arg)));
+    AH_TRY(geometry_of(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, w->size, w->ndim,
+                       AH_CONV_OPTIONS(arg)));
     return s.n == 0 ? 0 : conv_convolve(c, AH_CONV_GRAD_INPUT, &s);
 }
 
@@ -194,9 +203,24 @@ int ah_cuda_conv2d_grad_weight(struct ah_call *c)
     const struct ah_tensor *x = arg->input.tensor;
     struct ah_tensor *out = c->out[0];
     struct ah_conv s;
-    AH_TRY(ah_conv_geometry(&s, c->op->name, x->size, x->ndim, arg->weight_size.ints.at, arg->weight_size.ints.count,
-                            AH_CONV_OPTIONS(arg)));
+    AH_TRY(geometry_of(&s, c, x->size, x->ndim, arg->weight_size.ints.at, arg->weight_size.ints.count,
+                       AH_CONV_OPTIONS(arg)));
     if (s.n == 0)
         return ah_cuda_fill(c->device, ah_tensor_data(out), 0, ah_tensor_bytes(out));
     return conv_convolve(c, AH_CONV_GRAD_WEIGHT, &s);
+}
+
+int ah_cuda_conv_volume(struct ah_call *c)
+{
+    return ah_cuda_conv2d(c);
+}
+
+int ah_cuda_conv_volume_grad_input(struct ah_call *c)
+{
+    return ah_cuda_conv2d_grad_input(c);
+}
+
+int ah_cuda_conv_volume_grad_weight(struct ah_call *c)
+{
+    return ah_cuda_conv2d_grad_weight(c);
 }

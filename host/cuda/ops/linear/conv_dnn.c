@@ -10,13 +10,14 @@
 #include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/times.h"
 #include "cuda/vendor/dnn_plan.h"
+#include "tensor/tensor.h"
 
 enum { PLANS = 256, PARTS = 6 };
 #define WORKSPACE ((int64_t)1 << 30)
 
 /* The key of a plan, padding included. */
 struct key {
-    int64_t size[16];
+    int64_t size[22];
     int32_t ordinal, kind, dtype, last, tf32, bare; /* bare: without workspace */
 };
 
@@ -32,11 +33,43 @@ static uint64_t conv_uses;
 /* The names of the tensors in graphs. */
 enum { INPUT = 'x', WEIGHT = 'w', OUTPUT = 'y' };
 
-static void make_tensor(struct ah_dnn_work *work, cudnnBackendDescriptor_t *out, const struct ah_cuda_conv *conv,
-                        int64_t id, const int64_t *size)
+struct dims {
+    int64_t count, at[5];
+};
+
+/* Values of the dims of space; images have no depth. */
+static struct dims dims_of(const struct ah_conv *s, int64_t depth, const int64_t *plane)
 {
-    const int64_t by_rows[4] = {size[1] * size[2] * size[3], size[2] * size[3], size[3], 1};
-    const int64_t by_pixels[4] = {by_rows[0], 1, size[3] * size[1], size[1]};
+    return s->volume ? (struct dims){3, {depth, plane[0], plane[1]}} : (struct dims){2, {plane[0], plane[1]}};
+}
+
+static struct dims input_dims(const struct ah_conv *s)
+{
+    return s->volume ? (struct dims){5, {s->n, s->c, s->depth.in, s->h, s->w}}
+                     : (struct dims){4, {s->n, s->c, s->h, s->w}};
+}
+
+static struct dims weight_dims(const struct ah_conv *s)
+{
+    int64_t channels = s->c / s->groups;
+    return s->volume ? (struct dims){5, {s->oc, channels, s->depth.kernel, s->kh, s->kw}}
+                     : (struct dims){4, {s->oc, channels, s->kh, s->kw}};
+}
+
+static struct dims output_dims(const struct ah_conv *s)
+{
+    return s->volume ? (struct dims){5, {s->n, s->oc, s->depth.out, s->oh, s->ow}}
+                     : (struct dims){4, {s->n, s->oc, s->oh, s->ow}};
+}
+
+static void make_tensor(struct ah_dnn_work *work, cudnnBackendDescriptor_t *out, const struct ah_cuda_conv *conv,
+                        int64_t id, struct dims size)
+{
+    int64_t stride[5], step = conv->last ? size.at[1] : 1;
+    for (int64_t i = size.count - 1; i >= 2; step *= size.at[i], i--)
+        stride[i] = step;
+    stride[1] = conv->last ? 1 : step;
+    stride[0] = conv->last ? step : step * size.at[1];
     int type = conv->dtype == AH_F16 ? CUDNN_DATA_HALF : conv->dtype == AH_BF16 ? CUDNN_DATA_BFLOAT16
                                                                                 : CUDNN_DATA_FLOAT;
     int64_t alignment = 16;
@@ -44,23 +77,26 @@ static void make_tensor(struct ah_dnn_work *work, cudnnBackendDescriptor_t *out,
     ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
     ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
-    ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, conv->last ? by_pixels : by_rows);
+    ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, size.count, size.at);
+    ah_dnn_set(work, *out, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, size.count, stride);
     ah_dnn_finish(work, *out);
 }
 
 static void make_geometry(struct ah_dnn_work *work, cudnnBackendDescriptor_t *out, const struct ah_conv *s)
 {
     int mode = CUDNN_CROSS_CORRELATION, compute = CUDNN_DATA_FLOAT;
-    int64_t dims = 2;
+    const struct dims padding = dims_of(s, s->depth.padding, s->padding);
+    const struct dims stride = dims_of(s, s->depth.stride, s->stride);
+    const struct dims dilation = dims_of(s, s->depth.dilation, s->dilation);
+    const int64_t dims = padding.count;
     ah_dnn_create(work, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out);
     ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
     ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
-    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
-    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
-    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
-    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dims, padding.at);
+    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dims, padding.at);
+    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, dims, stride.at);
+    ah_dnn_set(work, *out, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dims, dilation.at);
     ah_dnn_finish(work, *out);
 }
 
@@ -90,15 +126,13 @@ static void make_graph(struct ah_dnn_work *work, cudnnHandle_t handle, struct pl
                        const struct ah_cuda_conv *conv)
 {
     const struct ah_conv *s = conv->shape;
-    const int64_t input[4] = {s->n, s->c, s->h, s->w}, weight[4] = {s->oc, s->c / s->groups, s->kh, s->kw};
-    const int64_t output[4] = {s->n, s->oc, s->oh, s->ow};
     const int *name = conv_names[conv->kind];
     cudnnBackendDescriptor_t *part = plan->part;
     float one = 1, zero = 0;
     make_geometry(work, &part[0], s);
-    make_tensor(work, &part[1], conv, INPUT, input);
-    make_tensor(work, &part[2], conv, WEIGHT, weight);
-    make_tensor(work, &part[3], conv, OUTPUT, output);
+    make_tensor(work, &part[1], conv, INPUT, input_dims(s));
+    make_tensor(work, &part[2], conv, WEIGHT, weight_dims(s));
+    make_tensor(work, &part[3], conv, OUTPUT, output_dims(s));
     ah_dnn_create(work, name[0], &part[4]);
     for (int i = 0; i < 4; i++)
         ah_dnn_set_other(work, part[4], name[1 + i], part[i]);
@@ -137,9 +171,12 @@ static struct key key_of(const struct ah_cuda_device *cuda, const struct ah_cuda
     const int64_t size[] = {s->n,          s->c,          s->h,           s->w,          s->oc,        s->oh,
                             s->ow,         s->kh,         s->kw,          s->groups,     s->stride[0], s->stride[1],
                             s->padding[0], s->padding[1], s->dilation[0], s->dilation[1]};
+    const int64_t depth[] = {s->depth.in,     s->depth.out,     s->depth.kernel,
+                             s->depth.stride, s->depth.padding, s->depth.dilation};
     struct key key;
     memset(&key, 0, sizeof key);
     memcpy(key.size, size, sizeof size);
+    memcpy(key.size + 16, depth, sizeof depth);
     key.ordinal = cuda->ordinal;
     key.kind = (int32_t)conv->kind;
     key.dtype = (int32_t)conv->dtype;
@@ -189,8 +226,8 @@ int ah_cuda_dnn_takes(struct ah_device *device, const struct ah_cuda_conv *conv)
 
 static double conv_operations(const struct ah_conv *s)
 {
-    double outputs = (double)s->n * (double)s->oc * (double)s->oh * (double)s->ow;
-    return 2 * outputs * (double)(s->c / s->groups) * (double)s->kh * (double)s->kw;
+    double outputs = (double)s->n * (double)s->oc * (double)s->depth.out * (double)s->oh * (double)s->ow;
+    return 2 * outputs * (double)(s->c / s->groups) * (double)s->depth.kernel * (double)s->kh * (double)s->kw;
 }
 
 int ah_cuda_dnn_convolve(struct ah_device *device, const char *op_name, const struct ah_cuda_conv *conv)
@@ -223,11 +260,12 @@ int ah_cuda_dnn_convolve(struct ah_device *device, const char *op_name, const st
                      (struct ah_cuda_work){0, conv_operations(s), ah_cuda_rate_of(conv->dtype, conv->tf32)});
     /* In the order of the stream: the next user of the block writes it after the convolution. */
     ah_cuda_memory_give(cuda->memory, workspace);
-    if (code != CUDNN_STATUS_SUCCESS)
-        return ah_fail(AH_EIO, "%s: %s: cuDNN, input (%lld, %lld, %lld, %lld), weight (%lld, %lld, %lld, %lld): %s",
-                       device->name, op_name, (long long)s->n, (long long)s->c, (long long)s->h, (long long)s->w,
-                       (long long)s->oc, (long long)(s->c / s->groups), (long long)s->kh, (long long)s->kw,
+    if (code != CUDNN_STATUS_SUCCESS) {
+        const struct dims input = input_dims(s), weight = weight_dims(s);
+        return ah_fail(AH_EIO, "%s: %s: cuDNN, input %s, weight %s: %s", device->name, op_name,
+                       ah_shape_text(input.at, (int)input.count), ah_shape_text(weight.at, (int)weight.count),
                        dnn->error_text(code));
+    }
     if (cuda->waits && !cuda->capturing)
         AH_TRY(ah_cuda_check(ah_cuda.stream_synchronise(cuda->compute), "%s: %s: cuDNN", device->name, op_name));
     return 1;

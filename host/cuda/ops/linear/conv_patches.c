@@ -17,6 +17,7 @@ struct job {
     const struct ah_cuda_conv *conv;
     const struct ah_conv *s;
     int64_t item, outputs, window, depth, pixels; /* outputs: channels of a group; depth: rows of its matrix */
+    int64_t size;   /* of a channel of the input */
     bool plain;     /* the image is its matrix */
     int64_t images; /* at a time */
     uint64_t matrix, turned; /* turned: the output's gradient, channels before images */
@@ -25,15 +26,19 @@ struct job {
 /* A 1 x 1 window that visits every pixel needs no matrix. */
 static bool is_plain(const struct ah_conv *s)
 {
-    return s->kh == 1 && s->kw == 1 && s->stride[0] == 1 && s->stride[1] == 1 && s->padding[0] == 0 &&
-           s->padding[1] == 0;
+    const struct ah_conv_dim *d = &s->depth;
+    return d->kernel == 1 && d->stride == 1 && d->padding == 0 && s->kh == 1 && s->kw == 1 && s->stride[0] == 1 &&
+           s->stride[1] == 1 && s->padding[0] == 0 && s->padding[1] == 0;
 }
 
 static struct ah_patches_args patches_of(const struct job *j, int64_t images, bool side_by_side)
 {
     const struct ah_conv *s = j->s;
     struct ah_patches_args args = {.n = images, .c = s->c, .h = s->h, .w = s->w, .oh = s->oh, .ow = s->ow,
-                                   .kernel = {s->kh, s->kw}, .matrix = j->matrix, .plane_step = s->c * s->h * s->w};
+                                   .kernel = {s->kh, s->kw}, .matrix = j->matrix, .plane_step = s->c * j->size};
+    const struct ah_conv_dim *d = &s->depth;
+    args.depth = (struct ah_patches_depth){.in = d->in, .out = d->out, .kernel = d->kernel, .dilation = d->dilation,
+                                           .padding = d->padding, .stride = d->stride};
     memcpy(args.dilation, s->dilation, sizeof args.dilation);
     memcpy(args.padding, s->padding, sizeof args.padding);
     memcpy(args.stride, s->stride, sizeof args.stride);
@@ -68,7 +73,7 @@ static int multiply_all(const struct job *j, struct ah_cuda_matmul *product, int
 static int conv_forward(const struct job *j, int64_t first, int64_t images)
 {
     const struct ah_conv *s = j->s;
-    uint64_t matrix = image_at(j, j->conv->input, first, s->c * s->h * s->w);
+    uint64_t matrix = image_at(j, j->conv->input, first, s->c * j->size);
     if (!j->plain) {
         struct ah_patches_args args = patches_of(j, images, false);
         args.image = matrix;
@@ -88,7 +93,7 @@ static int conv_forward(const struct job *j, int64_t first, int64_t images)
 static int grad_input(const struct job *j, int64_t first, int64_t images)
 {
     const struct ah_conv *s = j->s;
-    uint64_t image = image_at(j, j->conv->input, first, s->c * s->h * s->w);
+    uint64_t image = image_at(j, j->conv->input, first, s->c * j->size);
     struct ah_cuda_matmul product = {
         .dtype = j->conv->dtype, .tf32 = j->conv->tf32, .rows = j->depth, .columns = j->pixels, .depth = j->outputs,
         .a = {.at = j->conv->weight, .ld = j->depth, .transposed = true},
@@ -109,7 +114,7 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
 {
     const struct ah_conv *s = j->s;
     int64_t length = images * j->pixels;
-    uint64_t matrix = image_at(j, j->conv->input, first, s->c * s->h * s->w);
+    uint64_t matrix = image_at(j, j->conv->input, first, s->c * j->size);
     uint64_t grad = image_at(j, j->conv->output, first, s->oc * j->pixels);
     if (j->matrix) {
         struct ah_patches_args args = patches_of(j, images, true);
@@ -119,9 +124,10 @@ static int grad_weight(const struct job *j, int64_t first, int64_t images)
     }
     if (images > 1) { /* as windows of one pixel each */
         struct ah_patches_args turn = {
-            .image = grad, .matrix = j->turned, .n = images, .c = s->oc, .h = s->oh, .w = s->ow, .oh = s->oh,
-            .ow = s->ow, .kernel = {1, 1}, .dilation = {1, 1}, .stride = {1, 1}, .image_step = j->pixels,
-            .row_step = length, .plane_step = s->oc * j->pixels};
+            .image = grad, .matrix = j->turned, .n = images, .c = s->oc, .h = j->pixels / s->ow, .w = s->ow,
+            .oh = j->pixels / s->ow, .ow = s->ow, .kernel = {1, 1}, .dilation = {1, 1}, .stride = {1, 1},
+            .depth = AH_PATCHES_FLAT, .image_step = j->pixels, .row_step = length,
+            .plane_step = s->oc * j->pixels};
         AH_TRY(ah_cuda_take_patches(j->device, j->op_name, j->conv->dtype, &turn));
         grad = j->turned;
     }
@@ -163,7 +169,8 @@ int ah_cuda_patches_convolve(struct ah_device *device, const char *op_name, cons
     const struct ah_conv *s = conv->shape;
     struct job job = {.device = device, .op_name = op_name, .conv = conv, .s = s,
                       .item = (int64_t)ah_dtype_size(conv->dtype), .outputs = s->oc / s->groups,
-                      .window = s->kh * s->kw, .pixels = s->oh * s->ow, .plain = is_plain(s)};
+                      .window = s->depth.kernel * s->kh * s->kw, .pixels = s->depth.out * s->oh * s->ow,
+                      .size = s->depth.in * s->h * s->w, .plain = is_plain(s)};
     void *block = NULL;
     int status = 0;
     job.depth = s->c / s->groups * job.window;

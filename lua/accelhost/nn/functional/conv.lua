@@ -1,7 +1,7 @@
 --- Convolutions: over rows, images and volumes, with padding by number or by name.
 
--- Those over volumes are made of those over images: the frames that a kernel covers in depth become channels, so that
--- one image convolution does the work.
+-- Those over volumes are separate kernels on CUDA devices. Elsewhere they are made of those over images: the frames
+-- that a kernel covers in depth become channels, so that one image convolution does the work.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
@@ -83,6 +83,8 @@ end
 
 local function plane(values) return {values[2], values[3]} end
 
+local function has_kernel(input) return C.device.computes(input.device, "conv_volume") end
+
 -- [N, C, D, H, W] as frames [N, D, C, H, W], with zeros for the padding in depth.
 local function frames_of(input, padding)
   local frames = input:transpose(1, 2)
@@ -118,6 +120,7 @@ function F.conv3d(...)
   local kernel = kernel_of(weight, 3)
   local pads, around = edges.place(padding, kernel, dilation, true)
   if around then input = pad(input, around) end
+  if has_kernel(input) then return C.conv_volume(input, weight, bias, stride, pads, dilation, groups) end
   local frames, parts = frames_of(input, pads[1]), {}
   local reach = dilation[1] * (kernel[1] - 1) + 1
   local depth = math.floor((frames:size(1) - reach) / stride[1]) + 1
@@ -156,6 +159,21 @@ local function spread(frames, stride, dilation, padding, more)
   return room:index_add(2, index, flat):narrow(2, padding, length - 2 * padding)
 end
 
+-- The gradient of a volume that conv_volume maps to the input. An output padding of a stride or more adds zeros to the
+-- input.
+local function transpose_by_kernel(input, weight, bias, kernel, stride, padding, more, groups, dilation)
+  local sizes, around = {input:size(0), weight:size(1) * groups}, {}
+  for d = 1, 3 do
+    local size = (input:size(1 + d) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + more[d] + 1
+    if size < 1 then fail("conv_transpose3d: the result of input %s has no size", shape_text(input)) end
+    sizes[2 + d] = size
+    around[7 - 2 * d], around[8 - 2 * d] = 0, math.floor(more[d] / stride[d])
+  end
+  if around[2] + around[4] + around[6] > 0 then input = pad(input, around) end
+  local result = C.conv_volume_grad_input(input, weight, sizes, stride, padding, dilation, groups)
+  return bias and result + bias:view(-1, 1, 1, 1) or result
+end
+
 --- The transpose (gradient) of conv3d with respect to its input: input [N, C, D, H, W] or [C, D, H, W], weight
 -- [C, out / groups, kD, kH, kW]. output_padding adds to one side of the result.
 --
@@ -178,8 +196,11 @@ function F.conv_transpose3d(...)
       fail("%s: output_padding must be below stride or dilation", what)
     end
   end
-  local batch, depth, channels = input:size(0), input:size(2), weight:size(1) * groups
   local kernel = kernel_of(weight, 3)
+  if has_kernel(input) then
+    return transpose_by_kernel(input, weight, bias, kernel, stride, padding, more, groups, dilation)
+  end
+  local batch, depth, channels = input:size(0), input:size(2), weight:size(1) * groups
   local frames = input:transpose(1, 2):reshape(batch * depth, input:size(1), input:size(3), input:size(4))
   local flat = weight:reshape(weight:size(0), weight:size(1) * kernel[1], kernel[2], kernel[3])
   local images = C.conv_transpose2d(frames, flat, nil,

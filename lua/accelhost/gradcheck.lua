@@ -13,7 +13,7 @@ end
 local function weights_like(tensor)
   local values = {}
   for k = 1, tensor:numel() do values[k] = 0.5 + (k * 0.6180339887498949) % 1 end
-  return C.tensor(values, {dtype = "float64"}):reshape(tensor:shape())
+  return C.tensor(values, {dtype = "float64", device = tensor.device}):reshape(tensor:shape())
 end
 
 local function is_checked(value)

@@ -41,7 +41,7 @@ function Categorical:_expand_from(other, shape)
   self:_set_param(other._param:expand(dims.concat(shape, {other._num_events})), other._is_probs)
 end
 
-function Categorical:_get_mean() return C.full(self._batch_shape, 0 / 0, {dtype = self.probs.dtype}) end
+function Categorical:_get_mean() return self.probs:new_full(self._batch_shape, 0 / 0) end
 Categorical._get_variance = Categorical._get_mean
 function Categorical:_get_mode() return self.probs:argmax(-1) end
 function Categorical:_get_param_shape() return self._param:shape() end

@@ -234,7 +234,8 @@ local read_invert = arguments.signature("invert_permutation", {"permutation: ten
 ---@return userdata
 function rnn.invert_permutation(...)
   local permutation = read_invert(...)
-  return C.empty_like(permutation):scatter_(0, permutation, C.arange(permutation:size(0), {dtype = "int64"}))
+  local places = C.arange(permutation:size(0), {dtype = "int64", device = permutation.device})
+  return C.empty_like(permutation):scatter_(0, permutation, places)
 end
 
 return rnn

@@ -337,6 +337,49 @@ describe("addmm and baddbmm of halves", function()
       assert.same(wide:to(dtype):tolist(), batch[0]:tolist())
     end
   end)
+
+  -- Numbers of 8 bits: sums of at most 300 products of two are exact in float32, in whatever order.
+  local function exact(...) return accelhost.randint(-8, 9, {...}):float() / 8 end
+
+  it("are exact for odd sizes, transposes, batches and any number of threads", function()
+    accelhost.manual_seed(4)
+    local threads = accelhost.get_num_threads()
+    for _, size in ipairs {{1, 1, 1}, {1, 33, 65}, {67, 1, 129}, {130, 257, 1}, {129, 131, 300}} do
+      local m, n, k = unpack(size)
+      for _, dtype in ipairs {"bfloat16", "float16"} do
+        local x, a, b = exact(2, m, n), exact(2, m, k), exact(2, k, n)
+        local sum = (x + a:matmul(b)):to(dtype)
+        x, a, b = x:to(dtype), a:to(dtype), b:to(dtype)
+        local turned_a, turned_b = a[0]:t():contiguous():t(), b[0]:t():contiguous():t()
+        for count = 1, 2 do
+          accelhost.set_num_threads(count)
+          assert.is_true(accelhost.equal(sum, x:baddbmm(a, b)))
+          assert.is_true(accelhost.equal(sum[0], x[0]:addmm(a[0], b[0])))
+          assert.is_true(accelhost.equal(sum[0], x[0]:addmm(turned_a, turned_b)))
+        end
+        accelhost.set_num_threads(threads)
+      end
+    end
+  end)
+
+  it("have the gradients of the same sum in float32, rounded once", function()
+    accelhost.manual_seed(5)
+    local function gradients(x, a, b, wide)
+      local given = {x:clone():requires_grad_(), a:clone():requires_grad_(), b:clone():requires_grad_()}
+      local parts = {}
+      for i = 1, 3 do parts[i] = wide and given[i]:float() or given[i] end
+      parts[1]:addmm(parts[2], parts[3], {alpha = 0.5, beta = 3}):float():square():sum():backward()
+      return {given[1].grad, given[2].grad, given[3].grad}
+    end
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      local x, a, b = exact(9, 17):to(dtype), exact(9, 33):to(dtype), exact(33, 17):to(dtype)
+      local halves, wide = gradients(x, a, b, false), gradients(x, a, b, true)
+      for i = 1, 3 do
+        assert.equal(dtype, halves[i].dtype)
+        check.near(check.flat(wide[i]), halves[i]:float(), 0.01 * wide[i]:float():abs():max():item())
+      end
+    end
+  end)
 end)
 
 describe("two linear maps with a GELU between them", function()

@@ -63,6 +63,22 @@ int ah_backward_matmul(struct ah_rule *r)
     return r->status;
 }
 
+/* The gradients of matmul in float32, rounded once. Operands are matrices or equal batches of them. */
+int ah_backward_matmul_wide(struct ah_rule *r)
+{
+    const struct ah_args_matmul_wide *arg = ah_args(r, matmul_wide);
+    struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other), *g = r->grad_out[0];
+    if (r->needs[0]) {
+        struct ah_tensor *wide = ah_r(r, AH_OP_to, AH_T(b), AH_D(AH_F32));
+        r->grad_in[0] = ah_r_to_input(r, ah_r_matmul(r, g, ah_r_transpose(r, wide, -1, -2)), 0);
+    }
+    if (r->needs[1]) {
+        struct ah_tensor *wide = ah_r(r, AH_OP_to, AH_T(a), AH_D(AH_F32));
+        r->grad_in[1] = ah_r_to_input(r, ah_r_matmul(r, ah_r_transpose(r, wide, -1, -2), g), 1);
+    }
+    return r->status;
+}
+
 /* Is a weight of halves the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that
  * matrix, which needs no copy to turn it. In float32 it is the product that it is for other weights, with its bits. */
 static bool is_turned(const struct ah_tensor *w)

@@ -29,6 +29,7 @@ struct product {
     const void *a, *b, *bias;
     void *c;
     int64_t lda, ldb, ldc;
+    bool wide; /* C is float32 whatever the dtype */
 };
 
 /* A product divided into `rows` x `cols` pieces; all but the last of a side have `row_step` or `col_step`. */
@@ -133,7 +134,7 @@ static struct product division_piece(const struct division *d, int index)
     int64_t item = (int64_t)ah_dtype_size(part.dtype);
     part.a = (const char *)part.a + (part.ta ? row : row * part.lda) * item;
     part.b = (const char *)part.b + (part.tb ? col * part.ldb : col) * item;
-    part.c = (char *)part.c + (row * part.ldc + col) * item;
+    part.c = (char *)part.c + (row * part.ldc + col) * (part.wide ? (int64_t)sizeof(float) : item);
     part.bias = part.bias ? (const char *)part.bias + col * item : NULL;
     part.m = part.m - row < d->row_step ? part.m - row : d->row_step;
     part.n = part.n - col < d->col_step ? part.n - col : d->col_step;
@@ -231,7 +232,7 @@ static int run_division(struct division *d)
 
 static int find_primitive(const struct product *p, struct ah_onednn_entry **out)
 {
-    return ah_onednn_matmul_find(p->dtype == AH_BF16, p->ta, p->tb, p->m, p->n, p->k, p->lda, p->ldb, p->ldc,
+    return ah_onednn_matmul_find(p->dtype == AH_BF16, p->wide, p->ta, p->tb, p->m, p->n, p->k, p->lda, p->ldb, p->ldc,
                                  p->bias != NULL, out);
 }
 
@@ -290,7 +291,7 @@ int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, 
         *c = beta == 0 ? product : product + beta * *c;
         return 0;
     }
-    struct product p = {AH_F32, ta, tb, m, n, k, (double)alpha, (double)beta, a, b, NULL, c, lda, ldb, ldc};
+    struct product p = {AH_F32, ta, tb, m, n, k, (double)alpha, (double)beta, a, b, NULL, c, lda, ldb, ldc, false};
     return run_by_rows(&p) ? 0 : run_product(&p);
 }
 
@@ -309,7 +310,7 @@ int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
         *c = beta == 0 ? product : product + beta * *c;
         return 0;
     }
-    struct product p = {AH_F64, ta, tb, m, n, k, alpha, beta, a, b, NULL, c, lda, ldb, ldc};
+    struct product p = {AH_F64, ta, tb, m, n, k, alpha, beta, a, b, NULL, c, lda, ldb, ldc, false};
     return run_product(&p);
 }
 
@@ -318,7 +319,7 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
 {
     if (m == 0 || n == 0)
         return 0;
-    struct product p = {AH_F32, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc};
+    struct product p = {AH_F32, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false};
     if (k > 0 && run_by_rows(&p))
         return 0;
     AH_TRY(check_sizes(&p));
@@ -343,7 +344,14 @@ int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const do
 int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const uint16_t *b,
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
 {
-    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc};
+    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false};
     int done = run_by_rows(&p);
     return done ? done : run_by_primitive(&p);
+}
+
+int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+                      const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
+{
+    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, NULL, c, lda, ldb, ldc, true};
+    return run_by_primitive(&p);
 }

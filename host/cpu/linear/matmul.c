@@ -149,11 +149,15 @@ static bool multiply_vector_bf16(const struct side *a, const struct side *b, con
 }
 #endif
 
-/* 1 done, 0 declined (by oneDNN, of a bfloat16 product), negative for an error; so do all that call it. */
-static int matmul_multiply(enum ah_dtype dtype, const struct side *a, const struct side *b, const char *at_a,
-                           const char *at_b, void *out)
+/* 1 done, 0 declined (by oneDNN, of a bfloat16 product), negative for an error; so do all that call it. `wide`: the
+ * result of a bfloat16 product is float32. */
+static int matmul_multiply(enum ah_dtype dtype, bool wide, const struct side *a, const struct side *b,
+                           const char *at_a, const char *at_b, void *out)
 {
     int64_t m = a->rows, n = b->cols, k = a->cols;
+    if (wide)
+        return ah_gemm_bf16_wide(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a, a->ld,
+                                 (const uint16_t *)(const void *)at_b, b->ld, out, n);
 #ifdef __AVX512F__
     if (dtype == AH_BF16 && multiply_vector_bf16(a, b, at_a, at_b, out))
         return 1;
@@ -188,6 +192,7 @@ static int64_t batch_offset(const struct side *s, int64_t index, const int64_t *
 struct products {
     const struct side *a, *b;
     enum ah_dtype dtype;
+    bool wide;
     char *out;
     int64_t matrix; /* bytes of one product */
     int64_t size[AH_MAX_DIMS];
@@ -201,20 +206,21 @@ static void multiply_range(void *context, int64_t begin, int64_t end)
     int64_t item = (int64_t)ah_dtype_size(p->dtype);
     for (int64_t i = begin; i < end; i++) {
         int64_t from_a = batch_offset(p->a, i, p->size, p->dims), from_b = batch_offset(p->b, i, p->size, p->dims);
-        int status = matmul_multiply(p->dtype, p->a, p->b, p->a->data + from_a * item, p->b->data + from_b * item,
-                                     p->out + i * p->matrix);
+        int status = matmul_multiply(p->dtype, p->wide, p->a, p->b, p->a->data + from_a * item,
+                                     p->b->data + from_b * item, p->out + i * p->matrix);
         if (status != 1)
             atomic_store(&p->outcome, status);
     }
 }
 
-static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, void *out)
+static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, enum ah_dtype result, void *out)
 {
+    bool wide = dtype != result;
     if (b->batch_dims == 0 && a->batch_dims > 0 && fold_batch(a))
-        return matmul_multiply(dtype, a, b, a->data, b->data, out);
-    struct products p = {.a = a, .b = b, .dtype = dtype, .out = out, .outcome = 1};
+        return matmul_multiply(dtype, wide, a, b, a->data, b->data, out);
+    struct products p = {.a = a, .b = b, .dtype = dtype, .wide = wide, .out = out, .outcome = 1};
     int64_t batches = 1, matrix = a->rows * b->cols;
-    p.matrix = matrix * (int64_t)ah_dtype_size(dtype);
+    p.matrix = matrix * (int64_t)ah_dtype_size(result);
     p.dims = a->batch_dims > b->batch_dims ? a->batch_dims : b->batch_dims;
     for (int d = 0; d < p.dims; d++) {
         int da = d - (p.dims - a->batch_dims), db = d - (p.dims - b->batch_dims);
@@ -326,12 +332,12 @@ int ah_cpu_matmul(struct ah_call *c)
     struct side a = {0}, b = {0};
     struct ah_dense_out out = {0};
     int status;
-    if (c->out[0]->dtype == AH_BF16 && ah_bf16_native()) {
+    if (arg->input.tensor->dtype == AH_BF16 && ah_bf16_native()) {
         status = side_open(&a, arg->input.tensor, false, true);
         if (status == 0)
             status = side_open(&b, arg->other.tensor, true, true);
         if (status == 0)
-            status = multiply_all(&a, &b, AH_BF16, ah_tensor_data(c->out[0]));
+            status = multiply_all(&a, &b, AH_BF16, c->out[0]->dtype, ah_tensor_data(c->out[0]));
         ah_dense_close(&a.dense);
         ah_dense_close(&b.dense);
         if (status != 0)
@@ -340,13 +346,19 @@ int ah_cpu_matmul(struct ah_call *c)
     AH_TRYGO(side_open(&a, arg->input.tensor, false, false), out);
     AH_TRYGO(side_open(&b, arg->other.tensor, true, false), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);
-    status = multiply_all(&a, &b, ah_compute_dtype(c->out[0]->dtype), out.data);
+    enum ah_dtype compute = ah_compute_dtype(c->out[0]->dtype);
+    status = multiply_all(&a, &b, compute, compute, out.data);
     status = status < 0 ? status : 0;
 out:
     ah_dense_out_close(&out);
     ah_dense_close(&a.dense);
     ah_dense_close(&b.dense);
     return status;
+}
+
+int ah_cpu_matmul_wide(struct ah_call *c)
+{
+    return ah_cpu_matmul(c);
 }
 
 /* x as one matrix of rows, packed where its rows do not follow each other. */

@@ -32,6 +32,7 @@ static int matmul_fill(struct ah_onednn_entry *entry)
 {
     const int64_t *s = entry->key.size; /* ta tb m n k lda ldb ldc */
     const dnnl_data_type_t type = entry->key.half ? dnnl_bf16 : dnnl_f32;
+    const dnnl_data_type_t result = entry->key.wide ? dnnl_f32 : type;
     dnnl_dims_t a = {s[2], s[4]}, b = {s[4], s[3]}, c = {s[2], s[3]}, c_stride = {s[7], 1};
     dnnl_dims_t a_stride = {s[0] ? 1 : s[5], s[0] ? s[5] : 1}, b_stride = {s[1] ? 1 : s[6], s[1] ? s[6] : 1};
     dnnl_dims_t bias = {1, s[3]}, bias_stride = {s[3], 1};
@@ -46,7 +47,7 @@ static int matmul_fill(struct ah_onednn_entry *entry)
     if (code == dnnl_success)
         code = md_strided(&bm, type, 2, b, b_stride);
     if (code == dnnl_success)
-        code = md_strided(&cm, type, 2, c, c_stride);
+        code = md_strided(&cm, result, 2, c, c_stride);
     if (code == dnnl_success && entry->key.with_bias)
         code = md_strided(&bias_md, type, 2, bias, bias_stride);
     if (code == dnnl_success)
@@ -84,8 +85,8 @@ out:
     return code;
 }
 
-int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
-                          int64_t ldc, bool bias, struct ah_onednn_entry **out)
+int ah_onednn_matmul_find(bool half, bool wide, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda,
+                          int64_t ldb, int64_t ldc, bool bias, struct ah_onednn_entry **out)
 {
     AH_TRY(ah_onednn_open());
     struct ah_onednn_key key;
@@ -95,6 +96,7 @@ int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int
     key.runners = ah_num_threads();
     key.with_bias = bias;
     key.half = half;
+    key.wide = wide;
     const int64_t size[] = {ta, tb, m, n, k, lda, ldb, ldc};
     memcpy(key.size, size, sizeof size);
     bool fresh;

@@ -23,10 +23,11 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
 /* Find the primitive for C = op(A) op(B) + bias (one value per column, with `bias`) of a shape, on arrays of float or,
- * with `half`, of bfloat16 (bits), summed in float32: better than sgemm for short and deep products. */
+ * with `half`, of bfloat16 (bits), summed in float32, with `wide` into a C of float: better than sgemm for short and
+ * deep products. */
 struct ah_onednn_entry;
-int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
-                          int64_t ldc, bool bias, struct ah_onednn_entry **out);
+int ah_onednn_matmul_find(bool half, bool wide, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda,
+                          int64_t ldb, int64_t ldc, bool bias, struct ah_onednn_entry **out);
 
 /* Bytes of scratch memory that a run needs. */
 size_t ah_onednn_scratch_bytes(const struct ah_onednn_entry *entry);

@@ -85,7 +85,7 @@ enum ah_onednn_kind { FORWARD, GRAD_INPUT, GRAD_WEIGHT, MATMUL };
 /* Everything a primitive was made for; zeroed before filling, compared as bytes. `threads`: of the library in one
  * call; `runners`: threads of the pool that may run it at the same time. */
 struct ah_onednn_key {
-    int64_t kind, threads, runners, with_bias, half;
+    int64_t kind, threads, runners, with_bias, half, wide;
     int64_t size[16];
 };
 

@@ -19,8 +19,8 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
     return 0;
 }
 
-int ah_onednn_matmul_find(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb,
-                          int64_t ldc, bool bias, struct ah_onednn_entry **out)
+int ah_onednn_matmul_find(bool half, bool wide, bool ta, bool tb, int64_t m, int64_t n, int64_t k, int64_t lda,
+                          int64_t ldb, int64_t ldc, bool bias, struct ah_onednn_entry **out)
 {
     return 0;
 }

@@ -16,10 +16,9 @@ int ah_check_product_dtypes(const struct ah_call *c, const struct ah_tensor *a, 
     return 0;
 }
 
-int ah_forward_matmul(struct ah_call *c)
+static int matmul_of_dtype(struct ah_call *c, enum ah_dtype dtype)
 {
-    const struct ah_args_matmul *arg = ah_args(c, matmul);
-    const struct ah_tensor *a = arg->input.tensor, *b = arg->other.tensor;
+    const struct ah_tensor *a = c->arg[0].tensor, *b = c->arg[1].tensor;
     AH_TRY(ah_check_product_dtypes(c, a, b));
     if (a->ndim == 0 || b->ndim == 0) {
         return ah_fail(AH_EINVAL, "matmul: expected at least one dimension on both sides, got %s x %s", ah_shape(a),
@@ -46,8 +45,11 @@ int ah_forward_matmul(struct ah_call *c)
         size[ndim++] = a->size[a->ndim - 2];
     if (b->ndim > 1)
         size[ndim++] = b->size[b->ndim - 1];
-    return ah_call_single(c, size, ndim, a->dtype);
+    return ah_call_single(c, size, ndim, dtype);
 }
+
+AH_FORWARD(matmul, matmul_of_dtype(c, ah_args(c, matmul)->input.tensor->dtype))
+AH_FORWARD(matmul_wide, matmul_of_dtype(c, AH_F32))
 
 static int expect_ndim(const struct ah_call *c, int arg, int ndim)
 {
@@ -107,30 +109,14 @@ static bool broadcasts_to(const struct ah_tensor *tensor, const struct ah_tensor
     return missing >= 0;
 }
 
-/* beta * input + alpha * (a @ b) in float32, rounded once. */
-static int add_product_of_halves(struct ah_call *c)
-{
-    struct ah_tensor *wide[3] = {0}, *sum = NULL;
-    int status;
-    for (int i = 0; i < 3; i++)
-        AH_TRYGO(ah_op1(AH_OP_to, &wide[i], c->arg[i], AH_D(AH_F32)), out);
-    AH_TRYGO(ah_op1(c->op->id, &sum, AH_T(wide[0]), AH_T(wide[1]), AH_T(wide[2]), c->arg[3], c->arg[4]), out);
-    AH_TRYGO(ah_op1(AH_OP_to, &c->out[0], AH_T(sum), AH_D(c->arg[1].tensor->dtype)), out);
-    c->out_count = 1;
-out:
-    for (int i = 0; i < 3; i++)
-        ah_tensor_release(wide[i]);
-    ah_tensor_release(sum);
-    return status;
-}
-
 /* alpha or beta of a product: of integers its fraction is cut, as in PyTorch. */
 static double product_factor(const struct ah_tensor *product, const struct ah_value *factor)
 {
     return ah_dtype_is_float(product->dtype) ? factor->number : __builtin_trunc(factor->number);
 }
 
-/* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. */
+/* beta * input + alpha * (a @ b); beta 0 drops the input, whatever it holds. Halves are summed in float32 and rounded
+ * once. */
 static int add_product(struct ah_call *c, int ndim)
 {
     const struct ah_args_addmm *arg = ah_args(c, addmm);
@@ -139,22 +125,28 @@ static int add_product(struct ah_call *c, int ndim)
     const struct ah_tensor *a = c->arg[1].tensor, *b = c->arg[2].tensor;
     if (ndim == 3 && a->size[0] != b->size[0])
         return ah_fail(AH_EINVAL, "%s: batch sizes differ: %s x %s", c->op->name, ah_shape(a), ah_shape(b));
-    if ((a->dtype == AH_F16 || a->dtype == AH_BF16) && a->dtype == b->dtype && a->dtype == arg->input.tensor->dtype)
-        return add_product_of_halves(c);
-    AH_OWNED struct ah_tensor *raw = NULL, *right = NULL, *left = NULL;
-    AH_TRY(ah_op1(AH_OP_matmul, &raw, c->arg[1], c->arg[2]));
-    if (!broadcasts_to(arg->input.tensor, raw)) {
-        return ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(arg->input.tensor),
+    struct ah_tensor *input = arg->input.tensor;
+    AH_OWNED struct ah_tensor *wide = NULL, *raw = NULL, *right = NULL, *left = NULL, *sum = NULL;
+    bool halves = (a->dtype == AH_F16 || a->dtype == AH_BF16) && a->dtype == b->dtype && a->dtype == input->dtype;
+    AH_TRY(ah_op1(halves ? AH_OP_matmul_wide : AH_OP_matmul, &raw, c->arg[1], c->arg[2]));
+    if (!broadcasts_to(input, raw)) {
+        return ah_fail(AH_EINVAL, "%s: input %s does not broadcast to %s", c->op->name, ah_shape(input),
                        ah_shape(raw));
     }
     double beta = product_factor(raw, &arg->beta);
     AH_TRY(matmul_scaled(&right, raw, product_factor(raw, &arg->alpha)));
     if (beta == 0) {
-        c->out[0] = ah_tensor_retain(right);
+        sum = ah_tensor_retain(right);
     } else {
-        AH_TRY(matmul_scaled(&left, arg->input.tensor, beta));
-        AH_TRY(ah_op1(AH_OP_add, &c->out[0], AH_T(left), AH_T(right)));
+        if (halves)
+            AH_TRY(ah_op1(AH_OP_to, &wide, arg->input, AH_D(AH_F32)));
+        AH_TRY(matmul_scaled(&left, halves ? wide : input, beta));
+        AH_TRY(ah_op1(AH_OP_add, &sum, AH_T(left), AH_T(right)));
     }
+    if (halves)
+        AH_TRY(ah_op1(AH_OP_to, &c->out[0], AH_T(sum), AH_D(a->dtype)));
+    else
+        c->out[0] = ah_tensor_retain(sum);
     c->out_count = 1;
     return 0;
 }

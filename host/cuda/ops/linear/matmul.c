@@ -290,6 +290,20 @@ out:
     return status == AH_ENOTIMPL ? ah_linear_of_gelu_backward_by_parts(c) : status;
 }
 
+int ah_cuda_matmul_wide(struct ah_call *c)
+{
+    const struct ah_args_matmul_wide *arg = ah_args(c, matmul_wide);
+    struct ah_tensor *a = NULL, *b = NULL;
+    int status;
+    AH_TRYGO(ah_cuda_dense(c->device, &a, arg->input.tensor, AH_F32), out);
+    AH_TRYGO(ah_cuda_dense(c->device, &b, arg->other.tensor, AH_F32), out);
+    AH_TRYGO(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(a), AH_T(b)), out);
+out:
+    ah_tensor_release(b);
+    ah_tensor_release(a);
+    return status;
+}
+
 int ah_cuda_linear_weight_backward(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);

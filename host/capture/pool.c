@@ -17,7 +17,9 @@ struct ah_pool {
     struct ah_pool *next;
 };
 
-/* All open pools. The count is read without the lock, by every release of a tensor. */
+/* All open pools. The count is read without the lock, by every release of a tensor. Relaxed: the thread that releases a
+ * block of a pool has received it from a call after the opening of the pool, so it cannot read a count of 0; any
+ * other block is looked up in vain, under the lock. */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ah_pool *all_pools;
 static atomic_int pool_count;

@@ -97,6 +97,7 @@ int ah_records_check(const struct ah_records *records)
 {
     for (size_t i = 0; i < records->held_count; i++) {
         const struct ah_record_held *held = &records->held[i];
+        /* Relaxed: 1 is this holder's own, and the storage's memory is not read. */
         bool dropped = atomic_load_explicit(&held->storage->refs, memory_order_relaxed) == 1;
         if (dropped || held->storage->data != held->data || held->storage->channels_last != held->last)
             return ah_fail(AH_ESTATE,

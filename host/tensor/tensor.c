@@ -52,12 +52,14 @@ int ah_storage_new(struct ah_storage **out, size_t nbytes, struct ah_device *dev
 
 struct ah_storage *ah_storage_retain(struct ah_storage *storage)
 {
+    /* Relaxed: the caller holds a reference, so the count cannot reach 0 meanwhile. */
     atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed);
     return storage;
 }
 
 void ah_storage_release(struct ah_storage *storage)
 {
+    /* Released for the last holder, which acquires the accesses of all others before it frees the memory. */
     if (!storage || atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (storage->release)

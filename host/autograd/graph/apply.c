@@ -109,6 +109,7 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     rule.temp = rule.own_temp; /* its elements are not set before they are used: 768 bytes a node */
     rule.temp_count = 0;
     rule.temp_room = AH_RULE_TEMPS;
+    /* Relaxed, as all counters (base/trace/counters.h). */
     atomic_store_explicit(&ah_counters->node, node->op ? (int)node->op->id + 1 : 0, memory_order_relaxed);
     int status = lend_results(&rule, saved_out);
     struct ah_trace_mark mark = ah_trace_begin(ah_node_name(node));

@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* A library and its functions: `symbols` are their names, `calls` their addresses, valid once `is_open` is set. */
+/* A library and its functions: `symbols` are their names, `calls` their addresses, valid once `is_open` is set. The
+ * store of `is_open` releases `calls`, and its loads acquire them; under the loader's lock they are relaxed. */
 struct ah_lazy_library {
     const char *name, *file; /* "OpenBLAS", "libopenblas.so.0" */
     const char *const *symbols;

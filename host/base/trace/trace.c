@@ -22,7 +22,7 @@ struct ring {
     size_t room;
     int thread;
     unsigned recording;        /* that it was written for */
-    _Atomic uint64_t written;
+    _Atomic uint64_t written;  /* released after its span, for the thread that ends the recording */
 };
 
 static const char *const trace_kinds[AH_TRACE_KINDS] = {

@@ -96,6 +96,7 @@ int ah_control_create(struct ah_control_block **out, int size)
     header->seed = ah_entropy_seed();
     atomic_store(&header->first_failed, -1);
     atomic_store(&header->blocks, 1);
+    /* Last, for processes that map the segment by its file: is_control acquires the members above. */
     atomic_store_explicit(&header->magic, control_magic, memory_order_release);
     *out = control;
     return 0;
@@ -290,6 +291,7 @@ void ah_control_return(struct ah_control_block *control, int rank)
 {
     struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     int returning = AH_RANK_RETURNING;
+    /* Relaxed: its supervisor set it before this process began, and the exchange below decides. */
     if (atomic_load_explicit(&slot->state, memory_order_relaxed) != AH_RANK_RETURNING)
         return;
     atomic_store(&slot->returned_at, (int64_t)ah_replay_boundaries(control, rank) - 1);

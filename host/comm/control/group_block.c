@@ -47,6 +47,7 @@ void ah_notification_attend(struct ah_notification *notification)
 
 void ah_notification_leave(struct ah_notification *notification)
 {
+    /* Relaxed: this rank attends, or another one does, which leaves itself; the exchange decides. */
     if (atomic_load_explicit(&notification->attended, memory_order_relaxed) &&
         atomic_exchange(&notification->attended, 0))
         group_wake(&notification->attended);

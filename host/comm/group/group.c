@@ -148,6 +148,7 @@ static void group_post(struct ah_group *group, const struct ah_collective *call,
     entry->landing = arguments->landing;
     entry->partial = arguments->partial;
     entry->counts = arguments->counts;
+    /* Relaxed: for reports of other processes alone, which check the number and may read the one before it. */
     atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->latest, group->block,
                           memory_order_relaxed);
     atomic_store_explicit(&ah_rank_entry(group->control, group->member[group->rank])->counters.collective_ns,

@@ -403,7 +403,7 @@ static struct ah_awaited *own_awaited(struct ah_group *group)
 static void report_awaited(const struct ah_message_request *request)
 {
     struct ah_awaited *awaited = own_awaited(request->group);
-    if (atomic_load_explicit(&awaited->what, memory_order_relaxed))
+    if (atomic_load_explicit(&awaited->what, memory_order_relaxed)) /* this rank is its only writer */
         return;
     atomic_store(&awaited->peer, request->message.peer < 0 ? -1 : request->group->member[request->message.peer]);
     atomic_store(&awaited->tag, request->message.tag);
@@ -460,6 +460,7 @@ int ah_message_wait(struct ah_message_request *request, int *peer)
     }
     if (status == 0 && !request->done) {
         status = ah_group_poison(group, message_await(request));
+        /* Relaxed: it announces nothing; a report made meanwhile may still name the message. */
         atomic_store_explicit(&own_awaited(group)->what, AH_AWAITS_NONE, memory_order_relaxed);
     }
     atomic_store(&mine->wanted_from, 0);

@@ -114,7 +114,7 @@ static int watch_fail_lost(struct ah_group *group, int rank, const char *call, b
     }
 }
 
-/* At a prompt: is the rank through with the line that this one is in? `line` is this rank's own. */
+/* At a prompt: is the rank through with the line that this one is in? `line` is this rank's own, hence relaxed. */
 static bool is_through(struct ah_group *group, int rank)
 {
     int line = atomic_load_explicit(&slot_of(group, group->rank)->line, memory_order_relaxed);

@@ -25,7 +25,7 @@ static int version;
 /* The failure by which a context was lost. */
 static struct {
     pthread_mutex_t lock;
-    _Atomic bool known;
+    _Atomic bool known; /* released after `text`; relaxed under the lock */
     char text[1024];
 } driver_loss = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

@@ -66,6 +66,8 @@ describe("accelhost jupyter", function()
     if needs_plugin() then return end
     local cases = {
       {{}, 2, "expected install, uninstall or kernel, got nothing\n"},
+      {{"instal"}, 2, "there is no action 'instal' %(did you mean 'install'%?%)\n"},
+      {{"walk"}, 2, "expected install, uninstall or kernel, got 'walk'\n"},
       {{"install", "--user", "--sys-prefix"}, 2, "expected one of %-%-user"},
       {{"install", "--prefix", path, "--name", "../up"}, 1, "%-%-name: expected letters"},
       {{"uninstall", "--prefix", path}, 1, "uninstall: there is no kernel in"},

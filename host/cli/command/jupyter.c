@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/process/program.h"
+#include "base/status/nearest.h"
 #include "base/status/notice.h"
 #include "base/status/status.h"
 #include "bind/format/jupyter.h"
@@ -118,11 +119,15 @@ int ah_cli_jupyter(int argc, char **argv)
         print_help();
         return 0;
     }
+    static const char *const actions[] = {"install", "uninstall", "kernel", NULL};
     bool kernel = !strcmp(action, "kernel");
     if (!argc)
         return ah_usage("jupyter", "expected install, uninstall or kernel, got nothing");
-    if (!kernel && strcmp(action, "install") && strcmp(action, "uninstall"))
-        return ah_usage("jupyter", "expected install, uninstall or kernel, got '%s'", action);
+    if (!kernel && strcmp(action, "install") && strcmp(action, "uninstall")) {
+        const char *near = ah_nearest(action, actions);
+        return near ? ah_usage("jupyter", "there is no action '%s' (did you mean '%s'?)", action, near)
+                    : ah_usage("jupyter", "expected install, uninstall or kernel, got '%s'", action);
+    }
     int read = ah_flags_read("jupyter", kernel ? kernel_flags : place_flags, kernel ? KERNEL_FLAGS : PLACE_FLAGS,
                              print_help, argc - 1, argv + 1, &options);
     if (read < 0)

@@ -150,22 +150,58 @@ local function align_results(lines)
   end
 end
 
-local function finish(block, lines)
-  if block.path:find "%.md$" then
-    align_results(lines)
-    block.lines = lines
-    return block
-  end
-  read_lines(block, lines)
+local function lines_of(text)
+  local lines = {}
+  for line in text:gmatch "([^\n]*)\n" do lines[#lines + 1] = line end
+  return lines
+end
+
+local function read_text(block, text)
+  block.parts, block.params, block.returns, block.fields, block.tags = {}, {}, {}, {}, {}
+  read_lines(block, lines_of(text))
   for _, part in ipairs(block.parts) do
     if part.code then
       trim_code(part.code)
       align_results(part.code)
     end
   end
-  read_target(block)
   for _, tag in ipairs(block.tags) do
     if tags[tag[1]] then tags[tag[1]](block, tag[2]) end
+  end
+end
+
+-- Members of a comment that are read from its text when one of them is first needed: most comments are of local
+-- functions, which no page shows.
+local of_text = {parts = true, params = true, returns = true, fields = true, tags = true}
+local unread = setmetatable({}, {__mode = "k"})
+local lazy = {
+  __index = function(block, key)
+    if not of_text[key] then return nil end
+    local text = unread[block]
+    unread[block] = nil
+    read_text(block, text)
+    return rawget(block, key)
+  end,
+}
+
+-- These tags state the names of their comment, by which it is found.
+local function has_naming_tag(text)
+  return text:find("@class", 1, true) or text:find("@names", 1, true) or text:find("@part", 1, true)
+end
+
+local function finish(block, text)
+  if block.path:find "%.md$" then
+    block.parts, block.params, block.returns, block.fields, block.tags = {}, {}, {}, {}, {}
+    block.lines = lines_of(text)
+    align_results(block.lines)
+    return block
+  end
+  read_target(block)
+  if has_naming_tag(text) then
+    read_text(block, text)
+  else
+    unread[block] = text
+    setmetatable(block, lazy)
   end
   if block.class then block.names[block.class:match "[%w_]+$"] = true end
   return block
@@ -175,26 +211,18 @@ end
 --- of a table up to the next such comment. `common` is the first comment of a file: its tags describe the parameters,
 --- and the results, of all functions of the file whose own comments do not.
 function reader.read(text)
-  local blocks, block, lines, section, common = {}, nil, nil, nil, nil
-  for line in text:gmatch "([^\n]*)\n" do
-    local path, number, target = line:match "^@@ (%S+) (%d+) ?(.*)$"
-    if path then
-      if block then blocks[#blocks + 1] = finish(block, lines) end
-      block = {
-        path = path, line = tonumber(number), target = target, names = {}, parts = {}, params = {}, returns = {},
-        fields = {}, tags = {},
-      }
-      if not section or section.path ~= path or target == "" and path:find "%.def$" then
-        section = target == "" and block or {path = path, parts = {}}
-      end
-      if not common or common.path ~= path then common = target == "" and block or {path = path} end
-      block.section, block.common = section, common
-      lines = {}
-    else
-      lines[#lines + 1] = line
+  local blocks, section, common, at = {}, nil, nil, 1
+  while at <= #text do
+    local path, number, target, first = text:match("^@@ (%S+) (%d+) ?([^\n]*)\n()", at)
+    local block = {path = path, line = tonumber(number), target = target, names = {}}
+    if not section or section.path ~= path or target == "" and path:find "%.def$" then
+      section = target == "" and block or {path = path, parts = {}}
     end
+    if not common or common.path ~= path then common = target == "" and block or {path = path} end
+    block.section, block.common = section, common
+    at = (text:find("\n@@ ", first - 1, true) or #text) + 1
+    blocks[#blocks + 1] = finish(block, text:sub(first, at - 1))
   end
-  if block then blocks[#blocks + 1] = finish(block, lines) end
   local whole = {}
   for _, each in ipairs(blocks) do
     if each.part_of then whole[each.path .. each.class] = each.part_of end

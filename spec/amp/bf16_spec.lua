@@ -56,6 +56,9 @@ describe("bfloat16", function()
     end
     assert.matches("^through float32", told "float32")
     local native = told "native"
-    assert.is_true(native == "amx_bf16" or native == "avx512_bf16" or native:find "^through float32 %(" ~= nil, native)
+    assert.is_true(native == "amx_bf16" or native == "avx512_bf16" or native == "arm_bf16"
+      or native:find "^through float32 %(" ~= nil, native)
+    local chosen = told(false)
+    if native == "arm_bf16" then assert.equal("arm_bf16 (bfdot, bfmmla; convolutions through float32)", chosen) end
   end)
 end)

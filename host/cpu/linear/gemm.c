@@ -1,4 +1,5 @@
-/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured).
+/* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured); of
+ * bfloat16 by the processor's blocks where it has them (cpu/linear/gemm_blocks.h).
  *
  * The libraries run on the calling thread; a larger product is divided into pieces for the pool of threads. Library and
  * pieces follow from the shape, the number of threads, and whether a divided region runs: the same product in the same
@@ -16,13 +17,15 @@
 #include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/linear/blas.h"
+#include "cpu/linear/gemm_blocks.h"
 #include "cpu/linear/gemv.h"
+#include "cpu/loop/bf16.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/onednn.h"
 
 /* One product C = alpha * op(A) op(B) + beta * C, or op(A) op(B) + bias where there is one. */
 struct product {
-    enum ah_dtype dtype; /* AH_F32, AH_F64 or, by primitives alone, AH_BF16 */
+    enum ah_dtype dtype; /* AH_F32, AH_F64 or, by primitives or blocks alone, AH_BF16 */
     bool ta, tb;
     int64_t m, n, k;
     double alpha, beta;
@@ -211,14 +214,27 @@ static int run_by_library(const struct product *p)
     return run_by_blas(p);
 }
 
+static void run_blocks(const struct product *p, void *scratch)
+{
+    ah_gemm_blocks_run(&(struct ah_gemm_blocks){p->m, p->n, p->k, p->a, p->b, p->bias, p->ta ? 1 : p->lda,
+                                                p->ta ? p->lda : 1, p->tb ? p->ldb : 1, p->tb ? 1 : p->ldb, p->c,
+                                                p->ldc},
+                       scratch);
+}
+
 static void run_division_piece(void *context, int index)
 {
     struct division *d = context;
     struct product part = division_piece(d, index);
     struct ah_onednn_entry *primitive = index + 1 == d->rows * d->cols ? d->last : d->primitive;
     char *scratch = d->scratch + (size_t)ah_thread_index() * d->scratch_bytes;
-    int status = primitive ? ah_onednn_matmul_run(primitive, part.a, part.b, part.bias, part.c, scratch)
-                           : run_by_library(&part);
+    int status = 0;
+    if (primitive)
+        status = ah_onednn_matmul_run(primitive, part.a, part.b, part.bias, part.c, scratch);
+    else if (part.dtype == AH_BF16)
+        run_blocks(&part, scratch);
+    else
+        status = run_by_library(&part);
     if (status < 0)
         atomic_store(&d->status, status);
 }
@@ -228,6 +244,16 @@ static int run_division(struct division *d)
     ah_pool_run(d->rows * d->cols, run_division_piece, d);
     int status = atomic_load(&d->status);
     return status < 0 ? ah_fail(status, "matmul: a part of the product failed") : 0;
+}
+
+/* Run a division with scratch memory for each thread. */
+static int run_with_scratch(struct division *d, size_t bytes)
+{
+    AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
+    d->scratch_bytes = bytes;
+    AH_TRY(ah_dense_scratch(&scratch, bytes * (size_t)(d->rows * d->cols > 1 ? ah_num_threads() : 1)));
+    d->scratch = scratch.block;
+    return run_division(d);
 }
 
 static int find_primitive(const struct product *p, struct ah_onednn_entry **out)
@@ -247,12 +273,19 @@ static int run_by_primitive(const struct product *p)
     if (found <= 0)
         return found;
     size_t one = ah_onednn_scratch_bytes(d.primitive), other = ah_onednn_scratch_bytes(d.last);
-    d.scratch_bytes = one > other ? one : other;
-    AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
-    AH_TRY(ah_dense_scratch(&scratch, d.scratch_bytes * (size_t)(d.rows * d.cols > 1 ? ah_num_threads() : 1)));
-    d.scratch = scratch.block;
-    int status = run_division(&d);
-    return status < 0 ? status : 1;
+    AH_TRY(run_with_scratch(&d, one > other ? one : other));
+    return 1;
+}
+
+/* Run a product of bfloat16 by the processor's blocks: 1 done, 0 it has none. */
+static int run_by_blocks(const struct product *p)
+{
+    if (!ah_gemm_blocks_found())
+        return 0;
+    struct division d = divide(p, false);
+    ah_trace_kernel("own bfmmla");
+    AH_TRY(run_with_scratch(&d, ah_gemm_blocks_scratch(p->k)));
+    return 1;
 }
 
 /* Run a product of few vectors with the rows of a matrix: 1 done, 0 it is none, negative for an error. */
@@ -346,6 +379,7 @@ int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16
 {
     struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false};
     int done = run_by_rows(&p);
+    done = done ? done : run_by_blocks(&p);
     return done ? done : run_by_primitive(&p);
 }
 
@@ -354,4 +388,9 @@ int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const u
 {
     struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, NULL, c, lda, ldb, ldc, true};
     return run_by_primitive(&p);
+}
+
+bool ah_gemm_pays_bf16(void)
+{
+    return ah_bf16_native() || ah_gemm_blocks_found();
 }

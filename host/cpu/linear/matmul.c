@@ -10,7 +10,6 @@
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/linear/gemv.h"
-#include "cpu/loop/bf16.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
 #include "ops/math/linear.h"
@@ -332,7 +331,7 @@ int ah_cpu_matmul(struct ah_call *c)
     struct side a = {0}, b = {0};
     struct ah_dense_out out = {0};
     int status;
-    if (arg->input.tensor->dtype == AH_BF16 && ah_bf16_native()) {
+    if (arg->input.tensor->dtype == AH_BF16 && ah_gemm_pays_bf16()) {
         status = side_open(&a, arg->input.tensor, false, true);
         if (status == 0)
             status = side_open(&b, arg->other.tensor, true, true);
@@ -409,7 +408,7 @@ int ah_cpu_linear(struct ah_call *c)
     if (x->numel == 0)
         return no_depth(c->out[0], bias);
     int64_t depth = x->size[x->ndim - 1];
-    if (x->dtype == AH_BF16 && (ah_bf16_native() || ah_gemv_pays(x->numel / depth, w->size[0], depth))) {
+    if (x->dtype == AH_BF16 && (ah_gemm_pays_bf16() || ah_gemv_pays(x->numel / depth, w->size[0], depth))) {
         status = linear_half(c);
         if (status != 0)
             return status < 0 ? status : 0;

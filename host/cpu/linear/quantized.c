@@ -208,7 +208,7 @@ int ah_cpu_quantized_matmul(struct ah_call *c)
     if (!few)
         p.panel = ah_array_scratch(&a, (size_t)(panel_columns(&p) * p.k) * sizeof(float));
     int done = 0;
-    if (a.status == 0 && !few && x->dtype == AH_BF16 && ah_bf16_native())
+    if (a.status == 0 && !few && x->dtype == AH_BF16 && ah_gemm_pays_bf16())
         done = product_half(c, &p);
     if (a.status == 0)
         a.status = done < 0 ? done : done ? 0 : product_float(c, &p, few);

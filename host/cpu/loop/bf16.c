@@ -27,6 +27,8 @@ static void bf16_choose(void)
     bf16_choice.pairs = has.name && !(wanted && !strcmp(wanted, "float32"));
     if (fast)
         bf16_choice.text = found;
+    else if (bf16_choice.pairs && has.blocks)
+        bf16_choice.text = has.slower;
     else if (!found)
         bf16_choice.text =
             ah_onednn_built_in() ? "through float32 (the processor has none)" : "through float32 (no oneDNN)";

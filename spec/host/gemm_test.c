@@ -1,0 +1,94 @@
+/* Products of bfloat16 matrices: exact where the sums are, and with the bits that cpu/linear/gemm_blocks.h states. */
+#include <stdlib.h>
+
+#include "base/numeric/half.h"
+#include "cpu/linear/gemm.h"
+#include "cpu/linear/gemm_blocks.h"
+#include "test.h"
+
+enum { MOST = 160 };
+
+static uint16_t left[MOST * MOST], right[MOST * MOST], bias[MOST], result[MOST * MOST];
+
+/* The larger numbers of bfloat16's exponents from -8 to 7 differ by less than 2^53 in products and their sums, so that
+ * doubles hold these exactly. */
+static uint16_t random_item(bool whole)
+{
+    int number = rand() % 17 - 8;
+    return ah_f32_to_bf16(whole ? (float)number : ldexpf((float)(128 + rand() % 128), rand() % 16 - 15) *
+                                                      (number < 0 ? -1.0f : 1.0f));
+}
+
+static void fill(bool whole)
+{
+    for (int i = 0; i < MOST * MOST; i++) {
+        left[i] = random_item(whole);
+        right[i] = random_item(whole);
+    }
+    for (int i = 0; i < MOST; i++)
+        bias[i] = random_item(whole);
+}
+
+/* Round to odd: towards zero, and the last bit is set where that is not exact. */
+static float round_to_odd(double exact)
+{
+    float rounded = (float)exact;
+    if ((double)rounded == exact)
+        return rounded;
+    if (fabs((double)rounded) > fabs(exact))
+        rounded = nextafterf(rounded, 0);
+    uint32_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    bits |= 1;
+    memcpy(&rounded, &bits, sizeof rounded);
+    return rounded;
+}
+
+static double product_at(int64_t a, int64_t b)
+{
+    return (double)ah_bf16_to_f32(left[a]) * (double)ah_bf16_to_f32(right[b]);
+}
+
+/* One product against sums of pairs; rows of `left` and `right` are MOST items. */
+static bool is_right(bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool biased)
+{
+    memset(result, 0xff, sizeof result);
+    int done = ah_gemm_bf16(ta, tb, m, n, k, left, MOST, right, MOST, biased ? bias : NULL, result, MOST);
+    for (int64_t i = 0; i < m && done > 0; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (int64_t d = 0; d < k; d += 2) {
+                double pair = 0;
+                for (int64_t e = d; e < k && e < d + 2; e++)
+                    pair += product_at(ta ? e * MOST + i : i * MOST + e, tb ? j * MOST + e : e * MOST + j);
+                sum = round_to_odd((double)sum + (double)round_to_odd(pair));
+            }
+            if (result[i * MOST + j] != ah_f32_to_bf16(sum + (biased ? ah_bf16_to_f32(bias[j]) : 0)))
+                return false;
+        }
+    for (int64_t i = 0; i < MOST * MOST && done > 0; i++)
+        if ((i / MOST >= m || i % MOST >= n) && result[i] != 0xffff)
+            return false;
+    return done >= 0;
+}
+
+static const int64_t sizes[][3] = {{1, 3, 5}, {8, 8, 4}, {9, 17, 6}, {70, 33, 31}, {64, 150, 160}, {150, 160, 3}};
+
+static void check_sizes(bool whole)
+{
+    fill(whole);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int way = 0; way < 8; way++)
+            CHECK(is_right(way & 1, way & 2, sizes[i][0], sizes[i][1], sizes[i][2], way & 4));
+}
+
+AH_TEST(products_of_bfloat16_are_exact_where_their_sums_are)
+{
+    check_sizes(true);
+}
+
+AH_TEST(products_of_bfloat16_by_blocks_add_pairs_in_order)
+{
+    if (ah_gemm_blocks_found())
+        check_sizes(false);
+}

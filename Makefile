@@ -323,12 +323,17 @@ $(BUILD)/accelhost-far.so: spec/device/far_device.c
 $(BUILD)/accelhost-old.so: spec/device/old_plugin.c
 $(PLUGINS): | deps-check $(BUILD)/op_args.h
 	$(call say,plugin $@)$(keep) $(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MF $(@:.so=.d) -o $@ $<
-$(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers $(BUILD)/without_calls
+$(BUILD)/selftest: | $(PLUGINS) $(BUILD)/plugin-headers $(BUILD)/without_calls $(BUILD)/large_pages.so
 
 # Blocks system calls of programs that specs run.
 $(BUILD)/without_calls: spec/support/without_calls.c
 	@mkdir -p $(@D)
 	$(call say,cc $@)$(keep) $(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -o $@ $<
+
+# Memory calls of programs that specs run, as where pages are larger.
+$(BUILD)/large_pages.so: spec/support/large_pages.c
+	@mkdir -p $(@D)
+	$(call say,cc $@)$(keep) $(CC) -D_GNU_SOURCE -std=c11 -O1 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 # The simulated GPU: the kernels of host/cuda compiled for the host, and substitutes for NVIDIA's libraries. Its own
 # tests also run kernels with planted errors.
@@ -563,13 +568,13 @@ test-aarch64: ## compile for aarch64 and run the tests there by qemu; T=pattern;
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory all $(PLUGINS) $(BUILD)/without_calls
+	@$(MAKE) --no-print-directory all $(PLUGINS) $(BUILD)/without_calls $(BUILD)/large_pages.so
 	@SKIP_SELFTEST=1 HOST_FLAGS=--jit=off scripts/test.sh $(BUILD) "$(T)"
 
 .PHONY: test-gcstress
 test-gcstress: ## the specs with a collector that never rests
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory all $(PLUGINS) $(BUILD)/without_calls
+	@$(MAKE) --no-print-directory all $(PLUGINS) $(BUILD)/without_calls $(BUILD)/large_pages.so
 	@SKIP_SELFTEST=1 HOST_FLAGS=--gc-stress scripts/test.sh $(BUILD) "$(T)"
 
 # Memory runs out in a separate build, with the leaks watched.

@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=$1 suite=${2:-all} pattern=$3 sim=${4:-}
-targets="program $build/accelhost-far.so $build/accelhost-old.so $build/without_calls $build/plugin-headers"
+targets="program $build/accelhost-far.so $build/accelhost-old.so $build/without_calls $build/large_pages.so
+    $build/plugin-headers"
 
 # A pattern that is in no path selects sentences of any spec.
 scripts/test-suite.sh all | grep -qF -- "$pattern" || pattern=

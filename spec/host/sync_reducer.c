@@ -1,6 +1,7 @@
 /* The reducer: layout, averages, unused parameters, buffers, accumulation. */
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sync/layout.h"
 #include "sync/reducer.h"
@@ -373,7 +374,7 @@ static void reducer_sweep(struct rank *me)
     RANK_CHECK(me, barrier(me) == 0);
     ah_group_trim(me->group);
     RANK_CHECK(me, fstat(me->control->segment_fd[me->rank], &info) == 0);
-    RANK_CHECK(me, info.st_blocks * 512 <= 2 * AH_STAGE_BYTES + 2 * 4096);
+    RANK_CHECK(me, info.st_blocks * 512 <= 2 * AH_STAGE_BYTES + 2 * sysconf(_SC_PAGESIZE));
 }
 
 AH_TEST(memory_of_models_that_are_gone_serves_models_of_other_sizes)

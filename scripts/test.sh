@@ -9,7 +9,8 @@
 #   ACCELHOST_TEST_SLOWNESS: factor on the usual time limit of a program that a spec starts
 #   DEVICE_ONLY=1: only the specs on that device, in one process; a device cuda is the simulated GPU where that was
 #   built, on which a part of them runs in any case
-#   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out
+#   SPECS: folders instead of spec; EXCLUDE: pattern of spec files to leave out; LEAVE_OUT: names of self-tests to leave
+#   out, separated by blanks
 #   SUITE: unit (specs that start no process, and the self-tests), jobs (specs that do) or devices (specs of devices,
 #   and the specs of tensors again on the far device and the simulated GPU); default: all (test-suite.sh)
 set -u

@@ -90,7 +90,7 @@ static bool run_forked(int size, int64_t timeout_ns, unsigned mortal, void (*bod
         pid[r] = fork();
         if (pid[r] == 0) {
             int failures = 0;
-            alarm(60);
+            alarm(test_limit(60));
             atomic_store(&ah_rank_entry(control_of(r), r)->pid, (int)getpid());
             run_one(control_of(r), r, timeout_ns, body, &failures);
             _exit(failures ? 1 : 0);
@@ -140,7 +140,7 @@ static pid_t serve_store(struct ah_store_options *place)
     pid_t pid = pipe(way) ? -1 : fork();
     if (pid == 0) {
         int port = ah_store_serve(&server, place) ? 0 : ah_store_port(server);
-        alarm(300);
+        alarm(test_limit(300));
         if (write(way[1], &port, sizeof port) == (ssize_t)sizeof port)
             pause();
         _exit(0);

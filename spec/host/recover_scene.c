@@ -28,7 +28,7 @@ static pid_t scene_begin(int rank)
     struct ah_group *group;
     struct ah_seat seat = {
         .control = scene->control, .rank = rank, .size = scene->size, .timeout_ns = scene->timeout_ns};
-    alarm(60);
+    alarm(test_limit(60));
     ah_set_num_threads(1);
     ah_recovery_join(scene->control, rank);
     atomic_store(&ah_rank_entry(scene->control, rank)->pid, (int)getpid());

@@ -17,6 +17,13 @@ void test_register(struct test_case *test)
     tests = test;
 }
 
+unsigned test_limit(unsigned seconds)
+{
+    const char *slowness = getenv("ACCELHOST_TEST_SLOWNESS");
+    double factor = slowness ? strtod(slowness, NULL) : 1;
+    return factor > 1 ? (unsigned)((double)seconds * factor) : seconds;
+}
+
 void test_failed(const char *file, int line, const char *format, ...)
 {
     va_list args;
@@ -35,11 +42,22 @@ static double test_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed", and exits
- * with 1 when any failed. */
+/* Is the name one of $LEAVE_OUT, which are separated by blanks? */
+static bool test_is_left_out(const char *name)
+{
+    const char *list = getenv("LEAVE_OUT");
+    size_t length = strlen(name);
+    for (const char *at = list ? strstr(list, name) : NULL; at; at = strstr(at + 1, name))
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+            return true;
+    return false;
+}
+
+/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed, N skipped",
+ * and exits with 1 when any failed. */
 int main(int argc, char **argv)
 {
-    int passed = 0, failed = 0;
+    int passed = 0, failed = 0, skipped = 0;
     if (ah_level_choose() < 0) {
         fprintf(stderr, "%s\n", ah_error_text());
         return EXIT_FAILURE;
@@ -53,6 +71,10 @@ int main(int argc, char **argv)
     for (struct test_case *test = tests; test; test = test->next) {
         if (argc > 1 && !strstr(test->name, argv[1]))
             continue;
+        if (test_is_left_out(test->name)) {
+            skipped++;
+            continue;
+        }
         current_failed = false;
         double start = test_seconds();
         test->run();
@@ -63,6 +85,6 @@ int main(int argc, char **argv)
             fprintf(stderr, "FAILED %s (%s)\n", test->name, test->file);
         *(current_failed ? &failed : &passed) += 1;
     }
-    printf("%d passed, %d failed\n", passed, failed);
+    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -16,6 +16,8 @@ struct test_case {
 };
 
 void test_register(struct test_case *test);
+/* A time limit in seconds, times $ACCELHOST_TEST_SLOWNESS as for specs: longer under a sanitizer or an emulator. */
+unsigned test_limit(unsigned seconds);
 void test_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #define AH_TEST(id)                                                                   \

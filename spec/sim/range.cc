@@ -32,7 +32,7 @@ bool Range::reserve(size_t bytes)
         return false;
     base_ = reinterpret_cast<char *>(rounded(reinterpret_cast<uintptr_t>(memory), HUGE_PAGE));
     /* Protecting whole huge pages is quick, however much memory there is. */
-    madvise(base_, bytes_, MADV_HUGEPAGE);
+    madvise(base_, bytes_ + addresses_, MADV_HUGEPAGE);
     free_[base_] = bytes_;
     return true;
 }

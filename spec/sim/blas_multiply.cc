@@ -201,14 +201,14 @@ struct Matrix {
     {
         store_real((int)layout.type, at, place(row, column), value);
     }
-    /* All of them, transposed or not, row by row. */
-    std::vector<double> read(int transpose, int compute) const
+    /* All of them, transposed or not, row by row; rows have `pitch` numbers, those after the columns are 0. */
+    std::vector<double> read(int transpose, int compute, int64_t pitch) const
     {
         int64_t rows = (int64_t)height(layout, transpose), columns = (int64_t)width(layout, transpose);
-        std::vector<double> values((size_t)(rows * columns));
+        std::vector<double> values((size_t)(rows * pitch));
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++)
-                values[(size_t)(i * columns + j)] =
+                values[(size_t)(i * pitch + j)] =
                     rounded(compute, transpose == CUBLAS_OP_N ? load(i, j) : load(j, i));
         return values;
     }
@@ -297,41 +297,75 @@ static double rounded_part(const Product &p, double sum)
     return load_real(type, &stored, 0);
 }
 
-/* Row i of a times b, by parts of the depth. */
-static void multiply_row(const Product &p, const double *row, const std::vector<double> &b, std::vector<double> &sums)
+/* A tile of sums: rows of a times columns of b, which fit into the processor's registers. */
+enum { TILE_ROWS = 4, LANES = 8, TILE_COLUMNS = 2 * LANES };
+typedef double Lanes __attribute__((vector_size(LANES * sizeof(double))));
+
+/* Multiply `rows` rows of a, of depth k, by a tile's columns of b, from place begin to end of the depth; each sum is
+ * made in the order of the depth. `from` is in b's first row; rows of b have `pitch` numbers. */
+static void multiply_tile(const double *a, int rows, int64_t k, const double *from, int64_t pitch, int64_t begin,
+                          int64_t end, double sums[TILE_ROWS][TILE_COLUMNS])
 {
-    int64_t n = (int64_t)sums.size(), k = n ? (int64_t)b.size() / n : 0, each = (k + p.by.parts - 1) / p.by.parts;
-    std::vector<double> part((size_t)n);
-    std::fill(sums.begin(), sums.end(), 0.0);
-    for (int64_t begin = 0; begin < k; begin += each) {
-        std::fill(part.begin(), part.end(), 0.0);
-        for (int64_t q = begin; q < k && q < begin + each; q++)
-            for (int64_t j = 0; j < n; j++)
-                part[(size_t)j] += row[q] * b[(size_t)(q * n + j)];
-        for (int64_t j = 0; j < n; j++)
-            sums[(size_t)j] += p.by.parts == 1 ? part[(size_t)j] : rounded_part(p, part[(size_t)j]);
+    const double *row[TILE_ROWS];
+    for (int i = 0; i < TILE_ROWS; i++)
+        row[i] = a + (i < rows ? i : 0) * k;
+    Lanes left[TILE_ROWS] = {}, right[TILE_ROWS] = {};
+    for (int64_t q = begin; q < end; q++) {
+        Lanes b_left, b_right;
+        memcpy(&b_left, from + q * pitch, sizeof b_left);
+        memcpy(&b_right, from + q * pitch + LANES, sizeof b_right);
+#pragma GCC unroll 4
+        for (int i = 0; i < TILE_ROWS; i++) {
+            left[i] += row[i][q] * b_left;
+            right[i] += row[i][q] * b_right;
+        }
     }
+    for (int i = 0; i < TILE_ROWS; i++) {
+        memcpy(sums[i], &left[i], sizeof left[i]);
+        memcpy(sums[i] + LANES, &right[i], sizeof right[i]);
+    }
+}
+
+/* Multiply `rows` rows of a, of depth k, by b, by parts of the depth; rows of b and sums have `pitch` numbers. */
+static void multiply_rows(const Product &p, const double *a, int rows, int64_t k, const std::vector<double> &b,
+                          int64_t pitch, std::vector<double> &sums)
+{
+    int64_t each = (k + p.by.parts - 1) / p.by.parts;
+    std::fill(sums.begin(), sums.end(), 0.0);
+    for (int64_t begin = 0; begin < k; begin += each)
+        for (int64_t column = 0; column < pitch; column += TILE_COLUMNS) {
+            double part[TILE_ROWS][TILE_COLUMNS];
+            multiply_tile(a, rows, k, b.data() + column, pitch, begin, std::min(k, begin + each), part);
+            for (int i = 0; i < rows; i++)
+                for (int j = 0; j < TILE_COLUMNS; j++)
+                    sums[(size_t)(i * pitch + column + j)] +=
+                        p.by.parts == 1 ? part[i][j] : rounded_part(p, part[i][j]);
+        }
 }
 
 static void multiply_one(const Product &p, int batch, double alpha, double beta)
 {
     Epilogue end(p, batch);
     Matrix c(p.c, p.at_c, batch), d(p.d, p.at_d, batch);
-    std::vector<double> a = Matrix(p.a, p.at_a, batch).read(p.how.transpose_a, p.how.compute);
-    std::vector<double> b = Matrix(p.b, p.at_b, batch).read(p.how.transpose_b, p.how.compute);
     int64_t m = (int64_t)p.d.rows, n = (int64_t)p.d.columns, k = (int64_t)width(p.a, p.how.transpose_a);
+    int64_t pitch = (n + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS;
+    std::vector<double> a = Matrix(p.a, p.at_a, batch).read(p.how.transpose_a, p.how.compute, k);
+    std::vector<double> b = Matrix(p.b, p.at_b, batch).read(p.how.transpose_b, p.how.compute, pitch);
     if (p.how.epilogue == CUBLASLT_EPILOGUE_BGRADA)
         sum_over_k(end, a, m, k, k, 1);
     if (p.how.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        sum_over_k(end, b, n, k, 1, n);
+        sum_over_k(end, b, n, k, 1, pitch);
     bool biased = p.how.epilogue & CUBLASLT_EPILOGUE_BIAS;
     alpha *= (p.how.scale_a ? *p.how.scale_a : 1.0) * (p.how.scale_b ? *p.how.scale_b : 1.0);
-    std::vector<double> sums((size_t)n);
+    std::vector<double> sums((size_t)(TILE_ROWS * pitch));
     for (int64_t i = 0; i < m; i++) {
-        multiply_row(p, a.data() + i * k, b, sums);
+        int64_t row = i % TILE_ROWS;
+        if (row == 0)
+            multiply_rows(p, a.data() + i * k, (int)std::min(m - i, (int64_t)TILE_ROWS), k, b, pitch, sums);
         double gradient = 0;
         for (int64_t j = 0; j < n; j++) {
-            double x = alpha * sums[(size_t)j] + (beta != 0 ? beta * c.load(i, j) : 0) + (biased ? end.bias(i) : 0);
+            double x = alpha * sums[(size_t)(row * pitch + j)] + (beta != 0 ? beta * c.load(i, j) : 0) +
+                       (biased ? end.bias(i) : 0);
             x = end.apply(x, i, j);
             d.store(i, j, x);
             gradient += x;

@@ -112,9 +112,28 @@ describe("SyntheticDigits", function()
     assert.same(small.targets:tolist(), large.targets:narrow(0, 0, 50):tolist())
     local threads = accelhost.get_num_threads()
     accelhost.set_num_threads(threads == 1 and 2 or 1)
-    local again = data.SyntheticDigits {size = 200}
+    local again = data.SyntheticDigits{size = 200}.data
     accelhost.set_num_threads(threads)
-    assert.is_true(same_bits(large.data, again.data))
+    assert.is_true(same_bits(large.data, again))
+  end)
+
+  it("has the same digits in whatever order they are read", function()
+    local whole = data.SyntheticDigits {size = 1200}
+    local images, labels = whole.data:to("float32"):div(255):unsqueeze(1), whole.targets
+    local set = data.SyntheticDigits {size = 1200}
+    local image, label = set:get(1199)
+    assert.is_true(same_bits(images:select(0, 1199), image))
+    assert.equal(labels[1199]:item(), label)
+    local batch, found = data.DataLoader(data.Subset(set, {3, 700, 1}), {batch_size = 3}):batches()()
+    for k, i in ipairs {3, 700, 1} do
+      assert.is_true(same_bits(images:select(0, i), batch:select(0, k - 1)))
+      assert.equal(labels[i]:item(), found[k - 1]:item())
+    end
+    assert.is_true(same_bits(images, (data.DataLoader(set, {batch_size = 1200}):batches()())))
+    assert.same(labels:tolist(), set.targets:tolist())
+    local changed = data.SyntheticDigits {size = 4}
+    changed.targets = labels:narrow(0, 8, 4)
+    assert.equal(labels[9]:item(), (select(2, changed:get(1))))
   end)
 
   it("differs between seeds and between training and test set", function()

@@ -52,19 +52,17 @@ static int data_look(lua_State *L)
     return 2;
 }
 
-/* digits(count, seed, split) -> images uint8 [count, 28, 28], labels int64 [count] */
+/* digits(images, labels, seed, split, first, count): draw `count` digits from the first on into uint8 [n, 28, 28] and
+ * int64 [n], which are made by SyntheticDigits */
 static int draw_digits(lua_State *L)
 {
-    int64_t count = (int64_t)luaL_checknumber(L, 1);
-    uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 2);
-    uint32_t split = (uint32_t)luaL_checkinteger(L, 3);
-    struct ah_tensor *images = NULL, *labels = NULL;
-    ah_check(L, ah_tensor_empty(&images, (int64_t[]){count, AH_DIGITS_SIDE, AH_DIGITS_SIDE}, 3, AH_U8, &ah_cpu));
-    ah_push_tensor(L, images);
-    ah_check(L, ah_tensor_empty(&labels, &count, 1, AH_I64, &ah_cpu));
-    ah_push_tensor(L, labels);
-    ah_digits_draw(ah_tensor_data(images), ah_tensor_data(labels), seed, split, 0, count);
-    return 2;
+    struct ah_tensor *images = ah_check_tensor(L, 1), *labels = ah_check_tensor(L, 2);
+    uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 3);
+    uint32_t split = (uint32_t)luaL_checkinteger(L, 4);
+    int64_t first = (int64_t)luaL_checknumber(L, 5), count = (int64_t)luaL_checknumber(L, 6);
+    ah_digits_draw((uint8_t *)ah_tensor_data(images) + first * AH_DIGITS_PIXELS,
+                   (int64_t *)ah_tensor_data(labels) + first, seed, split, first, count);
+    return 0;
 }
 
 /* step(): the collector's part of `take`, for loaders that do not gather */

@@ -1,6 +1,7 @@
 --- Image data sets in memory: MNIST, Fashion-MNIST, and generated digits of the same shape.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local class = require "accelhost.util.class"
 local dataset = require "accelhost.data.sets.dataset"
 local plan = require "accelhost.data.transforms.plan"
 local pointwise = require "accelhost.data.transforms.pointwise"
@@ -41,38 +42,45 @@ end
 
 function ImageSet:len() return self.data:size(0) end
 
+-- The images and labels, of which row i is complete.
+function ImageSet:_rows(_) return self.data, self.targets end
+
 function ImageSet:get(i)
   if type(i) ~= "number" or i % 1 ~= 0 or i < 0 or i >= self:len() then
     fail("%s: index %s is out of range (0 to %d)", self._name, tostring(i), self:len() - 1)
   end
-  local label = self.targets:select(0, i):item()
+  local images, labels = self:_rows(i)
+  local label = labels:select(0, i):item()
   if self.target_transform then label = self.target_transform(label) end
-  local column = self:_image_column()
-  if not column or column[4] then return (self.transform or default_transform)(self.data:select(0, i)), label end
+  local column = self:_image_column(images)
+  if not column or column[4] then return (self.transform or default_transform)(images:select(0, i)), label end
   if self._single_of ~= column then self._single, self._single_of = C.data.gather {column}, column end
   self._single:post {i}
   return self._single:take():select(0, 0), label
 end
 
 -- The images as a column to gather, nil when a loader cannot do the transform while it gathers.
-function ImageSet:_image_column()
+function ImageSet:_image_column(images)
   local transform = self.transform or default_transform
   if self._column_of ~= transform then
-    local channels = self.data:dim() == 4 and self.data:size(1) or 1
-    local found = plan.of(transform, channels, self.data:size(-2), self.data:size(-1))
+    local channels = images:dim() == 4 and images:size(1) or 1
+    local found = plan.of(transform, channels, images:size(-2), images:size(-1))
     local shape = found and {found.rows, found.columns}
-    if found and (found.table or self.data:dim() == 4) then table.insert(shape, 1, channels) end
-    self._column = found and {self.data, found.table, shape, found.grid, found.erase}
+    if found and (found.table or images:dim() == 4) then table.insert(shape, 1, channels) end
+    self._column = found and {images, found.table, shape, found.grid, found.erase}
     self._column_of = transform
   end
   return self._column
 end
 
-function ImageSet:native()
+-- The columns of native(), of these images and labels.
+local function columns_of(self, images, labels)
   if self.target_transform then return nil end
-  local column = self:_image_column()
-  return column and {column, {self.targets, false, {}}}
+  local column = self:_image_column(images)
+  return column and {column, {labels, false, {}}}
 end
+
+function ImageSet:native() return columns_of(self, self.data, self.targets) end
 
 -- IDX files.
 
@@ -228,8 +236,64 @@ local read_digits = signature("SyntheticDigits", {
 ---@param size? integer default 60,000, or 10,000 with train = false
 function SyntheticDigits:init(...)
   local train, size, seed, transform, target_transform = read_digits(...)
-  local images, labels = C.data.digits(size or (train and 60000 or 10000), seed, train and 0 or 1)
+  size = size or (train and 60000 or 10000)
+  local images = C.empty({size, 28, 28}, {dtype = "uint8", device = "cpu"})
+  local labels = C.empty({size}, {dtype = "int64", device = "cpu"})
   ImageSet.init(self, images, labels, transform, target_transform)
+  -- Digits are drawn in chunks, when one of a chunk is read; all of them when `data` or `targets` is.
+  self.data, self.targets = nil, nil
+  self._undrawn = {images = images, labels = labels, seed = seed, split = train and 0 or 1, size = size, drawn = {}}
+end
+
+local CHUNK = 500
+
+local function draw_chunk(undrawn, chunk)
+  if undrawn.drawn[chunk] then return end
+  local first = chunk * CHUNK
+  C.data.digits(undrawn.images, undrawn.labels, undrawn.seed, undrawn.split, first,
+    math.min(CHUNK, undrawn.size - first))
+  undrawn.drawn[chunk] = true
+end
+
+local function draw_all(fields)
+  local undrawn = rawget(fields, "_undrawn")
+  if not undrawn then return end
+  for chunk = 0, math.ceil(undrawn.size / CHUNK) - 1 do draw_chunk(undrawn, chunk) end
+  fields._undrawn = nil
+  fields.data, fields.targets = undrawn.images, undrawn.labels
+end
+
+for _, name in ipairs {"data", "targets"} do
+  class.property(SyntheticDigits, name, function(fields)
+    draw_all(fields)
+    return rawget(fields, name)
+  end)
+end
+
+function SyntheticDigits.__newindex(fields, name, value)
+  if name == "data" or name == "targets" then draw_all(fields) end
+  rawset(fields, name, value)
+end
+
+function SyntheticDigits:len()
+  local undrawn = self._undrawn
+  return undrawn and undrawn.size or ImageSet.len(self)
+end
+
+function SyntheticDigits:_rows(i)
+  local undrawn = self._undrawn
+  if not undrawn then return self.data, self.targets end
+  draw_chunk(undrawn, math.floor(i / CHUNK))
+  return undrawn.images, undrawn.labels
+end
+
+function SyntheticDigits:native()
+  local undrawn = self._undrawn
+  if not undrawn then return ImageSet.native(self) end
+  return columns_of(self, undrawn.images, undrawn.labels), function(i)
+    draw_chunk(undrawn, math.floor(i / CHUNK))
+    return i
+  end
 end
 
 local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true}, {"transform: callable"}})

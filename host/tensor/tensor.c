@@ -185,7 +185,7 @@ int ah_tensor_scalar(struct ah_tensor **out, double value, enum ah_dtype dtype, 
     AH_TRY(ah_tensor_empty(&number, NULL, 0, dtype, &ah_cpu));
     ah_tensor_set(number, 0, value);
     if (device == &ah_cpu) {
-        *out = number;
+        *out = ah_tensor_retain(number);
         return 0;
     }
     AH_TRY(ah_tensor_empty(out, NULL, 0, dtype, device));

@@ -48,7 +48,7 @@ static int open_ordered(struct ah_call *c, const struct ah_conv *s, struct ah_te
     AH_TRY(ah_cuda_dense(c->device, &dense, t, t->dtype));
     bool turn = last && conv_transposes(o);
     if (!turn && (uintptr_t)ah_tensor_data(dense) % 16 == 0) {
-        *out = dense;
+        *out = ah_tensor_retain(dense);
         return 0;
     }
     size_t item = ah_dtype_size(t->dtype);

@@ -14,23 +14,18 @@ static struct ah_tensor *elu_slope(struct ah_rule *r, struct ah_tensor *g, struc
     return ah_r(r, AH_OP_elu_backward, AH_T(g), AH_T(x), AH_N(alpha), AH_N(scale), AH_N(input_scale));
 }
 
-int ah_backward_elu(struct ah_rule *r)
-{
-    const struct ah_args_elu *arg = ah_args(r, elu);
-    ah_r_give(r, 0, elu_slope(r, r->grad_out[0], ah_given(&arg->input), arg->alpha.number, 1, 1));
-    return r->status;
-}
+AH_BACKWARD_WITH(elu, elu,
+                 ah_r_give(r, 0, elu_slope(r, r->grad_out[0], ah_given(&arg->input), arg->alpha.number, 1, 1)))
 
-int ah_backward_elu_scaled(struct ah_rule *r)
+void ah_backward_elu_scaled(struct ah_rule *r)
 {
     const struct ah_args_elu_scaled *arg = ah_args(r, elu_scaled);
     ah_r_give(r, 0, elu_slope(r, r->grad_out[0], ah_given(&arg->input), arg->alpha.number, arg->scale.number,
                               arg->input_scale.number));
-    return r->status;
 }
 
 /* Above 0 the slope is constant; below it is its own derivative but for input_scale. */
-int ah_backward_elu_backward(struct ah_rule *r)
+void ah_backward_elu_backward(struct ah_rule *r)
 {
     const struct ah_args_elu_backward *arg = ah_args(r, elu_backward);
     double alpha = arg->alpha.number, scale = arg->scale.number, input_scale = arg->input_scale.number;
@@ -41,47 +36,38 @@ int ah_backward_elu_backward(struct ah_rule *r)
         curved = ah_r_scale(r, curved, input_scale);
         ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(curved), AH_T(activation_positive(r, x)), AH_N(0)));
     }
-    return r->status;
 }
 
-int ah_backward_shrink(struct ah_rule *r)
-{
-    const struct ah_args_hardshrink *arg = ah_args(r, hardshrink);
-    ah_r_give(r, 0, ah_r(r, AH_OP_shrink_backward, AH_T(r->grad_out[0]), arg->input, arg->lambd));
-    return r->status;
-}
+AH_BACKWARD_WITH(shrink, hardshrink,
+                 ah_r_give(r, 0, ah_r(r, AH_OP_shrink_backward, AH_T(r->grad_out[0]), arg->input, arg->lambd)))
 
-int ah_backward_shrink_backward(struct ah_rule *r)
+void ah_backward_shrink_backward(struct ah_rule *r)
 {
     const struct ah_args_shrink_backward *arg = ah_args(r, shrink_backward);
     ah_r_give(r, 0, ah_r(r, AH_OP_shrink_backward, AH_T(r->grad_out[0]), arg->input, arg->lambd));
     ah_r_give(r, 1, ah_r_zeros_input(r, 1));
-    return r->status;
 }
 
-int ah_backward_threshold(struct ah_rule *r)
+void ah_backward_threshold(struct ah_rule *r)
 {
     const struct ah_args_threshold *arg = ah_args(r, threshold);
     struct ah_tensor *below = ah_r(r, AH_OP_le, arg->input, arg->threshold);
     ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(r->grad_out[0]), AH_T(below), AH_N(0)));
-    return r->status;
 }
 
-int ah_backward_sloped(struct ah_rule *r)
+void ah_backward_sloped(struct ah_rule *r)
 {
     const struct ah_args_sloped *arg = ah_args(r, sloped);
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *above = activation_positive(r, x);
     ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(above), AH_T(g), AH_T(ah_r_mul(r, g, ah_given(&arg->slope)))));
     ah_r_give(r, 1, ah_r(r, AH_OP_masked_fill, AH_T(ah_r_mul(r, g, x)), AH_T(above), AH_N(0)));
-    return r->status;
 }
 
-int ah_backward_gated(struct ah_rule *r)
+void ah_backward_gated(struct ah_rule *r)
 {
     const struct ah_args_gated *arg = ah_args(r, gated);
     struct ah_tensor *g = r->grad_out[0], *gate = ah_given(&arg->gate);
     ah_r_give(r, 0, ah_r(r, AH_OP_gated, AH_T(g), AH_T(gate)));
     ah_r_give(r, 1, ah_r(r, AH_OP_sigmoid_backward, AH_T(ah_r_mul(r, g, ah_given(&arg->input))),
                          AH_T(ah_r(r, AH_OP_sigmoid, AH_T(gate)))));
-    return r->status;
 }

@@ -30,7 +30,7 @@ static struct ah_tensor *repeat_heads(struct ah_rule *r, struct ah_tensor *t, in
     return times == 1 ? t : ah_r(r, AH_OP_repeat_interleave, AH_T(t), AH_I(times), AH_I(-3));
 }
 
-static int by_ops(struct ah_rule *r)
+static void by_ops(struct ah_rule *r)
 {
     const struct ah_args_attention *arg = ah_args(r, attention);
     const struct ah_input_meta *query = ah_rule_input(r, 0), *key = ah_rule_input(r, 1);
@@ -59,15 +59,16 @@ static int by_ops(struct ah_rule *r)
         r->grad_in[2] = attention_swap(r, fold_heads(r, ah_r_matmul(r, attention_transpose(r, kept), g), times));
     if (r->input_count > 3 && r->needs[3])
         r->grad_in[3] = ah_r_to_input(r, step, 3);
-    return r->status;
 }
 
-int ah_backward_attention(struct ah_rule *r)
+void ah_backward_attention(struct ah_rule *r)
 {
     const struct ah_args_attention *arg = ah_args(r, attention);
     bool dense = !r->extra[0];
-    if (dense && (ah_grad_enabled || (r->input_count > 3 && r->needs[3])))
-        return by_ops(r);
+    if (dense && (ah_grad_enabled || (r->input_count > 3 && r->needs[3]))) {
+        by_ops(r);
+        return;
+    }
     struct ah_tensor *grad[3];
     const struct ah_value args[] = {
         AH_T(r->grad_out[0]), arg->query, arg->key, arg->value, arg->mask, AH_T(r->extra[0]), AH_T(r->out[0]),
@@ -76,5 +77,4 @@ int ah_backward_attention(struct ah_rule *r)
     ah_rule_ops(r, AH_OP_attention_backward, args, 12, grad, 3);
     for (int i = 0; i < 3; i++)
         ah_r_give(r, i, grad[i]);
-    return r->status;
 }

@@ -31,7 +31,7 @@ static struct ah_tensor *conv_bias_gradient(struct ah_rule *r, struct ah_tensor 
     return ah_r(r, AH_OP_channel_sum, AH_T(g));
 }
 
-static int conv_backward(struct ah_rule *r, const struct conv_rows *rows)
+static void conv_backward(struct ah_rule *r, const struct conv_rows *rows)
 {
     const struct ah_args_conv2d *arg = ah_args(r, conv2d);
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *w = ah_given(&arg->weight);
@@ -41,10 +41,9 @@ static int conv_backward(struct ah_rule *r, const struct conv_rows *rows)
         r->grad_in[1] = ah_r(r, rows->grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS);
     if (r->input_count > 2 && r->needs[2])
         r->grad_in[2] = conv_bias_gradient(r, g);
-    return r->status;
 }
 
-static int conv_input_backward(struct ah_rule *r, const struct conv_rows *rows)
+static void conv_input_backward(struct ah_rule *r, const struct conv_rows *rows)
 {
     const struct ah_args_conv2d_grad_input *arg = ah_args(r, conv2d_grad_input);
     struct ah_tensor *x = r->grad_out[0], *g = ah_given(&arg->grad), *w = ah_given(&arg->weight);
@@ -52,10 +51,9 @@ static int conv_input_backward(struct ah_rule *r, const struct conv_rows *rows)
         r->grad_in[0] = ah_r(r, rows->forward, AH_T(x), AH_T(w), AH_NIL, OPTIONS);
     if (r->needs[1])
         r->grad_in[1] = ah_r(r, rows->grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS);
-    return r->status;
 }
 
-static int conv_weight_backward(struct ah_rule *r, const struct conv_rows *rows)
+static void conv_weight_backward(struct ah_rule *r, const struct conv_rows *rows)
 {
     const struct ah_args_conv2d_grad_weight *arg = ah_args(r, conv2d_grad_weight);
     struct ah_tensor *w = r->grad_out[0], *g = ah_given(&arg->grad), *x = ah_given(&arg->input);
@@ -63,44 +61,19 @@ static int conv_weight_backward(struct ah_rule *r, const struct conv_rows *rows)
         r->grad_in[0] = ah_r(r, rows->forward, AH_T(x), AH_T(w), AH_NIL, OPTIONS);
     if (r->needs[1])
         r->grad_in[1] = ah_r(r, rows->grad_input, AH_T(g), AH_T(w), size_of_input(r, 1), OPTIONS);
-    return r->status;
 }
 
-int ah_backward_conv2d(struct ah_rule *r)
-{
-    return conv_backward(r, &conv_images);
-}
+AH_BACKWARD(conv2d, conv_backward(r, &conv_images))
+AH_BACKWARD(conv2d_grad_input, conv_input_backward(r, &conv_images))
+AH_BACKWARD(conv2d_grad_weight, conv_weight_backward(r, &conv_images))
+AH_BACKWARD(conv_volume, conv_backward(r, &conv_volumes))
+AH_BACKWARD(conv_volume_grad_input, conv_input_backward(r, &conv_volumes))
+AH_BACKWARD(conv_volume_grad_weight, conv_weight_backward(r, &conv_volumes))
 
-int ah_backward_conv2d_grad_input(struct ah_rule *r)
-{
-    return conv_input_backward(r, &conv_images);
-}
-
-int ah_backward_conv2d_grad_weight(struct ah_rule *r)
-{
-    return conv_weight_backward(r, &conv_images);
-}
-
-int ah_backward_conv_volume(struct ah_rule *r)
-{
-    return conv_backward(r, &conv_volumes);
-}
-
-int ah_backward_conv_volume_grad_input(struct ah_rule *r)
-{
-    return conv_input_backward(r, &conv_volumes);
-}
-
-int ah_backward_conv_volume_grad_weight(struct ah_rule *r)
-{
-    return conv_weight_backward(r, &conv_volumes);
-}
-
-int ah_backward_channel_sum(struct ah_rule *r)
+void ah_backward_channel_sum(struct ah_rule *r)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
     int64_t size[3] = {meta->size[meta->ndim - 3], 1, 1};
     struct ah_tensor *g = ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), AH_INTS_OF(size, 3));
     r->grad_in[0] = ah_r(r, AH_OP_expand, AH_T(g), AH_INTS_OF(meta->size, meta->ndim));
-    return r->status;
 }

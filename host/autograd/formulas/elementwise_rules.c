@@ -8,49 +8,46 @@
 #include "autograd/graph/rules.h"
 
 /* Constants, steps, and inputs that an in-place write replaces. */
-int ah_backward_zero(struct ah_rule *r)
+void ah_backward_zero(struct ah_rule *r)
 {
     for (int k = 0; k < r->input_count; k++)
         ah_r_give(r, k, ah_r_zeros_input(r, k));
-    return r->status;
 }
 
 /* Arithmetic. */
 
-int ah_backward_add(struct ah_rule *r)
+void ah_backward_add(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
     ah_r_give(r, 0, g);
     ah_r_give(r, 1, ah_r_scale(r, g, ah_args(r, add)->alpha.number));
-    return r->status;
 }
 
-int ah_backward_sub(struct ah_rule *r)
+void ah_backward_sub(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0];
     ah_r_give(r, 0, g);
     ah_r_give(r, 1, ah_r_scale(r, g, -ah_args(r, sub)->alpha.number));
-    return r->status;
 }
 
-int ah_backward_mul(struct ah_rule *r)
+void ah_backward_mul(struct ah_rule *r)
 {
     const struct ah_args_mul *arg = ah_args(r, mul);
     struct ah_tensor *g = r->grad_out[0];
     ah_r_give(r, 0, ah_r_mul(r, g, ah_given(&arg->other)));
     ah_r_give(r, 1, ah_r_mul(r, g, ah_given(&arg->input)));
-    return r->status;
 }
 
-int ah_backward_div(struct ah_rule *r)
+void ah_backward_div(struct ah_rule *r)
 {
     const struct ah_args_div *arg = ah_args(r, div);
-    if (arg->rounding_mode.kind == AH_STRING)
-        return ah_backward_zero(r);
+    if (arg->rounding_mode.kind == AH_STRING) {
+        ah_backward_zero(r);
+        return;
+    }
     struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->other);
     ah_r_give(r, 0, ah_r_div(r, g, b));
     ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, ah_r_div(r, ah_r_div(r, a, b), b))));
-    return r->status;
 }
 
 /* Whole numbers in the result's dtype: functions of them would be float32. */
@@ -59,7 +56,7 @@ static struct ah_tensor *in_dtype(struct ah_rule *r, struct ah_tensor *x, struct
     return !x || x->wrapped || ah_dtype_is_float(x->dtype) ? x : ah_r(r, AH_OP_to, AH_T(x), AH_D(like->dtype));
 }
 
-int ah_backward_pow(struct ah_rule *r)
+void ah_backward_pow(struct ah_rule *r)
 {
     const struct ah_args_pow *arg = ah_args(r, pow);
     struct ah_tensor *g = r->grad_out[0], *a = ah_given(&arg->input), *b = ah_given(&arg->exponent);
@@ -86,11 +83,10 @@ int ah_backward_pow(struct ah_rule *r)
             ah_r(r, AH_OP_logical_and, AH_T(ah_r_compare(r, AH_OP_eq, a, 0)), AH_T(ah_r_compare(r, AH_OP_ge, b, 0)));
         ah_r_give(r, 1, ah_r_where(r, ah_r_unary(r, AH_OP_logical_not, flat), ah_r_mul(r, g, slope), AH_N(0)));
     }
-    return r->status;
 }
 
 /* remainder and fmod: a - b * whole(a / b). */
-int ah_backward_remainder(struct ah_rule *r)
+void ah_backward_remainder(struct ah_rule *r)
 {
     const struct ah_args_remainder *arg = ah_args(r, remainder);
     struct ah_tensor *g = r->grad_out[0];
@@ -100,55 +96,45 @@ int ah_backward_remainder(struct ah_rule *r)
         struct ah_tensor *whole = ah_r(r, AH_OP_div, arg->input, arg->other, AH_S(mode));
         ah_r_give(r, 1, ah_r_neg(r, ah_r_mul(r, g, whole)));
     }
-    return r->status;
 }
 
 /* Functions of one input: grad * slope, the slope from the saved tensors. */
-#define UNARY_RULE(name, slope)                              \
-    int ah_backward_##name(struct ah_rule *r)                \
-    {                                                        \
-        const struct ah_args_##name *arg = ah_args(r, name); \
-        struct ah_tensor *g = r->grad_out[0];                \
-        (void)arg;                                           \
-        ah_r_give(r, 0, slope);                                   \
-        return r->status;                                    \
-    }
 #define X ah_given(&arg->input)
 #define OUT r->out[0]
 
-UNARY_RULE(neg, ah_r_neg(r, g))
-UNARY_RULE(abs, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sign, X)))
-UNARY_RULE(square, ah_r_mul(r, g, ah_r_scale(r, X, 2)))
-UNARY_RULE(reciprocal, ah_r_neg(r, ah_r_mul(r, g, ah_r_mul(r, OUT, OUT))))
-UNARY_RULE(sqrt, ah_r_div(r, g, ah_r_scale(r, OUT, 2)))
-UNARY_RULE(rsqrt, ah_r_mul(r, ah_r_scale(r, g, -0.5), ah_r(r, AH_OP_pow, AH_T(OUT), AH_N(3))))
-UNARY_RULE(exp, ah_r_mul(r, g, OUT))
-UNARY_RULE(expm1, ah_r_mul(r, g, ah_r_shift(r, OUT, 1)))
-UNARY_RULE(log, ah_r_div(r, g, X))
-UNARY_RULE(log1p, ah_r_div(r, g, ah_r_shift(r, X, 1)))
-UNARY_RULE(log2, ah_r_div(r, g, ah_r_scale(r, X, M_LN2)))
-UNARY_RULE(log10, ah_r_div(r, g, ah_r_scale(r, X, M_LN10)))
-UNARY_RULE(sin, ah_r_mul(r, g, ah_r_unary(r, AH_OP_cos, X)))
-UNARY_RULE(cos, ah_r_neg(r, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sin, X))))
-UNARY_RULE(tan, ah_r_mul(r, g, ah_r_shift(r, ah_r_mul(r, OUT, OUT), 1)))
-UNARY_RULE(atan, ah_r_div(r, g, ah_r_shift(r, ah_r_mul(r, X, X), 1)))
-UNARY_RULE(erf, ah_r_mul(r, g, ah_r_scale(r, ah_r_unary(r, AH_OP_exp, ah_r_neg(r, ah_r_mul(r, X, X))), M_2_SQRTPI)))
-UNARY_RULE(tanh, ah_r(r, AH_OP_tanh_backward, AH_T(g), AH_T(OUT)))
-UNARY_RULE(sigmoid, ah_r(r, AH_OP_sigmoid_backward, AH_T(g), AH_T(OUT)))
-UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
-UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(arg->approximate.string)))
-UNARY_RULE(silu, ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(X)))
-UNARY_RULE(hardswish, ah_r(r, AH_OP_hardswish_backward, AH_T(g), AH_T(X)))
-UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(arg->negative_slope.number)))
+AH_UNARY_RULE(neg, ah_r_neg(r, g))
+AH_UNARY_RULE(abs, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sign, X)))
+AH_UNARY_RULE(square, ah_r_mul(r, g, ah_r_scale(r, X, 2)))
+AH_UNARY_RULE(reciprocal, ah_r_neg(r, ah_r_mul(r, g, ah_r_mul(r, OUT, OUT))))
+AH_UNARY_RULE(sqrt, ah_r_div(r, g, ah_r_scale(r, OUT, 2)))
+AH_UNARY_RULE(rsqrt, ah_r_mul(r, ah_r_scale(r, g, -0.5), ah_r(r, AH_OP_pow, AH_T(OUT), AH_N(3))))
+AH_UNARY_RULE(exp, ah_r_mul(r, g, OUT))
+AH_UNARY_RULE(expm1, ah_r_mul(r, g, ah_r_shift(r, OUT, 1)))
+AH_UNARY_RULE(log, ah_r_div(r, g, X))
+AH_UNARY_RULE(log1p, ah_r_div(r, g, ah_r_shift(r, X, 1)))
+AH_UNARY_RULE(log2, ah_r_div(r, g, ah_r_scale(r, X, M_LN2)))
+AH_UNARY_RULE(log10, ah_r_div(r, g, ah_r_scale(r, X, M_LN10)))
+AH_UNARY_RULE(sin, ah_r_mul(r, g, ah_r_unary(r, AH_OP_cos, X)))
+AH_UNARY_RULE(cos, ah_r_neg(r, ah_r_mul(r, g, ah_r_unary(r, AH_OP_sin, X))))
+AH_UNARY_RULE(tan, ah_r_mul(r, g, ah_r_shift(r, ah_r_mul(r, OUT, OUT), 1)))
+AH_UNARY_RULE(atan, ah_r_div(r, g, ah_r_shift(r, ah_r_mul(r, X, X), 1)))
+AH_UNARY_RULE(erf,
+              ah_r_mul(r, g, ah_r_scale(r, ah_r_unary(r, AH_OP_exp, ah_r_neg(r, ah_r_mul(r, X, X))), M_2_SQRTPI)))
+AH_UNARY_RULE(tanh, ah_r(r, AH_OP_tanh_backward, AH_T(g), AH_T(OUT)))
+AH_UNARY_RULE(sigmoid, ah_r(r, AH_OP_sigmoid_backward, AH_T(g), AH_T(OUT)))
+AH_UNARY_RULE(relu, ah_r(r, AH_OP_relu_backward, AH_T(g), AH_T(OUT)))
+AH_UNARY_RULE(gelu, ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(X), AH_S(arg->approximate.string)))
+AH_UNARY_RULE(silu, ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(X)))
+AH_UNARY_RULE(hardswish, ah_r(r, AH_OP_hardswish_backward, AH_T(g), AH_T(X)))
+AH_UNARY_RULE(leaky_relu, ah_r(r, AH_OP_leaky_relu_backward, AH_T(g), AH_T(X), AH_N(arg->negative_slope.number)))
 
-int ah_backward_softplus(struct ah_rule *r)
+void ah_backward_softplus(struct ah_rule *r)
 {
     const struct ah_args_softplus *arg = ah_args(r, softplus);
     struct ah_tensor *g = r->grad_out[0], *scaled = ah_r_scale(r, ah_given(&arg->input), arg->beta.number);
     struct ah_tensor *linear = ah_r_compare(r, AH_OP_gt, scaled, arg->threshold.number);
     struct ah_tensor *curved = ah_r_mul(r, g, ah_r_unary(r, AH_OP_sigmoid, scaled));
     ah_r_give(r, 0, ah_r(r, AH_OP_where, AH_T(linear), AH_T(g), AH_T(curved)));
-    return r->status;
 }
 
 /* Is low < x < high? The bounds themselves count as outside. */
@@ -158,34 +144,31 @@ static struct ah_tensor *elementwise_between(struct ah_rule *r, struct ah_tensor
                 AH_T(ah_r_compare(r, AH_OP_lt, x, high)));
 }
 
-int ah_backward_hardtanh(struct ah_rule *r)
+void ah_backward_hardtanh(struct ah_rule *r)
 {
     const struct ah_args_hardtanh *arg = ah_args(r, hardtanh);
     struct ah_tensor *inside = elementwise_between(r, ah_given(&arg->input), arg->min_val.number, arg->max_val.number);
     ah_r_give(r, 0, ah_r_where(r, inside, r->grad_out[0], AH_N(0)));
-    return r->status;
 }
 
-int ah_backward_hardsigmoid(struct ah_rule *r)
+void ah_backward_hardsigmoid(struct ah_rule *r)
 {
     struct ah_tensor *inside = elementwise_between(r, ah_given(&ah_args(r, hardsigmoid)->input), -3, 3);
     ah_r_give(r, 0, ah_r_where(r, inside, ah_r_scale(r, r->grad_out[0], 1.0 / 6), AH_N(0)));
-    return r->status;
 }
 
 /* Three inputs. */
 
-int ah_backward_lerp(struct ah_rule *r)
+void ah_backward_lerp(struct ah_rule *r)
 {
     const struct ah_args_lerp *arg = ah_args(r, lerp);
     struct ah_tensor *g = r->grad_out[0], *weight = ah_given(&arg->weight);
     ah_r_give(r, 0, ah_r_sub(r, g, ah_r_mul(r, g, weight)));
     ah_r_give(r, 1, ah_r_mul(r, g, weight));
     ah_r_give(r, 2, ah_r_mul(r, g, ah_r_sub(r, ah_given(&arg->end_), ah_given(&arg->input))));
-    return r->status;
 }
 
-int ah_backward_addcmul(struct ah_rule *r)
+void ah_backward_addcmul(struct ah_rule *r)
 {
     const struct ah_args_addcmul *arg = ah_args(r, addcmul);
     struct ah_tensor *g = r->grad_out[0];
@@ -193,10 +176,9 @@ int ah_backward_addcmul(struct ah_rule *r)
     ah_r_give(r, 0, g);
     ah_r_give(r, 1, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor2), value)));
     ah_r_give(r, 2, ah_r_mul(r, g, ah_r_scale(r, ah_given(&arg->tensor1), value)));
-    return r->status;
 }
 
-int ah_backward_addcdiv(struct ah_rule *r)
+void ah_backward_addcdiv(struct ah_rule *r)
 {
     const struct ah_args_addcdiv *arg = ah_args(r, addcdiv);
     struct ah_tensor *g = r->grad_out[0], *above = ah_given(&arg->tensor1), *below = ah_given(&arg->tensor2);
@@ -204,73 +186,62 @@ int ah_backward_addcdiv(struct ah_rule *r)
     ah_r_give(r, 0, g);
     ah_r_give(r, 1, ah_r_div(r, ah_r_scale(r, g, value), below));
     ah_r_give(r, 2, ah_r_mul(r, ah_r_scale(r, g, -value), ah_r_div(r, ah_r_div(r, above, below), below)));
-    return r->status;
 }
 
-int ah_backward_where(struct ah_rule *r)
+void ah_backward_where(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *condition = ah_given(&ah_args(r, where)->condition);
     ah_r_give(r, 1, ah_r_where(r, condition, g, AH_N(0)));
     ah_r_give(r, 2, ah_r(r, AH_OP_where, AH_T(condition), AH_N(0), AH_T(g)));
-    return r->status;
 }
 
-int ah_backward_masked_fill(struct ah_rule *r)
+void ah_backward_masked_fill(struct ah_rule *r)
 {
     struct ah_tensor *g = r->grad_out[0], *mask = ah_given(&ah_args(r, masked_fill)->mask);
     ah_r_give(r, 0, ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(mask), AH_N(0)));
     ah_r_give(r, 2, ah_r_where(r, mask, g, AH_N(0)));
-    return r->status;
 }
 
 /* The mask is the forward's extra, the factor its state. */
-int ah_backward_dropout(struct ah_rule *r)
+void ah_backward_dropout(struct ah_rule *r)
 {
     struct ah_value scale = AH_N(r->state->dropout.scale);
     ah_r_give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), scale));
-    return r->status;
 }
 
 AH_BACKWARD(padded_dropout, ah_backward_dropout(r))
 
-int ah_backward_dropout_backward(struct ah_rule *r)
+void ah_backward_dropout_backward(struct ah_rule *r)
 {
     const struct ah_args_dropout_backward *arg = ah_args(r, dropout_backward);
     ah_r_give(r, 0, ah_r(r, AH_OP_dropout_backward, AH_T(r->grad_out[0]), arg->mask, AH_N(arg->scale.number)));
-    return r->status;
 }
 
 /* Conversion, copies, fills. */
 
 /* The gradient unchanged, converted to the input's shape and dtype. */
-int ah_backward_same(struct ah_rule *r)
-{
-    ah_r_give(r, 0, r->grad_out[0]);
-    return r->status;
-}
+AH_BACKWARD(same, ah_r_give(r, 0, r->grad_out[0]))
 
 /* The engine casts gradients to the input's dtype, or the copy into the leaf's slot does. */
 AH_GRADIENT(to, r->grad_out[0])
 
 /* The overwritten input has no influence any more: its gradient is 0. */
-int ah_backward_copy_(struct ah_rule *r)
+void ah_backward_copy_(struct ah_rule *r)
 {
     ah_r_give(r, 0, ah_r_zeros_input(r, 0));
     ah_r_give(r, 1, r->grad_out[0]);
-    return r->status;
 }
 
 /* Second derivatives of the fused gradients: input 0 is the gradient, input 1 the tensor that the forward saved. */
 
-int ah_backward_relu_backward(struct ah_rule *r)
+void ah_backward_relu_backward(struct ah_rule *r)
 {
     ah_r_give(r, 0, ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), ah_args(r, relu_backward)->out));
     ah_r_give(r, 1, ah_r_zeros_input(r, 1));
-    return r->status;
 }
 
 /* The slope is straight between -3 and 3, constant elsewhere. */
-int ah_backward_hardswish_backward(struct ah_rule *r)
+void ah_backward_hardswish_backward(struct ah_rule *r)
 {
     const struct ah_args_hardswish_backward *arg = ah_args(r, hardswish_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
@@ -278,28 +249,25 @@ int ah_backward_hardswish_backward(struct ah_rule *r)
     ah_r_give(r, 1,
               ah_r_where(r, elementwise_between(r, x, -3, 3),
                          ah_r_scale(r, ah_r_mul(r, gg, ah_given(&arg->grad)), 1.0 / 3), AH_N(0)));
-    return r->status;
 }
 
-int ah_backward_leaky_relu_backward(struct ah_rule *r)
+void ah_backward_leaky_relu_backward(struct ah_rule *r)
 {
     const struct ah_args_leaky_relu_backward *arg = ah_args(r, leaky_relu_backward);
     ah_r_give(r, 0, ah_r(r, AH_OP_leaky_relu_backward, AH_T(r->grad_out[0]), arg->input,
                     AH_N(arg->negative_slope.number)));
     ah_r_give(r, 1, ah_r_zeros_input(r, 1));
-    return r->status;
 }
 
-int ah_backward_tanh_backward(struct ah_rule *r)
+void ah_backward_tanh_backward(struct ah_rule *r)
 {
     const struct ah_args_tanh_backward *arg = ah_args(r, tanh_backward);
     struct ah_tensor *gg = r->grad_out[0], *out = ah_given(&arg->out);
     ah_r_give(r, 0, ah_r(r, AH_OP_tanh_backward, AH_T(gg), AH_T(out)));
     ah_r_give(r, 1, ah_r_scale(r, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), out), -2));
-    return r->status;
 }
 
-int ah_backward_sigmoid_backward(struct ah_rule *r)
+void ah_backward_sigmoid_backward(struct ah_rule *r)
 {
     const struct ah_args_sigmoid_backward *arg = ah_args(r, sigmoid_backward);
     struct ah_tensor *gg = r->grad_out[0], *out = ah_given(&arg->out);
@@ -308,11 +276,10 @@ int ah_backward_sigmoid_backward(struct ah_rule *r)
         struct ah_tensor *slope = ah_r_shift(r, ah_r_scale(r, out, -2), 1);
         ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), slope));
     }
-    return r->status;
 }
 
 /* x sigma(x): the second derivative is sigma' (2 + x (1 - 2 sigma)). */
-int ah_backward_silu_backward(struct ah_rule *r)
+void ah_backward_silu_backward(struct ah_rule *r)
 {
     const struct ah_args_silu_backward *arg = ah_args(r, silu_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
@@ -323,7 +290,6 @@ int ah_backward_silu_backward(struct ah_rule *r)
         struct ah_tensor *bend = ah_r_shift(r, ah_r_mul(r, x, ah_r_shift(r, ah_r_scale(r, s, -2), 1)), 2);
         ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), ah_r_mul(r, ds, bend)));
     }
-    return r->status;
 }
 
 /* erf form: pdf(x) (2 - x^2). tanh form, with u = k (x + c x^3), t = tanh u:
@@ -346,12 +312,11 @@ static struct ah_tensor *gelu_bend(struct ah_rule *r, struct ah_tensor *x, bool 
     return ah_r_mul(r, ah_r_shift(r, ah_r_neg(r, ah_r_mul(r, t, t)), 1), sum);
 }
 
-int ah_backward_gelu_backward(struct ah_rule *r)
+void ah_backward_gelu_backward(struct ah_rule *r)
 {
     const struct ah_args_gelu_backward *arg = ah_args(r, gelu_backward);
     struct ah_tensor *gg = r->grad_out[0], *x = ah_given(&arg->input);
     const char *form = arg->approximate.string;
     ah_r_give(r, 0, ah_r(r, AH_OP_gelu_backward, AH_T(gg), AH_T(x), AH_S(form)));
     ah_r_give(r, 1, ah_r_mul(r, ah_r_mul(r, gg, ah_given(&arg->grad)), gelu_bend(r, x, !strcmp(form, "tanh"))));
-    return r->status;
 }

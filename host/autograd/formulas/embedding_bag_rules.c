@@ -23,7 +23,7 @@ static struct ah_tensor *embedding_bag_products(struct ah_rule *r, const struct 
     return ah_r(r, AH_OP_masked_fill, AH_T(sums), AH_T(ah_r(r, AH_OP_eq, *input, *padding)), AH_N(0));
 }
 
-int ah_backward_bag_sum(struct ah_rule *r)
+void ah_backward_bag_sum(struct ah_rule *r)
 {
     const struct ah_args_bag_sum *arg = ah_args(r, bag_sum);
     const struct ah_input_meta *table = ah_rule_input(r, 1);
@@ -34,10 +34,9 @@ int ah_backward_bag_sum(struct ah_rule *r)
         ah_r_give(r, 3,
                   embedding_bag_products(r, &arg->input, ah_given(&arg->weight), ah_given(&arg->starts), g,
                                          &arg->padding_idx));
-    return r->status;
 }
 
-int ah_backward_bag_sum_backward(struct ah_rule *r)
+void ah_backward_bag_sum_backward(struct ah_rule *r)
 {
     const struct ah_args_bag_sum_backward *arg = ah_args(r, bag_sum_backward);
     struct ah_tensor *gg = r->grad_out[0];
@@ -46,5 +45,4 @@ int ah_backward_bag_sum_backward(struct ah_rule *r)
         ah_r_give(r, 3,
                   embedding_bag_products(r, &arg->input, gg, ah_given(&arg->starts), ah_given(&arg->grad),
                                          &arg->padding_idx));
-    return r->status;
 }

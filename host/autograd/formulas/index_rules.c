@@ -25,7 +25,7 @@ AH_GRADIENT_WITH(index_select, index_select,
 AH_GRADIENT_WITH(index_select_backward, index_select_backward,
                  ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index))
 
-int ah_backward_index_add(struct ah_rule *r)
+void ah_backward_index_add(struct ah_rule *r)
 {
     const struct ah_args_index_add *arg = ah_args(r, index_add);
     if (r->needs[INPUT])
@@ -35,10 +35,9 @@ int ah_backward_index_add(struct ah_rule *r)
             ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
         r->grad_in[SOURCE] = ah_r_scale(r, picked, arg->alpha.number);
     }
-    return 0;
 }
 
-int ah_backward_index_copy(struct ah_rule *r)
+void ah_backward_index_copy(struct ah_rule *r)
 {
     const struct ah_args_index_copy *arg = ah_args(r, index_copy);
     if (r->needs[INPUT])
@@ -47,7 +46,6 @@ int ah_backward_index_copy(struct ah_rule *r)
     if (r->needs[SOURCE])
         r->grad_in[SOURCE] =
             ah_r(r, AH_OP_index_select, AH_T(r->grad_out[0]), arg->dim, arg->index);
-    return 0;
 }
 
 AH_GRADIENT_WITH(index_fill, index_fill, ah_r(r, AH_OP_index_fill, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_N(0)))
@@ -72,34 +70,36 @@ static struct ah_tensor *gradient_of_src(struct ah_rule *r)
     return grad;
 }
 
-int ah_backward_scatter(struct ah_rule *r)
+void ah_backward_scatter(struct ah_rule *r)
 {
     const struct ah_args_scatter *arg = ah_args(r, scatter);
-    if (arg->reduce.kind == AH_STRING && strcmp(arg->reduce.string, "add"))
-        return ah_fail(AH_ENOTIMPL, "backward of scatter: reduce = '%s' has no derivative, scatter_reduce has",
-                       arg->reduce.string);
-    if (arg->reduce.kind == AH_STRING)
-        return ah_backward_scatter_add(r);
+    if (arg->reduce.kind == AH_STRING && strcmp(arg->reduce.string, "add")) {
+        r->status = ah_fail(AH_ENOTIMPL, "backward of scatter: reduce = '%s' has no derivative, scatter_reduce has",
+                            arg->reduce.string);
+        return;
+    }
+    if (arg->reduce.kind == AH_STRING) {
+        ah_backward_scatter_add(r);
+        return;
+    }
     if (r->needs[INPUT])
         r->grad_in[INPUT] =
             ah_r(r, AH_OP_scatter, AH_T(r->grad_out[0]), arg->dim, arg->index, AH_I(0));
     if (r->needs[SOURCE])
         r->grad_in[SOURCE] = gradient_of_src(r);
-    return 0;
 }
 
-int ah_backward_scatter_add(struct ah_rule *r)
+void ah_backward_scatter_add(struct ah_rule *r)
 {
     if (r->needs[INPUT])
         r->grad_in[INPUT] = r->grad_out[0];
     if (r->needs[SOURCE])
         r->grad_in[SOURCE] = gradient_of_src(r);
-    return 0;
 }
 
 /* extra[0]: the places in the leading dims, as one flat dim; extra[1]: the shape that the
  * values filled. */
-int ah_backward_index_put(struct ah_rule *r)
+void ah_backward_index_put(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, INPUT);
     int covered = r->state->place.covered, ndim = 1;
@@ -125,7 +125,6 @@ int ah_backward_index_put(struct ah_rule *r)
         read = ah_r(r, AH_OP_reshape, AH_T(read), AH_INTS_OF(shape->size, shape->ndim));
         r->grad_in[SOURCE] = ah_r_to_input(r, read, SOURCE);
     }
-    return 0;
 }
 
 /* The shape to which input and mask broadcast. */
@@ -145,22 +144,20 @@ static struct ah_value broadcast_size(const struct ah_input_meta *input,
     return size;
 }
 
-int ah_backward_masked_select(struct ah_rule *r)
+void ah_backward_masked_select(struct ah_rule *r)
 {
     struct ah_tensor *mask = ah_args(r, masked_select)->mask.tensor;
     struct ah_tensor *placed = ah_r(r, AH_OP_masked_select_backward, AH_T(r->grad_out[0]),
                                     AH_T(mask), broadcast_size(ah_rule_input(r, 0), mask));
     r->grad_in[0] = ah_r_to_input(r, placed, 0);
-    return 0;
 }
 
-int ah_backward_masked_select_backward(struct ah_rule *r)
+void ah_backward_masked_select_backward(struct ah_rule *r)
 {
     r->grad_in[0] = ah_r(r, AH_OP_masked_select, AH_T(r->grad_out[0]), ah_args(r, masked_select_backward)->mask);
-    return 0;
 }
 
-int ah_backward_masked_scatter(struct ah_rule *r)
+void ah_backward_masked_scatter(struct ah_rule *r)
 {
     struct ah_tensor *mask = ah_args(r, masked_scatter)->mask.tensor;
     if (r->needs[INPUT]) {
@@ -179,16 +176,14 @@ int ah_backward_masked_scatter(struct ah_rule *r)
                         AH_I(0), AH_I(1));
         r->grad_in[SOURCE] = ah_r(r, AH_OP_reshape, AH_T(read), size_of(source));
     }
-    return 0;
 }
 
 /* sort and topk return values and their indices: the values' gradient is scattered to these. */
-static int back_along(struct ah_rule *r, const struct ah_value *dim)
+static void back_along(struct ah_rule *r, const struct ah_value *dim)
 {
     if (r->grad_out[0])
         r->grad_in[0] = ah_r(r, AH_OP_gather_backward, AH_T(r->grad_out[0]),
                              size_of(ah_rule_input(r, 0)), dim_of(r, dim), AH_T(r->out[1]));
-    return 0;
 }
 
 AH_BACKWARD(sort, back_along(r, &ah_args(r, sort)->dim))
@@ -251,12 +246,11 @@ static void give_factors(struct ah_rule *r, const struct ah_args_scatter_fold *a
     ah_r_give(r, SOURCE, slope_of_factors(r, arg));
 }
 
-int ah_backward_scatter_fold(struct ah_rule *r)
+void ah_backward_scatter_fold(struct ah_rule *r)
 {
     const struct ah_args_scatter_fold *arg = ah_args(r, scatter_fold);
     if (!strcmp(arg->reduce.string, "prod"))
         give_factors(r, arg);
     else
         give_shares(r, arg);
-    return r->status;
 }

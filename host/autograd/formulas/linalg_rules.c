@@ -108,11 +108,11 @@ static struct ah_tensor *linalg_permuted(struct ah_rule *r, struct ah_tensor *x,
 
 /* A = P L U with square factors: P L'^-1 (strictly lower(L' gL) + upper(gU U')) U'^-1. Columns of A beyond the rows are
  * P L U2, rows beyond the columns P L2 U: their gradients are first added to those of the square factors. */
-int ah_backward_matrix_lu(struct ah_rule *r)
+void ah_backward_matrix_lu(struct ah_rule *r)
 {
     struct ah_tensor *lu = r->out[0], *pivots = r->out[1], *g = r->grad_out[0];
     if (!lu || !g)
-        return r->status;
+        return;
     int64_t m = lu->size[lu->ndim - 2], n = lu->size[lu->ndim - 1], k = m < n ? m : n;
     struct ah_tensor *l = linalg_rows(r, linalg_columns(r, lu, 0, k), 0, k), *u = linalg_upper(r, l, 0),
                      *l_turned = linalg_transposed(r, l);
@@ -132,19 +132,17 @@ int ah_backward_matrix_lu(struct ah_rule *r)
     if (rest)
         inner = linalg_join(r, inner, rest, n > m ? -1 : -2);
     r->grad_in[0] = linalg_permuted(r, inner, pivots);
-    return r->status;
 }
 
 /* The factors count as constants here; accelhost.linalg solves by triangles where they are not. */
-int ah_backward_matrix_lu_solve(struct ah_rule *r)
+void ah_backward_matrix_lu_solve(struct ah_rule *r)
 {
     const struct ah_args_matrix_lu_solve *arg = ah_args(r, matrix_lu_solve);
     r->grad_in[2] = solved_by_factors(r, arg->lu.tensor, arg->pivots.tensor, r->grad_out[0], !arg->transposed.flag);
-    return r->status;
 }
 
 /* gB = A'^-1 g, gA = -gB X' */
-int ah_backward_matrix_solve(struct ah_rule *r)
+void ah_backward_matrix_solve(struct ah_rule *r)
 {
     const struct ah_args_matrix_solve *arg = ah_args(r, matrix_solve);
     struct ah_tensor *gb = linalg_solved(r, linalg_transposed(r, arg->input.tensor), r->grad_out[0]);
@@ -152,10 +150,9 @@ int ah_backward_matrix_solve(struct ah_rule *r)
         r->grad_in[0] = ah_r_neg(r, right_turned(r, gb, r->out[0]));
     if (r->needs[1])
         r->grad_in[1] = gb;
-    return r->status;
 }
 
-int ah_backward_matrix_triangular_solve(struct ah_rule *r)
+void ah_backward_matrix_triangular_solve(struct ah_rule *r)
 {
     const struct ah_args_matrix_triangular_solve *arg = ah_args(r, matrix_triangular_solve);
     bool is_upper = arg->upper.flag, left = arg->left.flag, unit = arg->unitriangular.flag;
@@ -168,15 +165,13 @@ int ah_backward_matrix_triangular_solve(struct ah_rule *r)
     }
     if (r->needs[1])
         r->grad_in[1] = gb;
-    return r->status;
 }
 
 /* -A'^-1 g A'^-1 */
-int ah_backward_matrix_inverse(struct ah_rule *r)
+void ah_backward_matrix_inverse(struct ah_rule *r)
 {
     struct ah_tensor *inverse = linalg_transposed(r, r->out[0]);
     r->grad_in[0] = ah_r_neg(r, ah_r_matmul(r, inverse, ah_r_matmul(r, r->grad_out[0], inverse)));
-    return r->status;
 }
 
 /* g A'^-1, g being numbers per matrix: by the factors when no derivative of it is wanted, else from A. */
@@ -212,14 +207,14 @@ static struct ah_tensor *first_of_det(struct ah_rule *r, struct ah_tensor *a)
 /* det(A) g A'^-1, which is smooth where det(A) is 0 and A'^-1 does not exist: zeros on the diagonal of U are moved by a
  * negligible amount, and the determinant and the inverse are those of the moved matrix: of the factors, or, for a
  * second derivative, of A itself. */
-int ah_backward_matrix_det(struct ah_rule *r)
+void ah_backward_matrix_det(struct ah_rule *r)
 {
     struct ah_tensor *a = ah_args(r, matrix_det)->input.tensor, *lu = r->out[1], *g = r->grad_out[0];
     if (!a || !lu || !g)
-        return r->status;
+        return;
     if (a->numel == 0) {
         r->grad_in[0] = ah_r_zeros_input(r, 0);
-        return r->status;
+        return;
     }
     double eps = a->dtype == AH_F32 ? 0x1p-23 : 0x1p-52;
     struct ah_tensor *u = ah_r(r, AH_OP_diagonal, AH_T(lu), AH_I(0), AH_I(-2), AH_I(-1));
@@ -237,15 +232,13 @@ int ah_backward_matrix_det(struct ah_rule *r)
         g = ah_r_mul(r, ah_r_mul(r, g, det), linalg_parity(r, r->out[2], a->dtype));
     }
     r->grad_in[0] = scaled_inverse(r, a, g, lu, r->out[2]);
-    return r->status;
 }
 
-int ah_backward_matrix_slogdet(struct ah_rule *r)
+void ah_backward_matrix_slogdet(struct ah_rule *r)
 {
     struct ah_tensor *a = ah_args(r, matrix_slogdet)->input.tensor;
     r->grad_in[0] = r->grad_out[1] ? scaled_inverse(r, a, r->grad_out[1], r->out[2], r->out[3])
                                    : ah_r_zeros_input(r, 0);
-    return r->status;
 }
 
 /* The lower triangle of x, its diagonal halved and mirrored upwards: x for a symmetric gradient. */
@@ -256,7 +249,7 @@ static struct ah_tensor *linalg_mirrored(struct ah_rule *r, struct ah_tensor *x)
 }
 
 /* A = L L': L'^-1 mirrored(L' gL) L^-1 / 2 */
-int ah_backward_matrix_cholesky(struct ah_rule *r)
+void ah_backward_matrix_cholesky(struct ah_rule *r)
 {
     bool is_upper = ah_args(r, matrix_cholesky)->upper.flag;
     struct ah_tensor *l = r->out[0], *g = r->grad_out[0];
@@ -267,30 +260,32 @@ int ah_backward_matrix_cholesky(struct ah_rule *r)
     struct ah_tensor *inner = linalg_mirrored(r, left_turned(r, l, g));
     inner = solve_triangle(r, linalg_transposed(r, l), inner, true, true, false);
     r->grad_in[0] = ah_r_scale(r, solve_triangle(r, l, inner, false, false, false), 0.5);
-    return r->status;
 }
 
 /* With at least as many rows as columns: (gQ + Q mirrored(M')) R'^-1, M = R gR' - gQ' Q. (A wide matrix is factored
  * from its square part, accelhost.linalg.) */
-int ah_backward_matrix_qr(struct ah_rule *r)
+void ah_backward_matrix_qr(struct ah_rule *r)
 {
     struct ah_tensor *q = r->out[0], *R = r->out[1], *gq = r->grad_out[0], *gr = r->grad_out[1];
     if (!q || !R || (!gq && !gr))
-        return r->status;
+        return;
     const char *mode = ah_args(r, matrix_qr)->mode.string;
     const struct ah_input_meta *a = ah_rule_input(r, 0);
     int64_t m = a->size[a->ndim - 2], n = a->size[a->ndim - 1];
-    if (!strcmp(mode, "r"))
-        return ah_fail(AH_ENOTIMPL, "backward of linalg.qr: mode 'r' has no derivative, which depends on Q");
-    if (m < n || (m > n && !strcmp(mode, "complete")))
-        return ah_fail(AH_ENOTIMPL, "backward of linalg.qr: mode 'complete' has no derivative for more rows than "
-                       "columns");
+    if (!strcmp(mode, "r")) {
+        r->status = ah_fail(AH_ENOTIMPL, "backward of linalg.qr: mode 'r' has no derivative, which depends on Q");
+        return;
+    }
+    if (m < n || (m > n && !strcmp(mode, "complete"))) {
+        r->status = ah_fail(AH_ENOTIMPL, "backward of linalg.qr: mode 'complete' has no derivative for more rows than "
+                            "columns");
+        return;
+    }
     struct ah_tensor *inner = gr ? right_turned(r, R, gr) : NULL;
     if (gq)
         inner = sum_of(r, inner, ah_r_neg(r, left_turned(r, gq, q)));
     struct ah_tensor *ga = sum_of(r, gq, ah_r_matmul(r, q, linalg_mirrored(r, inner)));
     r->grad_in[0] = solve_triangle(r, linalg_transposed(r, R), ga, false, false, false);
-    return r->status;
 }
 
 static struct ah_tensor *linalg_skew(struct ah_rule *r, struct ah_tensor *x)
@@ -317,13 +312,15 @@ static struct ah_tensor *linalg_beyond(struct ah_rule *r, struct ah_tensor *u, s
 
 /* A = U S V': U (skew(U' gU) / E S + S skew(V' gV) / E + gS) V', E_ij = s_j^2 - s_i^2 (1 where i = j), and the parts of
  * gU and gV outside of the columns of U and V. */
-int ah_backward_matrix_svd(struct ah_rule *r)
+void ah_backward_matrix_svd(struct ah_rule *r)
 {
-    if (!ah_args(r, matrix_svd)->vectors.flag)
-        return ah_fail(AH_ENOTIMPL, "backward of linalg.svd: the singular vectors were not computed");
+    if (!ah_args(r, matrix_svd)->vectors.flag) {
+        r->status = ah_fail(AH_ENOTIMPL, "backward of linalg.svd: the singular vectors were not computed");
+        return;
+    }
     struct ah_tensor *s = r->out[1], *gs = r->grad_out[1];
     if (!s || !r->out[0] || !r->out[2])
-        return r->status;
+        return;
     const struct ah_input_meta *a = ah_rule_input(r, 0);
     int64_t m = a->size[a->ndim - 2], n = a->size[a->ndim - 1], k = s->size[s->ndim - 1];
     struct ah_tensor *u = linalg_first(r, r->out[0], -1, k), *gu = linalg_first(r, r->grad_out[0], -1, k);
@@ -343,17 +340,18 @@ int ah_backward_matrix_svd(struct ah_rule *r)
     if (gv && n > k)
         ga = ah_r_add(r, ga, right_turned(r, u, ah_r_div(r, linalg_beyond(r, v, gv), row)));
     r->grad_in[0] = ga;
-    return r->status;
 }
 
 /* A = V W V': V (V' gV / E + gW) V', E_ij = w_j - w_i, V' gV without its diagonal. */
-int ah_backward_matrix_eigh(struct ah_rule *r)
+void ah_backward_matrix_eigh(struct ah_rule *r)
 {
-    if (!ah_args(r, matrix_eigh)->vectors.flag)
-        return ah_fail(AH_ENOTIMPL, "backward of linalg.eigh: the eigenvectors were not computed");
+    if (!ah_args(r, matrix_eigh)->vectors.flag) {
+        r->status = ah_fail(AH_ENOTIMPL, "backward of linalg.eigh: the eigenvectors were not computed");
+        return;
+    }
     struct ah_tensor *w = r->out[0], *v = r->out[1], *gw = r->grad_out[0], *gv = r->grad_out[1];
     if (!w || !v)
-        return r->status;
+        return;
     struct ah_tensor *inner = gw ? linalg_diagonal(r, gw) : NULL;
     if (gv) {
         struct ah_tensor *by = left_turned(r, v, gv), *one = linalg_identity(r, w, w->size[w->ndim - 1]);
@@ -362,5 +360,4 @@ int ah_backward_matrix_eigh(struct ah_rule *r)
         inner = sum_of(r, inner, by);
     }
     r->grad_in[0] = inner ? right_turned(r, ah_r_matmul(r, v, inner), v) : ah_r_zeros_input(r, 0);
-    return r->status;
 }

@@ -13,7 +13,7 @@ static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64
 }
 
 /* d(a b) = g b^T, a^T g. A 1-d operand is a row on the left and a column on the right. */
-int ah_backward_matmul(struct ah_rule *r)
+void ah_backward_matmul(struct ah_rule *r)
 {
     const struct ah_args_matmul *arg = ah_args(r, matmul);
     struct ah_tensor *a = ah_given(&arg->input);
@@ -25,7 +25,7 @@ int ah_backward_matmul(struct ah_rule *r)
             r->grad_in[0] = ah_r_mul(r, g, b);
         if (r->needs[1])
             r->grad_in[1] = ah_r_mul(r, g, a);
-        return r->status;
+        return;
     }
     if (mb->ndim == 1) {
         /* y[..., m] = sum_k a[..., m, k] b[k] */
@@ -37,7 +37,7 @@ int ah_backward_matmul(struct ah_rule *r)
             struct ah_tensor *flat = ah_r(r, AH_OP_reshape, AH_T(g), AH_I(-1));
             r->grad_in[1] = ah_r_matmul(r, flat, rows);
         }
-        return r->status;
+        return;
     }
     if (ma->ndim == 1) {
         /* y[..., n] = sum_k a[k] b[..., k, n] */
@@ -49,7 +49,7 @@ int ah_backward_matmul(struct ah_rule *r)
         }
         if (r->needs[1])
             r->grad_in[1] = ah_r_mul(r, ah_r(r, AH_OP_unsqueeze, AH_T(a), AH_I(-1)), row);
-        return r->status;
+        return;
     }
     if (r->needs[0])
         r->grad_in[0] = ah_r_to_input(r, ah_r_matmul(r, g, ah_r_transpose(r, b, -1, -2)), 0);
@@ -60,11 +60,10 @@ int ah_backward_matmul(struct ah_rule *r)
     }
     if (r->needs[1])
         r->grad_in[1] = ah_r_to_input(r, ah_r_matmul(r, ah_r_transpose(r, a, -1, -2), g), 1);
-    return r->status;
 }
 
 /* The gradients of matmul in float32, rounded once. Operands are matrices or equal batches of them. */
-int ah_backward_matmul_wide(struct ah_rule *r)
+void ah_backward_matmul_wide(struct ah_rule *r)
 {
     const struct ah_args_matmul_wide *arg = ah_args(r, matmul_wide);
     struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other), *g = r->grad_out[0];
@@ -76,7 +75,6 @@ int ah_backward_matmul_wide(struct ah_rule *r)
         struct ah_tensor *wide = ah_r(r, AH_OP_to, AH_T(a), AH_D(AH_F32));
         r->grad_in[1] = ah_r_to_input(r, ah_r_matmul(r, ah_r_transpose(r, wide, -1, -2), g), 1);
     }
-    return r->status;
 }
 
 /* Is a weight of halves the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that
@@ -113,7 +111,7 @@ static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor
         r->grad_in[at + 1] = ah_r(r, AH_OP_column_sum, AH_T(g));
 }
 
-int ah_backward_linear(struct ah_rule *r)
+void ah_backward_linear(struct ah_rule *r)
 {
     const struct ah_args_linear *arg = ah_args(r, linear);
     struct ah_tensor *g = r->grad_out[0];
@@ -121,11 +119,10 @@ int ah_backward_linear(struct ah_rule *r)
     ah_rule_done(r, 0);
     if (r->needs[0])
         r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
-    return r->status;
 }
 
 /* The weight is a constant: its other product is the input's gradient. */
-int ah_backward_quantized_matmul(struct ah_rule *r)
+void ah_backward_quantized_matmul(struct ah_rule *r)
 {
     const struct ah_args_quantized_matmul *arg = ah_args(r, quantized_matmul);
     const struct ah_input_meta *x = ah_rule_input(r, 0);
@@ -137,11 +134,10 @@ int ah_backward_quantized_matmul(struct ah_rule *r)
         r->grad_in[0] = ah_r(r, AH_OP_quantized_matmul, AH_T(g), arg->weight, arg->absmax, arg->code,
                              arg->nested_absmax, arg->nested_code, AH_NIL, AH_I(x->size[x->ndim - 1]), arg->block_size,
                              arg->nested_offset, AH_B(!arg->transposed.flag));
-    return r->status;
 }
 
 /* The gradient of gelu's result is multiplied by gelu's derivative; that of its input is added unchanged. */
-int ah_backward_linear_gelu(struct ah_rule *r)
+void ah_backward_linear_gelu(struct ah_rule *r)
 {
     const struct ah_args_linear_gelu *arg = ah_args(r, linear_gelu);
     struct ah_tensor *g = r->grad_out[1];
@@ -153,11 +149,10 @@ int ah_backward_linear_gelu(struct ah_rule *r)
     ah_rule_done(r, 0);
     if (r->needs[0])
         r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
-    return r->status;
 }
 
 /* Input 1 is gelu's input; input 0, its result, receives no gradient. */
-int ah_backward_linear_of_gelu(struct ah_rule *r)
+void ah_backward_linear_of_gelu(struct ah_rule *r)
 {
     const struct ah_args_linear_of_gelu *arg = ah_args(r, linear_of_gelu);
     struct ah_tensor *g = r->grad_out[0], *w = ah_given(&arg->weight), *before = ah_given(&arg->before);
@@ -167,12 +162,10 @@ int ah_backward_linear_of_gelu(struct ah_rule *r)
         r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
     else if (r->needs[1])
         r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
-    return r->status;
 }
 
-int ah_backward_column_sum(struct ah_rule *r)
+void ah_backward_column_sum(struct ah_rule *r)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, 0);
     r->grad_in[0] = ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(meta->size, meta->ndim));
-    return r->status;
 }

@@ -3,13 +3,12 @@
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 
-int ah_backward_masked_softmax(struct ah_rule *r)
+void ah_backward_masked_softmax(struct ah_rule *r)
 {
     struct ah_tensor *g = ah_r(r, AH_OP_softmax_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]), AH_I(-1));
     r->grad_in[0] = g;
     if (r->input_count > 1 && r->needs[1])
         r->grad_in[1] = ah_r_to_input(r, g, 1);
-    return r->status;
 }
 
 static struct ah_tensor *mean_keep(struct ah_rule *r, struct ah_tensor *t, struct ah_value dims)
@@ -59,7 +58,7 @@ static bool norm_wants(const struct ah_rule *r, int input)
 }
 
 /* Statistics are per channel, dim 1; the reduced types are computed in float32. */
-static int batch_norm_by_ops(struct ah_rule *r, struct ah_tensor *grad)
+static void batch_norm_by_ops(struct ah_rule *r, struct ah_tensor *grad)
 {
     const struct ah_args_batch_norm *arg = ah_args(r, batch_norm);
     struct affine affine = affine_of(r);
@@ -89,7 +88,6 @@ static int batch_norm_by_ops(struct ah_rule *r, struct ah_tensor *grad)
     }
     if (norm_wants(r, affine.bias))
         r->grad_in[affine.bias] = ah_r_to_input(r, ah_r(r, AH_OP_sum, AH_T(n.g), n.over), affine.bias);
-    return r->status;
 }
 
 /* out[1] and out[2] of a fused kernel are the gradients of weight and bias. */
@@ -103,26 +101,27 @@ static void give_affine(struct ah_rule *r, struct ah_tensor **out)
 }
 
 /* Return the three gradients, which the fused kernels compute at once. */
-static int give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value *args, int count)
+static void give_three(struct ah_rule *r, enum ah_opid op, const struct ah_value *args, int count)
 {
     struct ah_tensor *out[3];
     ah_rule_ops(r, op, args, count, out, 3);
     r->grad_in[0] = out[0];
     give_affine(r, out);
-    return r->status;
 }
 
-int ah_backward_batch_norm(struct ah_rule *r)
+void ah_backward_batch_norm(struct ah_rule *r)
 {
     const struct ah_args_batch_norm *arg = ah_args(r, batch_norm);
-    if (ah_grad_enabled)
-        return batch_norm_by_ops(r, r->grad_out[0]);
+    if (ah_grad_enabled) {
+        batch_norm_by_ops(r, r->grad_out[0]);
+        return;
+    }
     const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
                                     AH_T(r->extra[1]), arg->training};
-    return give_three(r, AH_OP_batch_norm_backward, args, 6);
+    give_three(r, AH_OP_batch_norm_backward, args, 6);
 }
 
-int ah_backward_batch_norm_relu(struct ah_rule *r)
+void ah_backward_batch_norm_relu(struct ah_rule *r)
 {
     const struct ah_args_batch_norm_relu *arg = ah_args(r, batch_norm_relu);
     int other = r->state->affine.other;
@@ -130,7 +129,8 @@ int ah_backward_batch_norm_relu(struct ah_rule *r)
         struct ah_tensor *grad = ah_r(r, AH_OP_relu_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]));
         if (other > 0)
             ah_r_give(r, other, grad);
-        return batch_norm_by_ops(r, grad);
+        batch_norm_by_ops(r, grad);
+        return;
     }
     const struct ah_value args[] = {AH_T(r->grad_out[0]), AH_T(r->out[0]), arg->input, arg->weight, arg->bias,
                                     AH_T(r->extra[0]), AH_T(r->extra[1]), arg->training, AH_B(other > 0)};
@@ -140,7 +140,6 @@ int ah_backward_batch_norm_relu(struct ah_rule *r)
     give_affine(r, out);
     if (other > 0)
         ah_r_give(r, other, out[3]);
-    return r->status;
 }
 
 /* Return the gradient of the normalised input, and store those of weight and bias. */
@@ -160,19 +159,19 @@ static struct ah_tensor *layer_norm_by_ops(struct ah_rule *r, struct ah_tensor *
     return grad;
 }
 
-int ah_backward_layer_norm(struct ah_rule *r)
+void ah_backward_layer_norm(struct ah_rule *r)
 {
     const struct ah_args_layer_norm *arg = ah_args(r, layer_norm);
     if (ah_grad_enabled) {
         r->grad_in[0] = layer_norm_by_ops(r, ah_given(&arg->input), ah_given(&arg->weight),
                                           arg->normalized_shape.ints.count, arg->eps.number);
-        return r->status;
+        return;
     }
     struct affine affine = affine_of(r);
     const struct ah_value args[] = {
         AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]), AH_T(r->extra[1]),
         AH_B(norm_wants(r, affine.weight) || norm_wants(r, affine.bias))};
-    return give_three(r, AH_OP_layer_norm_backward, args, 6);
+    give_three(r, AH_OP_layer_norm_backward, args, 6);
 }
 
 /* The half among the inputs of a float32 sum, whose gradient then leaves the kernel in both dtypes; else none. */
@@ -186,7 +185,7 @@ static struct ah_value half_beside_float(const struct ah_rule *r)
 }
 
 /* The sum's gradient is its own incoming gradient plus that through the norm; both inputs receive it. */
-int ah_backward_add_layer_norm(struct ah_rule *r)
+void ah_backward_add_layer_norm(struct ah_rule *r)
 {
     const struct ah_args_add_layer_norm *arg = ah_args(r, add_layer_norm);
     struct affine affine = affine_of(r);
@@ -206,10 +205,9 @@ int ah_backward_add_layer_norm(struct ah_rule *r)
     }
     for (int i = 0; i < 2; i++)
         ah_r_give(r, i, out[3] && out[3]->dtype == ah_rule_input(r, i)->dtype ? out[3] : grad);
-    return r->status;
 }
 
-static int rms_norm_by_ops(struct ah_rule *r)
+static void rms_norm_by_ops(struct ah_rule *r)
 {
     const struct ah_args_rms_norm *arg = ah_args(r, rms_norm);
     int64_t over[AH_MAX_DIMS];
@@ -227,14 +225,15 @@ static int rms_norm_by_ops(struct ah_rule *r)
     r->grad_in[0] = ah_r_to_input(r, ah_r_mul(r, inverse, ah_r_sub(r, gn, along)), 0);
     if (w && r->needs[1])
         r->grad_in[1] = ah_r_to_input(r, ah_r_mul(r, g, value), 1);
-    return r->status;
 }
 
-int ah_backward_rms_norm(struct ah_rule *r)
+void ah_backward_rms_norm(struct ah_rule *r)
 {
     const struct ah_args_rms_norm *arg = ah_args(r, rms_norm);
-    if (ah_grad_enabled)
-        return rms_norm_by_ops(r);
+    if (ah_grad_enabled) {
+        rms_norm_by_ops(r);
+        return;
+    }
     bool with_weight = r->input_count > 1 && r->needs[1];
     const struct ah_value args[] = {AH_T(r->grad_out[0]), arg->input, arg->weight, AH_T(r->extra[0]),
                                     AH_B(with_weight)};
@@ -243,20 +242,18 @@ int ah_backward_rms_norm(struct ah_rule *r)
     r->grad_in[0] = out[0];
     if (with_weight)
         r->grad_in[1] = out[1];
-    return r->status;
 }
 
-int ah_backward_embedding(struct ah_rule *r)
+void ah_backward_embedding(struct ah_rule *r)
 {
     const struct ah_args_embedding *arg = ah_args(r, embedding);
     const struct ah_input_meta *meta = ah_rule_input(r, 1);
     if (r->needs[1])
         r->grad_in[1] = ah_r(r, AH_OP_embedding_backward, AH_T(r->grad_out[0]), arg->input,
                              AH_INTS_OF(meta->size, meta->ndim), arg->padding_idx);
-    return r->status;
 }
 
-int ah_backward_embedding_backward(struct ah_rule *r)
+void ah_backward_embedding_backward(struct ah_rule *r)
 {
     const struct ah_args_embedding_backward *arg = ah_args(r, embedding_backward);
     struct ah_tensor *index = ah_given(&arg->input);
@@ -269,5 +266,4 @@ int ah_backward_embedding_backward(struct ah_rule *r)
         rows = ah_r_mul(r, rows, kept);
     }
     r->grad_in[0] = rows;
-    return r->status;
 }

@@ -9,7 +9,7 @@ static struct ah_value size_of(const struct ah_rule *r)
 }
 
 /* Every gradient to the place of its maximum in the plane, by an op that has derivatives. */
-static int to_places(struct ah_rule *r, struct ah_tensor *place)
+static void to_places(struct ah_rule *r, struct ah_tensor *place)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int planes = input->ndim - 2;
@@ -24,26 +24,26 @@ static int to_places(struct ah_rule *r, struct ah_tensor *place)
     place = ah_r(r, AH_OP_reshape, AH_T(place), flat);
     g = ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(plane, planes + 1), AH_I(planes), AH_T(place));
     r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(g), size_of(r));
-    return r->status;
 }
 
-static int max_pool2d_by_ops(struct ah_rule *r)
+static void max_pool2d_by_ops(struct ah_rule *r)
 {
     const struct ah_args_max_pool2d *arg = ah_args(r, max_pool2d);
-    return to_places(r, ah_r(r, AH_OP_max_pool2d_positions, AH_T(r->extra[0]), size_of(r), arg->kernel_size,
-                             arg->stride, arg->padding, arg->dilation, arg->ceil_mode));
+    to_places(r, ah_r(r, AH_OP_max_pool2d_positions, AH_T(r->extra[0]), size_of(r), arg->kernel_size,
+                      arg->stride, arg->padding, arg->dilation, arg->ceil_mode));
 }
 
 AH_BACKWARD(adaptive_max_pool2d, to_places(r, r->extra[0]))
 
-int ah_backward_max_pool2d(struct ah_rule *r)
+void ah_backward_max_pool2d(struct ah_rule *r)
 {
     const struct ah_args_max_pool2d *arg = ah_args(r, max_pool2d);
-    if (ah_grad_enabled)
-        return max_pool2d_by_ops(r);
+    if (ah_grad_enabled) {
+        max_pool2d_by_ops(r);
+        return;
+    }
     r->grad_in[0] = ah_r(r, AH_OP_max_pool2d_backward, AH_T(r->grad_out[0]), AH_T(r->extra[0]), size_of(r),
                          arg->kernel_size, arg->stride, arg->padding, arg->dilation, arg->ceil_mode);
-    return r->status;
 }
 
 /* Averages are linear: the adjoint's adjoint is the average again. */

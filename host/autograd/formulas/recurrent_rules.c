@@ -2,7 +2,7 @@
  * have PyTorch's libraries for GPUs. */
 #include "autograd/graph/rules.h"
 
-int ah_backward_recurrent(struct ah_rule *r)
+void ah_backward_recurrent(struct ah_rule *r)
 {
     const struct ah_args_recurrent *arg = ah_args(r, recurrent);
     struct ah_tensor *grad[4] = {NULL}, *cell = ah_given(&arg->cell);
@@ -20,5 +20,4 @@ int ah_backward_recurrent(struct ah_rule *r)
     ah_r_give(r, weight, ah_r(r, AH_OP_narrow, AH_T(grad[2]), AH_I(1), AH_I(0), AH_I(width)));
     if (bias)
         ah_r_give(r, bias, ah_r(r, AH_OP_select, AH_T(grad[2]), AH_I(1), AH_I(width)));
-    return r->status;
 }

@@ -49,33 +49,32 @@ static struct ah_value dims_of(const struct ah_rule *r)
     return AH_INTS_OF(dim, count);
 }
 
-static int reduce_finish(struct ah_rule *r, struct ah_tensor *grad)
+static void reduce_finish(struct ah_rule *r, struct ah_tensor *grad)
 {
     r->grad_in[0] = ah_r_to_input(r, grad, 0);
-    return r->status;
 }
 
 AH_BACKWARD(sum, reduce_finish(r, reduce_stretched(r, r->grad_out[0])))
 
-int ah_backward_nansum(struct ah_rule *r)
+void ah_backward_nansum(struct ah_rule *r)
 {
     struct ah_tensor *nan = ah_r(r, AH_OP_isnan, ah_args(r, nansum)->input);
-    return reduce_finish(r, ah_r_masked(r, reduce_stretched(r, r->grad_out[0]), nan));
+    reduce_finish(r, ah_r_masked(r, reduce_stretched(r, r->grad_out[0]), nan));
 }
 
 AH_BACKWARD(mean, reduce_finish(r, reduce_stretched(r, ah_r_scale(r, r->grad_out[0], 1 / reduce_folded(r)))))
 
-int ah_backward_sum_to(struct ah_rule *r)
+void ah_backward_sum_to(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
-    return reduce_finish(r, ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(input->size, input->ndim)));
+    reduce_finish(r, ah_r(r, AH_OP_expand, AH_T(r->grad_out[0]), AH_INTS_OF(input->size, input->ndim)));
 }
 
-int ah_backward_prod(struct ah_rule *r)
+void ah_backward_prod(struct ah_rule *r)
 {
     const struct ah_args_prod *arg = ah_args(r, prod);
     struct ah_tensor *others = ah_r(r, AH_OP_prod_others, AH_T(arg->input.tensor), arg->dim);
-    return reduce_finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
+    reduce_finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), others));
 }
 
 static struct ah_tensor *reduce_total(struct ah_rule *r, struct ah_tensor *x)
@@ -97,14 +96,14 @@ static struct ah_tensor *slope_at_zeros(struct ah_rule *r, struct ah_tensor *x, 
 }
 
 /* others_i = prod / x_i: d/dx_j of sum_i g_i others_i = (sum_i g_i others_i - g_j others_j) / x_j. */
-int ah_backward_prod_others(struct ah_rule *r)
+void ah_backward_prod_others(struct ah_rule *r)
 {
     const struct ah_args_prod_others *arg = ah_args(r, prod_others);
     struct ah_tensor *x = arg->input.tensor, *zero = ah_r(r, AH_OP_eq, AH_T(x), AH_N(0));
     struct ah_tensor *each = ah_r_mul(r, r->grad_out[0], ah_r(r, AH_OP_prod_others, AH_T(x), arg->dim));
     struct ah_tensor *solid = ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1));
     struct ah_tensor *slope = ah_r_div(r, ah_r_sub(r, reduce_total(r, each), each), solid);
-    return reduce_finish(r, ah_r_where(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
+    reduce_finish(r, ah_r_where(r, zero, slope_at_zeros(r, x, zero), AH_T(slope)));
 }
 
 static struct ah_tensor *reduce_deviation(struct ah_rule *r)
@@ -113,21 +112,21 @@ static struct ah_tensor *reduce_deviation(struct ah_rule *r)
     return ah_r_sub(r, x, ah_r(r, AH_OP_mean, AH_T(x), dims_of(r), AH_B(true)));
 }
 
-int ah_backward_var(struct ah_rule *r)
+void ah_backward_var(struct ah_rule *r)
 {
     double rest = reduce_folded(r) - r->state->reduce.correction;
     struct ah_tensor *g = ah_r_scale(r, with_dims(r, r->grad_out[0]), 2 / rest);
-    return reduce_finish(r, ah_r_mul(r, g, reduce_deviation(r)));
+    reduce_finish(r, ah_r_mul(r, g, reduce_deviation(r)));
 }
 
 /* 0 where the deviation is 0, as in PyTorch. */
-int ah_backward_std(struct ah_rule *r)
+void ah_backward_std(struct ah_rule *r)
 {
     double rest = reduce_folded(r) - r->state->reduce.correction;
     struct ah_tensor *out = r->out[0];
     struct ah_tensor *g = ah_r_div(r, r->grad_out[0], ah_r_scale(r, out, rest));
     g = ah_r(r, AH_OP_masked_fill, AH_T(g), AH_T(ah_r(r, AH_OP_eq, AH_T(out), AH_N(0))), AH_N(0));
-    return reduce_finish(r, ah_r_mul(r, with_dims(r, g), reduce_deviation(r)));
+    reduce_finish(r, ah_r_mul(r, with_dims(r, g), reduce_deviation(r)));
 }
 
 /* Divide the gradient equally among the elements equal to `value`. */
@@ -139,26 +138,27 @@ static struct ah_tensor *reduce_shared(struct ah_rule *r, struct ah_tensor *x, s
     return ah_r(r, AH_OP_where, AH_T(hit), AH_T(ah_r_div(r, g, count)), AH_N(0));
 }
 
-int ah_backward_amax(struct ah_rule *r)
-{
-    return reduce_finish(
-        r, reduce_shared(r, ah_args(r, amax)->input.tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0])));
-}
+AH_BACKWARD(amax, reduce_finish(r, reduce_shared(r, ah_args(r, amax)->input.tensor, with_dims(r, r->out[0]),
+                                                 with_dims(r, r->grad_out[0]))))
 
-int ah_backward_norm(struct ah_rule *r)
+void ah_backward_norm(struct ah_rule *r)
 {
     const struct ah_args_norm *arg = ah_args(r, norm);
     double p = arg->p.number;
     struct ah_tensor *x = arg->input.tensor, *out = with_dims(r, r->out[0]), *g = with_dims(r, r->grad_out[0]);
     if (p == 0) {
         r->grad_in[0] = ah_r_zeros_input(r, 0);
-        return r->status;
+        return;
     }
     struct ah_tensor *sign = p == 2 ? NULL : ah_r(r, AH_OP_sign, AH_T(x));
-    if (p == 1)
-        return reduce_finish(r, ah_r_mul(r, g, sign));
-    if (isinf(p))
-        return reduce_finish(r, ah_r_mul(r, sign, reduce_shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
+    if (p == 1) {
+        reduce_finish(r, ah_r_mul(r, g, sign));
+        return;
+    }
+    if (isinf(p)) {
+        reduce_finish(r, ah_r_mul(r, sign, reduce_shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
+        return;
+    }
     /* sign(x) (|x| / out)^(p-1), and 0 where the norm is 0. The quotient first: it is at most 1, where powers of its
      * parts may be beyond the numbers of a half. */
     struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(out), AH_N(0));
@@ -169,33 +169,35 @@ int ah_backward_norm(struct ah_rule *r)
             unit = ah_r(r, AH_OP_masked_fill, AH_T(unit), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(1));
         unit = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(unit), AH_N(p - 1)));
     }
-    return reduce_finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
+    reduce_finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
 }
 
 /* If all inputs are -infinity so is the result, and its gradient is 0, not NaN. */
-int ah_backward_logsumexp(struct ah_rule *r)
+void ah_backward_logsumexp(struct ah_rule *r)
 {
     struct ah_tensor *out = with_dims(r, r->out[0]);
     struct ah_tensor *nothing = ah_r(r, AH_OP_eq, AH_T(out), AH_N(-INFINITY));
     struct ah_tensor *base = ah_r(r, AH_OP_masked_fill, AH_T(out), AH_T(nothing), AH_N(0));
     struct ah_tensor *weight = ah_r(r, AH_OP_exp, AH_T(ah_r_sub(r, ah_args(r, logsumexp)->input.tensor, base)));
-    return reduce_finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
+    reduce_finish(r, ah_r_mul(r, with_dims(r, r->grad_out[0]), weight));
 }
 
 /* The largest or smallest along a dim: the gradient is scattered to its index. */
-int ah_backward_along(struct ah_rule *r)
+void ah_backward_along(struct ah_rule *r)
 {
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     struct ah_tensor *index = with_dims(r, r->out[1]), *g = with_dims(r, r->grad_out[0]);
-    if (input->ndim == 0)
-        return reduce_finish(r, g);
-    return reduce_finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim),
-                                 AH_I(__builtin_ctz(mask_of(r))), AH_T(index)));
+    if (input->ndim == 0) {
+        reduce_finish(r, g);
+        return;
+    }
+    reduce_finish(r, ah_r(r, AH_OP_gather_backward, AH_T(g), AH_INTS_OF(input->size, input->ndim),
+                          AH_I(__builtin_ctz(mask_of(r))), AH_T(index)));
 }
 
 /* Summing from the other end. */
-int ah_backward_running_sum(struct ah_rule *r)
+void ah_backward_running_sum(struct ah_rule *r)
 {
     enum ah_opid back = r->node->op->id == AH_OP_cumsum ? AH_OP_cumsum_reverse : AH_OP_cumsum;
-    return reduce_finish(r, ah_r(r, back, AH_T(r->grad_out[0]), ah_args(r, running_sum)->dim));
+    reduce_finish(r, ah_r(r, back, AH_T(r->grad_out[0]), ah_args(r, running_sum)->dim));
 }

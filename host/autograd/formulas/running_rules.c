@@ -52,24 +52,24 @@ static struct ah_tensor *written_out(struct ah_rule *r, struct ah_tensor *x, str
 
 /* Before the first zero of a line the product is divided by x_i again; at that zero it is the product without it; after
  * it the gradient is zero. */
-int ah_backward_cumprod(struct ah_rule *r)
+void ah_backward_cumprod(struct ah_rule *r)
 {
     const struct ah_args_cumprod *arg = ah_args(r, cumprod);
     struct ah_tensor *g = r->grad_out[0], *out = r->out[0];
     struct ah_tensor *x = ah_r(r, AH_OP_to, arg->input, AH_D(g->dtype)), *zero = ah_r(r, AH_OP_eq, AH_T(x), AH_N(0));
     if (x && x->ndim == 0) {
         ah_r_give(r, 0, g);
-        return r->status;
+        return;
     }
     bool zeros = running_any(r, zero);
     if (zeros && ah_grad_enabled) {
         ah_r_give(r, 0, written_out(r, x, g));
-        return r->status;
+        return;
     }
     struct ah_tensor *grad = from_the_end(r, ah_r_mul(r, g, out));
     if (!zeros) {
         ah_r_give(r, 0, ah_r_div(r, grad, x));
-        return r->status;
+        return;
     }
     grad = ah_r_div(r, grad, ah_r(r, AH_OP_masked_fill, AH_T(x), AH_T(zero), AH_N(1)));
     struct ah_tensor *count = ah_r(r, AH_OP_cumsum, AH_T(zero), arg->dim);
@@ -78,7 +78,6 @@ int ah_backward_cumprod(struct ah_rule *r)
     struct ah_tensor *at_first = from_the_end(r, ah_r_mul(r, g, ah_r(r, AH_OP_cumprod, AH_T(without), arg->dim)));
     struct ah_tensor *before = ah_r_where(r, ah_r(r, AH_OP_eq, AH_T(count), AH_N(0)), grad, AH_N(0));
     ah_r_give(r, 0, ah_r_where(r, first, at_first, AH_T(before)));
-    return r->status;
 }
 
 /* exp(x_i) times the sum over k >= i of g_k exp(-out_k), for the gradients of one sign (1 or -1), in logarithms so that
@@ -100,8 +99,4 @@ static struct ah_tensor *running_shares(struct ah_rule *r, double sign)
     return ah_r(r, AH_OP_exp, AH_T(ah_r_add(r, log_g, ah_given(&arg->input))));
 }
 
-int ah_backward_logcumsumexp(struct ah_rule *r)
-{
-    ah_r_give(r, 0, ah_r_sub(r, running_shares(r, 1), running_shares(r, -1)));
-    return r->status;
-}
+AH_BACKWARD(logcumsumexp, ah_r_give(r, 0, ah_r_sub(r, running_shares(r, 1), running_shares(r, -1))))

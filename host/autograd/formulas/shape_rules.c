@@ -15,7 +15,7 @@ static int64_t shape_wrapped(int64_t at, int64_t n)
 AH_GRADIENT(regroup, ah_r(r, AH_OP_reshape, AH_T(r->grad_out[0]), size_of(ah_rule_input(r, 0))))
 AH_GRADIENT_WITH(transpose, transpose, ah_r_transpose(r, r->grad_out[0], arg->dim0.integer, arg->dim1.integer))
 
-int ah_backward_permute(struct ah_rule *r)
+void ah_backward_permute(struct ah_rule *r)
 {
     const struct ah_args_permute *arg = ah_args(r, permute);
     int ndim = arg->dims.ints.count;
@@ -23,29 +23,26 @@ int ah_backward_permute(struct ah_rule *r)
     for (int d = 0; d < ndim; d++)
         inverse[shape_wrapped(arg->dims.ints.at[d], ndim)] = d;
     r->grad_in[0] = ah_r(r, AH_OP_permute, AH_T(r->grad_out[0]), AH_INTS_OF(inverse, ndim));
-    return 0;
 }
 
-int ah_backward_select(struct ah_rule *r)
+void ah_backward_select(struct ah_rule *r)
 {
     const struct ah_args_select *arg = ah_args(r, select);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int64_t dim = shape_wrapped(arg->dim.integer, input->ndim);
     struct ah_tensor *slice = ah_r(r, AH_OP_unsqueeze, AH_T(r->grad_out[0]), AH_I(dim));
     ah_r_give_slice(r, slice, dim, shape_wrapped(arg->index.integer, input->size[dim]));
-    return 0;
 }
 
-int ah_backward_narrow(struct ah_rule *r)
+void ah_backward_narrow(struct ah_rule *r)
 {
     const struct ah_args_narrow *arg = ah_args(r, narrow);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     int64_t dim = shape_wrapped(arg->dim.integer, input->ndim);
     ah_r_give_slice(r, r->grad_out[0], dim, shape_wrapped(arg->start.integer, input->size[dim]));
-    return 0;
 }
 
-int ah_backward_slice(struct ah_rule *r)
+void ah_backward_slice(struct ah_rule *r)
 {
     const struct ah_args_slice *arg = ah_args(r, slice);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
@@ -54,14 +51,13 @@ int ah_backward_slice(struct ah_rule *r)
     start = start < 0 ? 0 : start > n ? n : start;
     if (arg->step.integer == 1) {
         ah_r_give_slice(r, r->grad_out[0], dim, start);
-        return 0;
+        return;
     }
     r->grad_in[0] = ah_r(r, AH_OP_slice_backward, AH_T(r->grad_out[0]), size_of(input), AH_I(dim),
                          AH_I(start), arg->step);
-    return 0;
 }
 
-int ah_backward_slice_backward(struct ah_rule *r)
+void ah_backward_slice_backward(struct ah_rule *r)
 {
     const struct ah_args_slice_backward *arg = ah_args(r, slice_backward);
     int64_t dim = arg->dim.integer, start = arg->start.integer, step = arg->step.integer;
@@ -69,17 +65,15 @@ int ah_backward_slice_backward(struct ah_rule *r)
     int64_t end = count > 0 ? start + (count - 1) * step + 1 : start;
     r->grad_in[0] =
         ah_r(r, AH_OP_slice, AH_T(r->grad_out[0]), AH_I(dim), AH_I(start), AH_I(end), AH_I(step));
-    return 0;
 }
 
-int ah_backward_diagonal(struct ah_rule *r)
+void ah_backward_diagonal(struct ah_rule *r)
 {
     const struct ah_args_diagonal *arg = ah_args(r, diagonal);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
     r->grad_in[0] = ah_r(r, AH_OP_diagonal_backward, AH_T(r->grad_out[0]), size_of(input),
                          arg->offset, AH_I(shape_wrapped(arg->dim1.integer, input->ndim)),
                          AH_I(shape_wrapped(arg->dim2.integer, input->ndim)));
-    return 0;
 }
 
 AH_GRADIENT_WITH(diagonal_backward, diagonal_backward,
@@ -87,7 +81,7 @@ AH_GRADIENT_WITH(diagonal_backward, diagonal_backward,
 
 /* Compute the index of each element of the view in the input and sum the gradient there. Elements of the storage that
  * the view has and the input lacks are summed into one extra slot, which is dropped. */
-int ah_backward_as_strided(struct ah_rule *r)
+void ah_backward_as_strided(struct ah_rule *r)
 {
     const struct ah_args_as_strided *arg = ah_args(r, as_strided);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
@@ -105,10 +99,9 @@ int ah_backward_as_strided(struct ah_rule *r)
         ah_r(r, AH_OP_index_select_backward, AH_T(grad), AH_I(numel + 1), AH_I(0), AH_T(index));
     struct ah_tensor *cut = ah_r(r, AH_OP_narrow, AH_T(sum), AH_I(0), AH_I(0), AH_I(numel));
     r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(cut), size_of(input));
-    return 0;
 }
 
-int ah_backward_cat(struct ah_rule *r)
+void ah_backward_cat(struct ah_rule *r)
 {
     int64_t dim = r->state->join.dim, at = 0;
     for (int i = 0; i < r->input_count; i++) {
@@ -124,10 +117,9 @@ int ah_backward_cat(struct ah_rule *r)
         }
         at += input->size[dim];
     }
-    return 0;
 }
 
-int ah_backward_stack(struct ah_rule *r)
+void ah_backward_stack(struct ah_rule *r)
 {
     for (int i = 0; i < r->input_count; i++) {
         if (!r->needs[i])
@@ -136,14 +128,13 @@ int ah_backward_stack(struct ah_rule *r)
             ah_r(r, AH_OP_select, AH_T(r->grad_out[0]), AH_I(r->state->join.dim), AH_I(i));
         r->grad_in[i] = ah_r_to_input(r, part, i);
     }
-    return 0;
 }
 
 AH_GRADIENT(flip, ah_r(r, AH_OP_flip, AH_T(r->grad_out[0]), ah_args(r, flip)->dims))
 
 /* Dim by dim: (.., times * n, ..) seen as (times, n) and summed over the copies. Dims before `d`
  * are done. */
-int ah_backward_repeat(struct ah_rule *r)
+void ah_backward_repeat(struct ah_rule *r)
 {
     const struct ah_args_repeat *arg = ah_args(r, repeat);
     const struct ah_input_meta *input = ah_rule_input(r, 0);
@@ -163,5 +154,4 @@ int ah_backward_repeat(struct ah_rule *r)
         before *= n;
     }
     r->grad_in[0] = ah_r(r, AH_OP_reshape, AH_T(grad), size_of(input));
-    return 0;
 }

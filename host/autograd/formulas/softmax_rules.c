@@ -3,11 +3,10 @@
 
 AH_GRADIENT(softmax, ah_r(r, AH_OP_softmax_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]), ah_args(r, softmax)->dim))
 
-int ah_backward_log_softmax(struct ah_rule *r)
+void ah_backward_log_softmax(struct ah_rule *r)
 {
     struct ah_value dim = ah_args(r, log_softmax)->dim;
     r->grad_in[0] = ah_r(r, AH_OP_log_softmax_backward, AH_T(r->grad_out[0]), AH_T(r->out[0]), dim);
-    return r->status;
 }
 
 static struct ah_tensor *sum_keep(struct ah_rule *r, struct ah_tensor *t, struct ah_value dim)
@@ -16,7 +15,7 @@ static struct ah_tensor *sum_keep(struct ah_rule *r, struct ah_tensor *t, struct
 }
 
 /* z = y (g - sum(g y)) */
-int ah_backward_softmax_backward(struct ah_rule *r)
+void ah_backward_softmax_backward(struct ah_rule *r)
 {
     const struct ah_args_softmax_backward *arg = ah_args(r, softmax_backward);
     struct ah_tensor *gz = r->grad_out[0], *g = arg->grad.tensor, *y = arg->output.tensor;
@@ -28,11 +27,10 @@ int ah_backward_softmax_backward(struct ah_rule *r)
         struct ah_tensor *through_sum = ah_r_mul(r, g, sum_keep(r, ah_r_mul(r, gz, y), dim));
         r->grad_in[1] = ah_r_sub(r, ah_r_mul(r, gz, centred), through_sum);
     }
-    return r->status;
 }
 
 /* z = g - exp(y) sum(g) */
-int ah_backward_log_softmax_backward(struct ah_rule *r)
+void ah_backward_log_softmax_backward(struct ah_rule *r)
 {
     const struct ah_args_log_softmax_backward *arg = ah_args(r, log_softmax_backward);
     struct ah_tensor *gz = r->grad_out[0], *g = arg->grad.tensor, *y = arg->output.tensor;
@@ -42,5 +40,4 @@ int ah_backward_log_softmax_backward(struct ah_rule *r)
         r->grad_in[0] = ah_r_sub(r, gz, sum_keep(r, weighted, dim));
     if (r->needs[1])
         r->grad_in[1] = ah_r_neg(r, ah_r_mul(r, weighted, sum_keep(r, g, dim)));
-    return r->status;
 }

@@ -20,7 +20,7 @@ static struct ah_tensor *where_halved(struct ah_rule *r, struct ah_tensor *g, st
 }
 
 /* maximum and minimum: the selected input receives the gradient; a tie splits it, and at NaN both receive it. */
-int ah_backward_extreme(struct ah_rule *r)
+void ah_backward_extreme(struct ah_rule *r)
 {
     const struct ah_args_extreme *arg = ah_args(r, extreme);
     struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other);
@@ -28,31 +28,29 @@ int ah_backward_extreme(struct ah_rule *r)
     struct ah_tensor *shared = where_halved(r, r->grad_out[0], where_two(r, AH_OP_eq, a, b));
     ah_r_give(r, 0, ah_r_masked(r, shared, where_two(r, maximum ? AH_OP_lt : AH_OP_gt, a, b)));
     ah_r_give(r, 1, ah_r_masked(r, shared, where_two(r, maximum ? AH_OP_gt : AH_OP_lt, a, b)));
-    return r->status;
 }
 
 /* Clamping. At a bound that is a number the gradient is 0; a bound that is a tensor gets the gradient that it stopped,
  * and at the bound the two share. */
 
 /* `stopped` and `passes`: lt and gt for a minimum. Where nothing can be compared both get the gradient. */
-static int one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid stopped, enum ah_opid passes)
+static void one_bound_rule(struct ah_rule *r, struct ah_tensor *bound, enum ah_opid stopped, enum ah_opid passes)
 {
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&ah_args(r, clamp)->input);
     if (!bound || bound->wrapped) {
         ah_r_give(r, 0, where_only(r, g, where_two(r, passes, x, bound)));
-        return r->status;
+        return;
     }
     g = where_halved(r, g, where_two(r, AH_OP_eq, x, bound));
     ah_r_give(r, 0, ah_r_masked(r, g, where_two(r, stopped, x, bound)));
     ah_r_give(r, 1, ah_r_masked(r, g, where_two(r, passes, x, bound)));
-    return r->status;
 }
 
 AH_BACKWARD(clamp_min, one_bound_rule(r, ah_given(&ah_args(r, clamp_min)->min), AH_OP_lt, AH_OP_gt))
 AH_BACKWARD(clamp_max, one_bound_rule(r, ah_given(&ah_args(r, clamp_max)->max), AH_OP_gt, AH_OP_lt))
 
 /* Bounds that are equal do not share; of bounds in the wrong order the upper one counts. */
-static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_tensor *high)
+static void two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_tensor *high)
 {
     struct ah_tensor *g = r->grad_out[0], *x = ah_given(&ah_args(r, clamp)->input);
     struct ah_tensor *apart = where_two(r, AH_OP_lt, low, high), *crossed = where_two(r, AH_OP_gt, low, high);
@@ -65,20 +63,22 @@ static int two_bounds_rule(struct ah_rule *r, struct ah_tensor *low, struct ah_t
     ah_r_give(r, 0, ah_r_masked(r, shared, where_two(r, AH_OP_logical_or, under, over)));
     ah_r_give(r, 1, where_only(r, shared, where_two(r, AH_OP_logical_or, under, at_low)));
     ah_r_give(r, 2, where_only(r, shared, where_two(r, AH_OP_logical_or, over, at_high)));
-    return r->status;
 }
 
-int ah_backward_clamp(struct ah_rule *r)
+void ah_backward_clamp(struct ah_rule *r)
 {
     const struct ah_args_clamp *arg = ah_args(r, clamp);
     struct ah_tensor *low = ah_given(&arg->min), *high = ah_given(&arg->max);
-    if (!low || !high)
-        return one_bound_rule(r, low ? low : high, low ? AH_OP_lt : AH_OP_gt, low ? AH_OP_gt : AH_OP_lt);
-    if (!low->wrapped || !high->wrapped)
-        return two_bounds_rule(r, low, high);
+    if (!low || !high) {
+        one_bound_rule(r, low ? low : high, low ? AH_OP_lt : AH_OP_gt, low ? AH_OP_gt : AH_OP_lt);
+        return;
+    }
+    if (!low->wrapped || !high->wrapped) {
+        two_bounds_rule(r, low, high);
+        return;
+    }
     struct ah_tensor *x = ah_given(&ah_args(r, clamp)->input);
     struct ah_tensor *inside =
         where_two(r, AH_OP_logical_and, where_two(r, AH_OP_gt, x, low), where_two(r, AH_OP_lt, x, high));
     ah_r_give(r, 0, where_only(r, r->grad_out[0], inside));
-    return r->status;
 }

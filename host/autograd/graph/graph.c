@@ -242,7 +242,8 @@ static int graph_record(struct ah_call *call)
 
 static int run_op(struct ah_node *node, struct ah_rule *rule)
 {
-    return ah_rules[node->op->id].run(rule);
+    ah_rules[node->op->id].run(rule);
+    return rule->status;
 }
 
 static const struct ah_node_class op_class = {.run = run_op};

@@ -1,6 +1,6 @@
 /* Writing gradient rules.
  *
- * A rule is a function `int ah_backward_NAME(struct ah_rule *r)`. It reads r->grad_out[k] (NULL when output k had no
+ * A rule is a function `void ah_backward_NAME(struct ah_rule *r)`. It reads r->grad_out[k] (NULL when output k had no
  * gradient), the saved values, and sets r->grad_in[i] for every input i with r->needs[i]. Inputs are counted over the
  * tensor arguments in order, the items of a list one by one.
  *

@@ -17,7 +17,7 @@
 enum { AH_SAVED_ARGS = 6 };
 
 struct ah_rule_row {
-    int (*run)(struct ah_rule *rule); /* NULL: not differentiable */
+    void (*run)(struct ah_rule *rule); /* NULL: not differentiable */
     uint64_t saves;
 };
 
@@ -25,33 +25,31 @@ struct ah_rule_row {
 extern const struct ah_rule_row ah_rules[AH_OP_COUNT];
 
 /* Every ah_backward_RULE of the column. */
-#define RULE(op, rule, saves) int ah_backward_##rule(struct ah_rule *r);
+#define RULE(op, rule, saves) void ah_backward_##rule(struct ah_rule *r);
 #include "autograd/graph/rules.def"
 #undef RULE
 
 /* Define a rule by an expression of `r`, or by the gradient of its first input; ..._WITH also has the arguments `arg`
  * of `row`. */
 #define AH_BACKWARD(rule, expression)              \
-    int ah_backward_##rule(struct ah_rule *r)      \
+    void ah_backward_##rule(struct ah_rule *r)     \
     {                                              \
-        return expression;                         \
+        expression;                                \
     }
 #define AH_BACKWARD_WITH(rule, row, expression)              \
-    int ah_backward_##rule(struct ah_rule *r)                \
+    void ah_backward_##rule(struct ah_rule *r)               \
     {                                                        \
         const struct ah_args_##row *arg = ah_args(r, row);   \
-        return expression;                                   \
+        expression;                                          \
     }
-#define AH_GRADIENT(rule, gradient)                \
-    int ah_backward_##rule(struct ah_rule *r)      \
-    {                                              \
-        r->grad_in[0] = gradient;                  \
-        return r->status;                          \
-    }
-#define AH_GRADIENT_WITH(rule, row, gradient)                \
-    int ah_backward_##rule(struct ah_rule *r)                \
-    {                                                        \
-        const struct ah_args_##row *arg = ah_args(r, row);   \
-        r->grad_in[0] = gradient;                            \
-        return r->status;                                    \
+#define AH_GRADIENT(rule, gradient) AH_BACKWARD(rule, r->grad_in[0] = gradient)
+#define AH_GRADIENT_WITH(rule, row, gradient) AH_BACKWARD_WITH(rule, row, r->grad_in[0] = gradient)
+/* The same of an op of one input, by an expression of `r`, `arg` and the gradient `g`. */
+#define AH_UNARY_RULE(name, gradient)                            \
+    void ah_backward_##name(struct ah_rule *r)                   \
+    {                                                            \
+        const struct ah_args_##name *arg = ah_args(r, name);     \
+        struct ah_tensor *g = r->grad_out[0];                    \
+        (void)arg;                                               \
+        ah_r_give(r, 0, gradient);                               \
     }

@@ -244,17 +244,15 @@ int ah_shard_drop_rest(struct ah_reducer *r, int b)
 
 static int share_multiply(struct ah_reducer *r, int index, enum ah_opid op)
 {
-    struct ah_tensor *piece, *same = NULL;
+    AH_OWNED struct ah_tensor *piece = NULL, *same = NULL;
     AH_GRAD_SCOPE(false);
     if (r->parameter[index].grad->storage->absent || !r->split_grads)
         AH_TRY(ah_shard_piece(&piece, r, index, true));
     else
         piece = ah_tensor_retain(r->parameter[index].grad); /* the whole one counts, and is zero elsewhere */
     const struct ah_value args[] = {AH_T(piece), AH_N(ah_group_size(r->group))};
-    int outputs, status = ah_op_call(op, args, 2, true, &same, &outputs);
-    ah_tensor_release(same);
-    ah_tensor_release(piece);
-    return status;
+    int outputs;
+    return ah_op_call(op, args, 2, true, &same, &outputs);
 }
 
 int ah_shard_weigh(struct ah_reducer *r)

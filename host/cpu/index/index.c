@@ -14,7 +14,7 @@
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out)
 {
-    struct ah_tensor *list;
+    AH_OWNED struct ah_tensor *list = NULL;
     AH_TRY(ah_contiguous_as(&list, index, AH_I64));
     const int64_t *at = ah_tensor_data(list);
     int64_t low = from_end ? -n : 0, least = 0, most = -1;
@@ -27,26 +27,17 @@ int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool fr
         int64_t bad = 0;
         while (at[bad] >= low && at[bad] < n)
             bad++;
-        int status = ah_fail(AH_EINVAL,
-                             "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)",
-                             op, (long long)at[bad], (long long)bad, (long long)low,
-                             (long long)n - 1, dim, ah_shape(shape_of));
-        ah_tensor_release(list);
-        return status;
+        return ah_fail(AH_EINVAL, "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)", op,
+                       (long long)at[bad], (long long)bad, (long long)low, (long long)n - 1, dim, ah_shape(shape_of));
     }
-    if (negative) {
-        struct ah_tensor *wrapped;
-        int status = ah_tensor_empty_like(&wrapped, list);
-        if (status == 0) {
-            int64_t *to = ah_tensor_data(wrapped);
-            for (int64_t i = 0; i < list->numel; i++)
-                to[i] = at[i] < 0 ? at[i] + n : at[i];
-        }
-        ah_tensor_release(list);
-        AH_TRY(status);
-        list = wrapped;
+    if (!negative) {
+        *out = ah_tensor_retain(list);
+        return 0;
     }
-    *out = list;
+    AH_TRY(ah_tensor_empty_like(out, list));
+    int64_t *to = ah_tensor_data(*out);
+    for (int64_t i = 0; i < list->numel; i++)
+        to[i] = at[i] < 0 ? at[i] + n : at[i];
     return 0;
 }
 

@@ -30,30 +30,25 @@ static int64_t count_true(const struct ah_tensor *mask)
 int ah_cpu_index_positions(struct ah_call *c)
 {
     const struct ah_args_index_positions *arg = ah_args(c, index_positions);
-    struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor, *list;
+    struct ah_tensor *x = arg->input.tensor, *index = arg->index.tensor;
+    AH_OWNED struct ah_tensor *list = NULL;
     int dim = (int)arg->dim.integer;
     if (index->dtype != AH_BOOL) {
         AH_TRY(ah_checked_index("index", index, x->size[dim], true, dim, x, &list));
-        int status = ah_call_output(c, 0, &list->numel, 1, AH_I64);
-        if (status == 0)
-            memcpy(ah_tensor_data(c->out[0]), ah_tensor_data(list),
-                   (size_t)list->numel * sizeof(int64_t));
-        ah_tensor_release(list);
-        return status;
+        AH_TRY(ah_call_output(c, 0, &list->numel, 1, AH_I64));
+        memcpy(ah_tensor_data(c->out[0]), ah_tensor_data(list), (size_t)list->numel * sizeof(int64_t));
+        return 0;
     }
     AH_TRY(ah_contiguous_as(&list, index, AH_BOOL));
     int64_t count = count_true(list);
-    int status = ah_call_output(c, 0, &count, 1, AH_I64);
-    if (status == 0) {
-        const uint8_t *mask = ah_tensor_data(list);
-        int64_t *to = ah_tensor_data(c->out[0]), *end = to + count;
-        for (int64_t i = 0; to < end; i++) { /* a branch on the mask is mispredicted at every other element */
-            *to = i;
-            to += mask[i] != 0;
-        }
+    AH_TRY(ah_call_output(c, 0, &count, 1, AH_I64));
+    const uint8_t *mask = ah_tensor_data(list);
+    int64_t *to = ah_tensor_data(c->out[0]), *end = to + count;
+    for (int64_t i = 0; to < end; i++) { /* a branch on the mask is mispredicted at every other element */
+        *to = i;
+        to += mask[i] != 0;
     }
-    ah_tensor_release(list);
-    return status;
+    return 0;
 }
 
 int ah_cpu_masked_select(struct ah_call *c)
@@ -118,25 +113,18 @@ int ah_cpu_masked_select_backward(struct ah_call *c)
 int ah_cpu_masked_scatter(struct ah_call *c)
 {
     const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
-    struct ah_tensor *out = c->out[0], *mask = NULL, *source = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *mask = NULL, *source = NULL;
     struct ah_target target = {out, out};
-    int status;
-    AH_TRYGO(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask), out);
-    AH_TRYGO(ah_contiguous_as(&source, arg->source.tensor, out->dtype), out);
+    AH_TRY(mask_spread(arg->mask.tensor, out->size, out->ndim, &mask));
+    AH_TRY(ah_contiguous_as(&source, arg->source.tensor, out->dtype));
     int64_t wanted = count_true(mask);
-    if (wanted > source->numel) {
-        status =
-            ah_fail(AH_EINVAL, "masked_scatter: the mask wants %lld values, source %s has %lld",
-                    (long long)wanted, ah_shape(source), (long long)source->numel);
-        goto out;
-    }
-    AH_TRYGO(ah_target_open(c, true, &target), out);
+    if (wanted > source->numel)
+        return ah_fail(AH_EINVAL, "masked_scatter: the mask wants %lld values, source %s has %lld", (long long)wanted,
+                       ah_shape(source), (long long)source->numel);
+    AH_TRY(ah_target_open(c, true, &target));
     place_masked(target.work, mask, source, wanted);
-    status = ah_target_close(&target, 0);
-out:
-    ah_tensor_release(mask);
-    ah_tensor_release(source);
-    return status;
+    return ah_target_close(&target, 0);
 }
 
 int ah_cpu_nonzero(struct ah_call *c)

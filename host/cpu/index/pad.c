@@ -151,21 +151,18 @@ int ah_cpu_edge_pad(struct ah_call *c)
 {
     const struct ah_args_edge_pad *arg = ah_args(c, edge_pad);
     struct ah_tensor *x = arg->input.tensor;
-    struct ah_dense dense = {0};
+    AH_CLEANUP(ah_dense_close) struct ah_dense dense = {0};
     struct pad pad = {0};
-    int status;
     if (c->out[0]->numel == 0)
         return 0;
-    AH_TRYGO(ah_dense_open_as_is(&dense, x), out);
-    AH_TRYGO(pad_open(&pad, x->size, x->ndim, &arg->before, &arg->after, arg->mode.string), out);
+    AH_TRY(ah_dense_open_as_is(&dense, x));
+    AH_TRY(pad_open(&pad, x->size, x->ndim, &arg->before, &arg->after, arg->mode.string));
     pad.input = dense.data;
     pad.out = ah_tensor_data(c->out[0]);
     pad.item = ah_dtype_size(x->dtype);
     ah_parallel_for(pad.planes, ah_grain(pad.padded_plane, AH_SHARE_COPY), pad_planes, &pad);
-out:
     free(pad.places);
-    ah_dense_close(&dense);
-    return status;
+    return 0;
 }
 
 #define FOLD_PLANES(suffix, real)                                                                              \

@@ -399,14 +399,14 @@ int ah_cpu_multinomial(struct ah_call *c)
 {
     const struct ah_args_multinomial *arg = ah_args(c, multinomial);
     struct ah_generator *g = ah_default_generator();
-    struct ah_tensor *weights = NULL, *scores = NULL, *input = arg->input.tensor;
+    struct ah_tensor *input = arg->input.tensor;
+    AH_OWNED struct ah_tensor *weights = NULL, *scores = NULL;
     int64_t classes = input->size[input->ndim - 1], rows = input->numel / classes, samples = arg->num_samples.integer;
     int64_t *out = ah_tensor_data(c->out[0]);
     bool repeated = arg->replacement.flag && samples > 1;
-    int status = 0;
     bool single = input->dtype == AH_F32;
-    AH_TRYGO(ah_contiguous_as(&weights, input, single ? AH_F32 : AH_F64), done);
-    AH_TRYGO(ah_tensor_empty(&scores, input->size, input->ndim, AH_F64, &ah_cpu), done);
+    AH_TRY(ah_contiguous_as(&weights, input, single ? AH_F32 : AH_F64));
+    AH_TRY(ah_tensor_empty(&scores, input->size, input->ndim, AH_F64, &ah_cpu));
     const void *weight = ah_tensor_data(weights);
     double *score = ah_tensor_data(scores);
     for (int64_t r = 0; r < rows; r++) {
@@ -414,23 +414,19 @@ int ah_cpu_multinomial(struct ah_call *c)
         int64_t possible = 0;
         for (int64_t j = 0; j < classes; j++) {
             double w = weight_at(weight, single, r * classes + j);
-            if (!(w >= 0) || isinf(w)) {
-                status = ah_fail(AH_EINVAL, "multinomial: expected finite weights of 0 or more, got %g", w);
-                goto done;
-            }
+            if (!(w >= 0) || isinf(w))
+                return ah_fail(AH_EINVAL, "multinomial: expected finite weights of 0 or more, got %g", w);
             score[r * classes + j] = sum += w;
             possible += w > 0;
         }
-        if (!(sum > 0) || (!repeated && possible < samples)) {
-            status = ah_fail(AH_EINVAL, "multinomial: row %lld has %lld weights above 0, fewer than %lld samples",
-                             (long long)r, (long long)possible, (long long)samples);
-            goto done;
-        }
+        if (!(sum > 0) || (!repeated && possible < samples))
+            return ah_fail(AH_EINVAL, "multinomial: row %lld has %lld weights above 0, fewer than %lld samples",
+                           (long long)r, (long long)possible, (long long)samples);
     }
     if (repeated) {
         for (int64_t r = 0; r < rows; r++)
             draw_repeated(g, classes, score + r * classes, samples, out + r * samples);
-        goto done;
+        return 0;
     }
     for (int64_t i = 0; i < rows * classes; i++) {
         /* PyTorch keeps the quotient in the weights' own dtype. */
@@ -442,8 +438,5 @@ int ah_cpu_multinomial(struct ah_call *c)
     }
     for (int64_t r = 0; r < rows; r++)
         draw_distinct(classes, score + r * classes, samples, out + r * samples);
-done:
-    ah_tensor_release(weights);
-    ah_tensor_release(scores);
-    return status;
+    return 0;
 }

@@ -68,22 +68,16 @@ int ah_cpu_fp8_matmul(struct ah_call *c)
 {
     const struct ah_args_fp8_matmul *arg = ah_args(c, fp8_matmul);
     const float *inverse[] = {ah_tensor_data(arg->a_inverse.tensor), ah_tensor_data(arg->b_inverse.tensor)};
-    struct ah_tensor *a = NULL, *b = NULL, *product = NULL;
+    AH_OWNED struct ah_tensor *a = NULL, *b = NULL, *product = NULL;
     struct ah_arrays arrays = {0};
     int64_t columns = c->out[0]->size[1];
-    int status;
-    AH_TRYGO(fp8_decoded(&a, c, arg->a.tensor, arg->a_e5m2.flag), out);
-    AH_TRYGO(fp8_decoded(&b, c, arg->b.tensor, arg->b_e5m2.flag), out);
-    AH_TRYGO(ah_tensor_empty(&product, c->out[0]->size, 2, AH_F32, c->device), out);
-    AH_TRYGO(ah_call_part(c, AH_OP_linear, product, AH_T(a), AH_T(b), AH_NIL), out);
+    AH_TRY(fp8_decoded(&a, c, arg->a.tensor, arg->a_e5m2.flag));
+    AH_TRY(fp8_decoded(&b, c, arg->b.tensor, arg->b_e5m2.flag));
+    AH_TRY(ah_tensor_empty(&product, c->out[0]->size, 2, AH_F32, c->device));
+    AH_TRY(ah_call_part(c, AH_OP_linear, product, AH_T(a), AH_T(b), AH_NIL));
     const float *from = ah_array_in(&arrays, product), *bias = ah_array_in(&arrays, ah_given(&arg->bias));
     float *to = ah_array_out(&arrays, c->out[0]), scale = *inverse[0] * *inverse[1];
     for (int64_t i = 0; arrays.status == 0 && i < product->numel; i++)
         to[i] = from[i] * scale + (bias ? bias[i % columns] : 0);
-    status = ah_arrays_close(&arrays);
-out:
-    ah_tensor_release(a);
-    ah_tensor_release(b);
-    ah_tensor_release(product);
-    return status;
+    return ah_arrays_close(&arrays);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
+#include "base/status/status.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/lanes.h"
 #include "cpu/reduce/norm.h"
@@ -104,10 +105,8 @@ int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, 
                       const float *scale, const float *shift, float *masked, float *sum_g, float *sum_gx)
 {
     int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
-    struct ah_dense partial = {0};
-    int status = ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float));
-    if (status < 0)
-        return status;
+    AH_CLEANUP(ah_dense_close) struct ah_dense partial = {0};
+    AH_TRY(ah_dense_scratch(&partial, (size_t)(2 * chunks * c) * sizeof(float)));
     float *sums = partial.block, *products = sums + chunks * c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
@@ -119,11 +118,8 @@ int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, 
         else
             relu_chunk(false, &r, count);
     }
-    status = ah_column_sum_f32(sums, chunks, c, sum_g);
-    if (status == 0)
-        status = ah_column_sum_f32(products, chunks, c, sum_gx);
-    ah_dense_close(&partial);
-    return status;
+    AH_TRY(ah_column_sum_f32(sums, chunks, c, sum_g));
+    return ah_column_sum_f32(products, chunks, c, sum_gx);
 }
 
 void ah_norm_relu_combine(const struct ah_batch *b, const float *restrict g, const float *restrict x,

@@ -42,15 +42,14 @@ AH_CPU_OP(sum, fold_and_store(c, AH_FOLD_SUM, &ah_args(c, sum)->dtype))
 /* A float input with 0 for NaN, which whole numbers cannot hold. */
 static int without_nan(struct ah_tensor **out, struct ah_tensor *input)
 {
-    struct ah_tensor *wide;
+    AH_OWNED struct ah_tensor *wide = NULL;
     AH_TRY(ah_contiguous_as(&wide, input, AH_F64));
-    int status = ah_tensor_empty_like(out, wide);
+    AH_TRY(ah_tensor_empty_like(out, wide));
     const double *from = ah_tensor_data(wide);
-    double *to = status == 0 ? ah_tensor_data(*out) : NULL;
-    for (int64_t i = 0; to && i < wide->numel; i++)
+    double *to = ah_tensor_data(*out);
+    for (int64_t i = 0; i < wide->numel; i++)
         to[i] = from[i] == from[i] ? from[i] : 0;
-    ah_tensor_release(wide);
-    return status;
+    return 0;
 }
 
 int ah_cpu_nansum(struct ah_call *c)
@@ -59,15 +58,11 @@ int ah_cpu_nansum(struct ah_call *c)
     struct ah_tensor *input = arg->input.tensor;
     if (!ah_dtype_is_float(input->dtype) || ah_dtype_is_float(c->out[0]->dtype))
         return fold_and_store(c, AH_FOLD_NANSUM, &arg->dtype);
-    AH_TRY(without_nan(&input, input));
-    struct ah_tensor *whole = NULL;
+    AH_OWNED struct ah_tensor *numbers = NULL, *whole = NULL;
     struct ah_reduction r;
-    int status = ah_contiguous_as(&whole, input, c->out[0]->dtype);
-    ah_tensor_release(input);
-    if (status == 0)
-        status = ah_reduce(&r, whole, mask_of(c), AH_FOLD_SUM, 0);
-    ah_tensor_release(whole);
-    AH_TRY(status);
+    AH_TRY(without_nan(&numbers, input));
+    AH_TRY(ah_contiguous_as(&whole, numbers, c->out[0]->dtype));
+    AH_TRY(ah_reduce(&r, whole, mask_of(c), AH_FOLD_SUM, 0));
     ah_reduction_store(&r, c->out[0]);
     ah_reduction_free(&r);
     return 0;

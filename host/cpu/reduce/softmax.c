@@ -71,7 +71,8 @@ static int softmax_rows(struct ah_tensor *x, struct ah_tensor *y, struct ah_tens
 static int softmax_run_forward(struct ah_call *c, bool log)
 {
     const struct ah_args_softmax *arg = ah_args(c, softmax);
-    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *cast = NULL;
+    struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
+    AH_OWNED struct ah_tensor *cast = NULL;
     struct extent e = extent_at(out, arg->dim.integer);
     if (out->numel == 0)
         return 0;
@@ -87,9 +88,7 @@ static int softmax_run_forward(struct ah_call *c, bool log)
     void *y = ah_array_out(&a, out);
     if (a.status == 0)
         AH_BY_REAL(out->dtype, ah_softmax_all, x, y, e.outer, e.length, e.inner, log);
-    int status = ah_arrays_close(&a);
-    ah_tensor_release(cast);
-    return status;
+    return ah_arrays_close(&a);
 }
 
 AH_CPU_OP(softmax, softmax_run_forward(c, false))

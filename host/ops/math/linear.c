@@ -110,11 +110,9 @@ int ah_forward_linear_weight_backward(struct ah_call *c)
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
     const struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
     if (arg->turned.flag) {
-        struct ah_tensor *by_columns;
+        AH_OWNED struct ah_tensor *by_columns = NULL;
         AH_TRY(ah_tensor_empty(&by_columns, (int64_t[]){x->size[1], g->size[1]}, 2, g->dtype, c->device));
-        int status = ah_turned(&c->out[0], by_columns);
-        ah_tensor_release(by_columns);
-        AH_TRY(status);
+        AH_TRY(ah_turned(&c->out[0], by_columns));
     } else {
         AH_TRY(ah_call_output(c, 0, (int64_t[]){g->size[1], x->size[1]}, 2, g->dtype));
     }

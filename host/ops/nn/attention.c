@@ -8,6 +8,7 @@
 #include "ops/dispatch/rows.h"
 #include "ops/shape/shape.h"
 #include "tensor/joined.h"
+#include "tensor/owned.h"
 
 /* Sequences behind each other. */
 
@@ -72,33 +73,24 @@ static int64_t fill_spans(int64_t *span, const struct ah_tensor *queries, const 
 /* extra[0]: the spans, where the kernel is. */
 static int make_spans(struct ah_call *c, const struct ah_args_attention *arg, int64_t *words)
 {
-    struct ah_tensor *queries = NULL, *keys = NULL, *used = NULL, *spans = NULL;
+    AH_OWNED struct ah_tensor *queries = NULL, *keys = NULL, *used = NULL, *spans = NULL;
     const int64_t *longest = arg->longest.ints.at;
-    int status;
-    AH_TRYGO(read_starts(&queries, "cu_seq_q", arg->cu_seq_q.tensor, arg->query.tensor->size[0], longest[0]), out);
-    AH_TRYGO(read_starts(&keys, "cu_seq_k", arg->cu_seq_k.tensor, arg->key.tensor->size[0], longest[1]), out);
-    if (queries->numel != keys->numel) {
-        status = ah_fail(AH_EINVAL, "varlen_attn: cu_seq_q has %lld sequences, cu_seq_k %lld",
-                         (long long)queries->numel - 1, (long long)keys->numel - 1);
-        goto out;
-    }
-    AH_TRYGO(read_used(&used, ah_given(&arg->seqused_k), keys), out);
+    AH_TRY(read_starts(&queries, "cu_seq_q", arg->cu_seq_q.tensor, arg->query.tensor->size[0], longest[0]));
+    AH_TRY(read_starts(&keys, "cu_seq_k", arg->cu_seq_k.tensor, arg->key.tensor->size[0], longest[1]));
+    if (queries->numel != keys->numel)
+        return ah_fail(AH_EINVAL, "varlen_attn: cu_seq_q has %lld sequences, cu_seq_k %lld",
+                       (long long)queries->numel - 1, (long long)keys->numel - 1);
+    AH_TRY(read_used(&used, ah_given(&arg->seqused_k), keys));
     const int64_t size[] = {queries->numel - 1, 5};
-    AH_TRYGO(ah_tensor_empty(&spans, size, 2, AH_I64, &ah_cpu), out);
+    AH_TRY(ah_tensor_empty(&spans, size, 2, AH_I64, &ah_cpu));
     *words = fill_spans(ah_tensor_data(spans), queries, keys, used) * arg->query.tensor->size[1];
     if (c->device == &ah_cpu) {
         c->extra[0] = ah_tensor_retain(spans);
-        goto out;
+        return 0;
     }
-    AH_TRYGO(ah_tensor_empty(&c->extra[0], size, 2, AH_I64, c->device), out);
-    AH_TRYGO(ah_device_copy(ah_tensor_data(c->extra[0]), c->device, ah_tensor_data(spans), &ah_cpu,
-                            (size_t)spans->numel * sizeof(int64_t)), out);
-out:
-    ah_tensor_release(spans);
-    ah_tensor_release(used);
-    ah_tensor_release(keys);
-    ah_tensor_release(queries);
-    return status;
+    AH_TRY(ah_tensor_empty(&c->extra[0], size, 2, AH_I64, c->device));
+    return ah_device_copy(ah_tensor_data(c->extra[0]), c->device, ah_tensor_data(spans), &ah_cpu,
+                          (size_t)spans->numel * sizeof(int64_t));
 }
 
 /* Does a mask broadcast to scores of this shape, and is it of their dtype or boolean? */
@@ -372,31 +364,28 @@ int ah_forward_attention_by_ops(struct ah_call *c)
     const struct ah_args_attention_by_ops *arg = ah_args(c, attention_by_ops);
     const struct ah_tensor *q = arg->query.tensor;
     double p = arg->dropout_p.number;
-    struct ah_tensor *made[MADE] = {NULL}, *weights;
-    int status;
+    AH_OWNED_LIST(made, MADE);
+    struct ah_tensor *weights;
     int64_t chunk = attention_chunk(c, arg);
     if (chunk)
         return attention_in_chunks(c, arg, chunk);
-    AH_TRYGO(attention_factors(made, arg), out);
-    AH_TRYGO(ah_op1(AH_OP_mul, &made[SCALED], AH_T(made[QUERY]), AH_N(scale_of(&arg->scale, q))), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(made[KEY]), AH_I(-2), AH_I(-1)), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[SCORES], AH_T(made[SCALED]), AH_T(made[TURNED])), out);
-    AH_TRYGO(ah_op1(AH_OP_masked_softmax, &made[WEIGHTS], AH_T(made[SCORES]), AH_T(made[MASK]), arg->is_causal), out);
+    AH_TRY(attention_factors(made, arg));
+    AH_TRY(ah_op1(AH_OP_mul, &made[SCALED], AH_T(made[QUERY]), AH_N(scale_of(&arg->scale, q))));
+    AH_TRY(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(made[KEY]), AH_I(-2), AH_I(-1)));
+    AH_TRY(ah_op1(AH_OP_matmul, &made[SCORES], AH_T(made[SCALED]), AH_T(made[TURNED])));
+    AH_TRY(ah_op1(AH_OP_masked_softmax, &made[WEIGHTS], AH_T(made[SCORES]), AH_T(made[MASK]), arg->is_causal));
     weights = made[WEIGHTS];
     if (p > 0) {
-        AH_TRYGO(ah_op1(AH_OP_dropout, &made[DROPPED], AH_T(weights), AH_N(p), AH_B(true)), out);
+        AH_TRY(ah_op1(AH_OP_dropout, &made[DROPPED], AH_T(weights), AH_N(p), AH_B(true)));
         weights = made[DROPPED];
     }
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[OUTPUT], AH_T(weights), AH_T(made[VALUE])), out);
+    AH_TRY(ah_op1(AH_OP_matmul, &made[OUTPUT], AH_T(weights), AH_T(made[VALUE])));
     if (made[OUTPUT]->dtype == q->dtype)
         c->out[0] = ah_tensor_retain(made[OUTPUT]);
     else
-        AH_TRYGO(ah_op1(AH_OP_to, &c->out[0], AH_T(made[OUTPUT]), AH_D(q->dtype)), out);
+        AH_TRY(ah_op1(AH_OP_to, &c->out[0], AH_T(made[OUTPUT]), AH_D(q->dtype)));
     c->out_count = 1;
-out:
-    for (int i = 0; i < MADE; i++)
-        ah_tensor_release(made[i]);
-    return status;
+    return 0;
 }
 
 /* The choice between the two. */
@@ -455,30 +444,26 @@ static int attention_run(struct ah_call *c, const struct ah_args_scaled_dot_prod
     const struct ah_value heads_first[] = {arg->query, arg->key, arg->value};
     const struct ah_tensor *q = arg->query.tensor;
     const int64_t all[] = {-1, -1}, causal[] = {-1, 0};
-    struct ah_tensor *made[MADE] = {NULL}, *result[2] = {NULL};
-    int status, count = 0;
+    AH_OWNED_LIST(made, MADE);
+    AH_OWNED_LIST(result, 2);
+    int count = 0;
     for (int i = 0; i < 3; i++) {
-        AH_TRYGO(with_batch(&made[BATCHED + i], &heads_first[i]), out);
-        AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED + i], AH_T(made[BATCHED + i]), AH_I(1), AH_I(2)), out);
+        AH_TRY(with_batch(&made[BATCHED + i], &heads_first[i]));
+        AH_TRY(ah_op1(AH_OP_transpose, &made[TURNED + i], AH_T(made[BATCHED + i]), AH_I(1), AH_I(2)));
     }
     const struct ah_value args[] = {
         AH_T(made[TURNED]), AH_T(made[TURNED + 1]), AH_T(made[TURNED + 2]), arg->attn_mask, AH_NIL, AH_NIL, AH_NIL,
         AH_NIL, AH_NIL, AH_INTS_OF(arg->is_causal.flag ? causal : all, 2), AH_N(scale_of(&arg->scale, q)),
         arg->dropout_p,
     };
-    AH_TRYGO(ah_op_call(AH_OP_attention, args, 12, false, result, &count), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[RESULT], AH_T(result[0]), AH_I(1), AH_I(2)), out);
+    AH_TRY(ah_op_call(AH_OP_attention, args, 12, false, result, &count));
+    AH_TRY(ah_op1(AH_OP_transpose, &made[RESULT], AH_T(result[0]), AH_I(1), AH_I(2)));
     if (q->ndim == 3)
-        AH_TRYGO(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(made[RESULT]), AH_I(0)), out);
+        AH_TRY(ah_op1(AH_OP_squeeze, &c->out[0], AH_T(made[RESULT]), AH_I(0)));
     else
         c->out[0] = ah_tensor_retain(made[RESULT]);
     c->out_count = 1;
-out:
-    for (int i = 0; i < MADE; i++)
-        ah_tensor_release(made[i]);
-    for (int i = 0; i < count; i++)
-        ah_tensor_release(result[i]);
-    return status;
+    return 0;
 }
 
 int ah_forward_scaled_dot_product_attention(struct ah_call *c)

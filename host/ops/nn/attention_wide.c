@@ -6,6 +6,7 @@
 
 #include "base/status/status.h"
 #include "ops/dispatch/op.h"
+#include "tensor/owned.h"
 
 /* The operands, heads before tokens, widened, and without history. */
 struct wide {
@@ -66,32 +67,27 @@ static int wide_open(struct wide *w, const struct ah_tensor *query, const struct
 static int wide_mask(struct ah_tensor **out, const struct wide *w, int64_t first, int64_t count)
 {
     enum { KEYS, ROWS, COLUMN, MADE };
-    struct ah_tensor *made[MADE] = {NULL}, *mask = w->mask;
+    AH_OWNED_LIST(made, MADE);
+    struct ah_tensor *mask = w->mask;
     const struct ah_value device = AH_DEV(w->query->storage->device);
-    int status = 0;
     if (w->causal) {
-        AH_TRYGO(ah_op1(AH_OP_arange, &made[KEYS], AH_N(0), AH_N((double)w->key->size[2]), AH_N(1), AH_D(AH_I64),
-                        device), out);
-        AH_TRYGO(ah_op1(AH_OP_arange, &made[ROWS], AH_N((double)first), AH_N((double)(first + count)), AH_N(1),
-                        AH_D(AH_I64), device), out);
-        AH_TRYGO(ah_op1(AH_OP_unsqueeze, &made[COLUMN], AH_T(made[ROWS]), AH_I(1)), out);
-        AH_TRYGO(ah_op1(AH_OP_le, out, AH_T(made[KEYS]), AH_T(made[COLUMN])), out);
+        AH_TRY(ah_op1(AH_OP_arange, &made[KEYS], AH_N(0), AH_N((double)w->key->size[2]), AH_N(1), AH_D(AH_I64),
+                      device));
+        AH_TRY(ah_op1(AH_OP_arange, &made[ROWS], AH_N((double)first), AH_N((double)(first + count)), AH_N(1),
+                      AH_D(AH_I64), device));
+        AH_TRY(ah_op1(AH_OP_unsqueeze, &made[COLUMN], AH_T(made[ROWS]), AH_I(1)));
+        return ah_op1(AH_OP_le, out, AH_T(made[KEYS]), AH_T(made[COLUMN]));
     } else if (mask) {
-        struct ah_tensor *plain;
-        AH_TRYGO(ah_tensor_view(&plain, mask, mask->size, mask->stride, mask->ndim, mask->offset), out);
+        AH_OWNED struct ah_tensor *plain = NULL;
+        AH_TRY(ah_tensor_view(&plain, mask, mask->size, mask->stride, mask->ndim, mask->offset));
         bool has_queries = mask->ndim >= 2 && mask->size[mask->ndim - 2] == w->queries && w->queries > 1;
         if (has_queries)
-            status = ah_op1(AH_OP_narrow, &made[ROWS], AH_T(plain), AH_I(-2), AH_I(first), AH_I(count));
-        if (status == 0 && mask->dtype != AH_BOOL)
-            status = ah_op1(AH_OP_to, out, AH_T(has_queries ? made[ROWS] : plain), AH_D(w->query->dtype));
-        else if (status == 0)
-            *out = ah_tensor_retain(has_queries ? made[ROWS] : plain);
-        ah_tensor_release(plain);
+            AH_TRY(ah_op1(AH_OP_narrow, &made[ROWS], AH_T(plain), AH_I(-2), AH_I(first), AH_I(count)));
+        if (mask->dtype != AH_BOOL)
+            return ah_op1(AH_OP_to, out, AH_T(has_queries ? made[ROWS] : plain), AH_D(w->query->dtype));
+        *out = ah_tensor_retain(has_queries ? made[ROWS] : plain);
     }
-out:
-    for (int i = 0; i < MADE; i++)
-        ah_tensor_release(made[i]);
-    return status;
+    return 0;
 }
 
 /* The scaled queries from `first` on and their weights. */
@@ -99,18 +95,13 @@ static int wide_weights(const struct wide *w, int64_t first, int64_t count, stru
                         struct ah_tensor **weights)
 {
     enum { PART, MASK, TURNED, SCORES, MADE };
-    struct ah_tensor *made[MADE] = {NULL};
-    int status;
-    AH_TRYGO(ah_op1(AH_OP_narrow, &made[PART], AH_T(w->query), AH_I(2), AH_I(first), AH_I(count)), out);
-    AH_TRYGO(ah_op1(AH_OP_mul, query, AH_T(made[PART]), AH_N(w->scale)), out);
-    AH_TRYGO(wide_mask(&made[MASK], w, first, count), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(w->key), AH_I(2), AH_I(3)), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[SCORES], AH_T(*query), AH_T(made[TURNED])), out);
-    AH_TRYGO(ah_op1(AH_OP_masked_softmax, weights, AH_T(made[SCORES]), AH_T(made[MASK]), AH_B(false)), out);
-out:
-    for (int i = 0; i < MADE; i++)
-        ah_tensor_release(made[i]);
-    return status;
+    AH_OWNED_LIST(made, MADE);
+    AH_TRY(ah_op1(AH_OP_narrow, &made[PART], AH_T(w->query), AH_I(2), AH_I(first), AH_I(count)));
+    AH_TRY(ah_op1(AH_OP_mul, query, AH_T(made[PART]), AH_N(w->scale)));
+    AH_TRY(wide_mask(&made[MASK], w, first, count));
+    AH_TRY(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(w->key), AH_I(2), AH_I(3)));
+    AH_TRY(ah_op1(AH_OP_matmul, &made[SCORES], AH_T(*query), AH_T(made[TURNED])));
+    return ah_op1(AH_OP_masked_softmax, weights, AH_T(made[SCORES]), AH_T(made[MASK]), AH_B(false));
 }
 
 /* Copy a result for queries from `first` on to their place in `out`, (B, L, H, E). */
@@ -151,19 +142,14 @@ int ah_attention_wide(struct ah_call *c)
 /* Add left^T right to *sum, which is NULL before the first. */
 static int wide_add_product(struct ah_tensor **sum, struct ah_tensor *left, struct ah_tensor *right)
 {
-    struct ah_tensor *turned = NULL, *product = NULL, *added = NULL;
-    int status, count = 0;
-    AH_TRYGO(ah_op1(AH_OP_transpose, &turned, AH_T(left), AH_I(2), AH_I(3)), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &product, AH_T(turned), AH_T(right)), out);
-    if (!*sum)
-        *sum = ah_tensor_retain(product);
-    else
-        status = ah_op_call(AH_OP_add, (const struct ah_value[]){AH_T(*sum), AH_T(product)}, 2, true, &added, &count);
-out:
-    ah_tensor_release(turned);
-    ah_tensor_release(product);
-    ah_tensor_release(added);
-    return status;
+    AH_OWNED struct ah_tensor *turned = NULL, *product = NULL, *added = NULL;
+    int count = 0;
+    AH_TRY(ah_op1(AH_OP_transpose, &turned, AH_T(left), AH_I(2), AH_I(3)));
+    AH_TRY(ah_op1(AH_OP_matmul, &product, AH_T(turned), AH_T(right)));
+    if (*sum)
+        return ah_op_call(AH_OP_add, (const struct ah_value[]){AH_T(*sum), AH_T(product)}, 2, true, &added, &count);
+    *sum = ah_tensor_retain(product);
+    return 0;
 }
 
 /* The part of queries from `first` on in the gradients. */
@@ -171,22 +157,17 @@ static int wide_back(const struct wide *w, struct ah_tensor *grad, int64_t first
                      const struct ah_tensor *of_query, struct ah_tensor **of_key, struct ah_tensor **of_value)
 {
     enum { QUERY, WEIGHTS, GRAD, TURNED, STEP, SCORES, PRODUCT, RESULT, MADE };
-    struct ah_tensor *made[MADE] = {NULL};
-    int status;
-    AH_TRYGO(wide_weights(w, first, count, &made[QUERY], &made[WEIGHTS]), out);
-    AH_TRYGO(ah_op1(AH_OP_narrow, &made[GRAD], AH_T(grad), AH_I(2), AH_I(first), AH_I(count)), out);
-    AH_TRYGO(wide_add_product(of_value, made[WEIGHTS], made[GRAD]), out);
-    AH_TRYGO(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(w->value), AH_I(2), AH_I(3)), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[STEP], AH_T(made[GRAD]), AH_T(made[TURNED])), out);
-    AH_TRYGO(ah_op1(AH_OP_softmax_backward, &made[SCORES], AH_T(made[STEP]), AH_T(made[WEIGHTS]), AH_I(-1)), out);
-    AH_TRYGO(wide_add_product(of_key, made[SCORES], made[QUERY]), out);
-    AH_TRYGO(ah_op1(AH_OP_matmul, &made[PRODUCT], AH_T(made[SCORES]), AH_T(w->key)), out);
-    AH_TRYGO(ah_op1(AH_OP_mul, &made[RESULT], AH_T(made[PRODUCT]), AH_N(w->scale)), out);
-    status = wide_store(of_query, first, made[RESULT]);
-out:
-    for (int i = 0; i < MADE; i++)
-        ah_tensor_release(made[i]);
-    return status;
+    AH_OWNED_LIST(made, MADE);
+    AH_TRY(wide_weights(w, first, count, &made[QUERY], &made[WEIGHTS]));
+    AH_TRY(ah_op1(AH_OP_narrow, &made[GRAD], AH_T(grad), AH_I(2), AH_I(first), AH_I(count)));
+    AH_TRY(wide_add_product(of_value, made[WEIGHTS], made[GRAD]));
+    AH_TRY(ah_op1(AH_OP_transpose, &made[TURNED], AH_T(w->value), AH_I(2), AH_I(3)));
+    AH_TRY(ah_op1(AH_OP_matmul, &made[STEP], AH_T(made[GRAD]), AH_T(made[TURNED])));
+    AH_TRY(ah_op1(AH_OP_softmax_backward, &made[SCORES], AH_T(made[STEP]), AH_T(made[WEIGHTS]), AH_I(-1)));
+    AH_TRY(wide_add_product(of_key, made[SCORES], made[QUERY]));
+    AH_TRY(ah_op1(AH_OP_matmul, &made[PRODUCT], AH_T(made[SCORES]), AH_T(w->key)));
+    AH_TRY(ah_op1(AH_OP_mul, &made[RESULT], AH_T(made[PRODUCT]), AH_N(w->scale)));
+    return wide_store(of_query, first, made[RESULT]);
 }
 
 /* Store a gradient (B, H, S, E), summed over the query's heads that share one of `out`, (B, S, G, E). */

@@ -336,11 +336,10 @@ static int conv_lengthened(struct ah_tensor **out, struct ah_tensor *x, int dim,
     int64_t size[AH_MAX_DIMS];
     memcpy(size, x->size, sizeof size);
     size[x->ndim + dim] = count;
-    struct ah_tensor *part[2] = {x, NULL};
-    AH_TRY(ah_op1(AH_OP_zeros, &part[1], AH_INTS_OF(size, x->ndim), AH_D(x->dtype), AH_DEV(x->storage->device)));
-    int status = ah_op1(AH_OP_cat, out, AH_L(part, 2), AH_I(dim));
-    ah_tensor_release(part[1]);
-    return status;
+    AH_OWNED struct ah_tensor *zeros = NULL;
+    AH_TRY(ah_op1(AH_OP_zeros, &zeros, AH_INTS_OF(size, x->ndim), AH_D(x->dtype), AH_DEV(x->storage->device)));
+    struct ah_tensor *part[2] = {x, zeros};
+    return ah_op1(AH_OP_cat, out, AH_L(part, 2), AH_I(dim));
 }
 
 /* The adjoint of a convolution that maps (C, H, W) to the input's shape; its weight is (in, out / groups, kH, kW). */

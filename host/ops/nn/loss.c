@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/dispatch/rows.h"
+#include "tensor/owned.h"
 
 int ah_reduction_parse(const char *op, const char *text, enum ah_reduction *out)
 {
@@ -116,39 +117,37 @@ static int soft_targets(struct ah_call *c)
     }
     AH_TRY(ah_reduction_parse("cross_entropy", arg->reduction.string, &reduction));
     AH_TRY(check_weight("cross_entropy", w, x->dtype, classes));
-    struct ah_tensor *made[9] = {NULL}, *product;
-    int n = 0, status;
-    AH_TRYGO(ah_op1(AH_OP_log_softmax, &made[n++], arg->input, AH_I(dim)), out);
+    AH_OWNED_LIST(made, 9);
+    struct ah_tensor *product;
+    int n = 0;
+    AH_TRY(ah_op1(AH_OP_log_softmax, &made[n++], arg->input, AH_I(dim)));
     struct ah_tensor *target = arg->target.tensor;
     if (smoothing > 0) {
-        AH_TRYGO(ah_op1(AH_OP_mul, &made[n++], AH_T(target), AH_N(1 - smoothing)), out);
-        AH_TRYGO(ah_op1(AH_OP_add, &made[n], AH_T(made[n - 1]), AH_N(smoothing / (double)classes)), out);
+        AH_TRY(ah_op1(AH_OP_mul, &made[n++], AH_T(target), AH_N(1 - smoothing)));
+        AH_TRY(ah_op1(AH_OP_add, &made[n], AH_T(made[n - 1]), AH_N(smoothing / (double)classes)));
         target = made[n++];
     }
-    AH_TRYGO(ah_op1(AH_OP_mul, &made[n++], AH_T(made[0]), AH_T(target)), out);
+    AH_TRY(ah_op1(AH_OP_mul, &made[n++], AH_T(made[0]), AH_T(target)));
     product = made[n - 1];
     if (w) {
         int64_t shape[AH_MAX_DIMS] = {classes};
         for (int d = 1; d < x->ndim - dim; d++)
             shape[d] = 1;
-        AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], arg->weight, AH_INTS_OF(shape, x->ndim - dim)), out);
-        AH_TRYGO(ah_op1(AH_OP_mul, &made[n], AH_T(product), AH_T(made[n - 1])), out);
+        AH_TRY(ah_op1(AH_OP_reshape, &made[n++], arg->weight, AH_INTS_OF(shape, x->ndim - dim)));
+        AH_TRY(ah_op1(AH_OP_mul, &made[n], AH_T(product), AH_T(made[n - 1])));
         product = made[n++];
     }
     if (reduction == AH_REDUCTION_NONE) {
         int64_t over = dim;
-        AH_TRYGO(ah_op1(AH_OP_sum, &made[n++], AH_T(product), AH_INTS_OF(&over, 1)), out);
-        AH_TRYGO(ah_op1(AH_OP_neg, &c->out[0], AH_T(made[n - 1])), out);
+        AH_TRY(ah_op1(AH_OP_sum, &made[n++], AH_T(product), AH_INTS_OF(&over, 1)));
+        AH_TRY(ah_op1(AH_OP_neg, &c->out[0], AH_T(made[n - 1])));
     } else {
-        AH_TRYGO(ah_op1(AH_OP_sum, &made[n++], AH_T(product)), out);
+        AH_TRY(ah_op1(AH_OP_sum, &made[n++], AH_T(product)));
         double divisor = reduction == AH_REDUCTION_MEAN ? (double)rows : 1;
-        AH_TRYGO(ah_op1(AH_OP_div, &c->out[0], AH_T(made[n - 1]), AH_N(-divisor)), out);
+        AH_TRY(ah_op1(AH_OP_div, &c->out[0], AH_T(made[n - 1]), AH_N(-divisor)));
     }
     c->out_count = 1;
-out:
-    while (n > 0)
-        ah_tensor_release(made[--n]);
-    return status;
+    return 0;
 }
 
 static int loss_of_scores(struct ah_call *c)
@@ -183,24 +182,21 @@ int ah_forward_cross_entropy(struct ah_call *c)
 {
     enum { CAST = 3 }; /* input, target, weight */
     const struct ah_args_cross_entropy *arg = ah_args(c, cross_entropy);
-    struct ah_tensor *given[CAST], *cast[CAST] = {NULL};
+    AH_OWNED_LIST(cast, CAST);
+    struct ah_tensor *given[CAST];
     bool rows = arg->input.tensor->ndim == 2 && !ah_dtype_is_float(arg->target.tensor->dtype);
-    int status = 0;
     for (int i = 0; i < CAST; i++) {
         given[i] = ah_given(&c->arg[i]);
         bool half = given[i] && (given[i]->dtype == AH_F16 || given[i]->dtype == AH_BF16);
         if (c->float_result && half && !(rows && i == 0))
-            AH_TRYGO(ah_op1(AH_OP_to, &cast[i], AH_T(given[i]), AH_D(AH_F32)), out);
+            AH_TRY(ah_op1(AH_OP_to, &cast[i], AH_T(given[i]), AH_D(AH_F32)));
     }
     for (int i = 0; i < CAST; i++)
         if (cast[i])
             c->arg[i].tensor = cast[i];
-    status = loss_of_scores(c);
+    int status = loss_of_scores(c);
     for (int i = 0; i < CAST; i++)
         if (cast[i])
             c->arg[i].tensor = given[i];
-out:
-    for (int i = 0; i < CAST; i++)
-        ah_tensor_release(cast[i]);
     return status;
 }

@@ -2,6 +2,7 @@
  * themselves. */
 #include "ops/dispatch/rows.h"
 #include "ops/nn/loss.h"
+#include "tensor/owned.h"
 
 static int check_pair(const struct ah_call *c, const char *name, bool mixed)
 {
@@ -79,7 +80,8 @@ int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
     enum { COUNT = 3 };
     const struct ah_args_binary_cross_entropy_with_logits *arg = ah_args(c, binary_cross_entropy_with_logits);
     struct ah_value used[COUNT] = {arg->input, arg->target, arg->pos_weight};
-    struct ah_tensor *cast[COUNT] = {NULL}, *terms = NULL;
+    AH_OWNED_LIST(cast, COUNT);
+    struct ah_tensor *terms = NULL;
     AH_TRY(check_pair(c, c->op->name, true));
     enum ah_dtype dtype = ah_dtype_promote(arg->input.tensor->dtype, arg->target.tensor->dtype);
     int status = 0;
@@ -91,7 +93,5 @@ int ah_forward_binary_cross_entropy_with_logits(struct ah_call *c)
     }
     if (status == 0)
         status = ah_op1(AH_OP_logit_nll, &terms, used[0], used[1], used[2]);
-    for (int i = 0; i < COUNT; i++)
-        ah_tensor_release(cast[i]);
     return loss_finish(c, status, terms);
 }

@@ -6,6 +6,7 @@
 
 #include "ops/dispatch/autocast.h"
 #include "ops/dispatch/rows.h"
+#include "tensor/owned.h"
 
 /* One number of `dtype` per channel of x. */
 static int check_vector(const char *op, const char *name, const struct ah_tensor *t, const struct ah_tensor *x,
@@ -221,15 +222,14 @@ int ah_forward_layer_norm_to(struct ah_call *c)
 {
     const struct ah_args_layer_norm_to *arg = ah_args(c, layer_norm_to);
     const struct ah_tensor *x = arg->input.tensor;
-    struct ah_tensor *normal;
+    AH_OWNED struct ah_tensor *normal = NULL;
     if (x->dtype == AH_F32 && is_half(arg->dtype.dtype))
         return layer_norm_as(c, arg->dtype.dtype);
     c->recording = false;
     AH_TRY(ah_op1(AH_OP_layer_norm, &normal, arg->input, arg->normalized_shape, arg->weight, arg->bias, arg->eps));
-    int status = ah_op1(AH_OP_to, &c->out[0], AH_T(normal), arg->dtype);
-    ah_tensor_release(normal);
-    c->out_count = status == 0;
-    return status;
+    AH_TRY(ah_op1(AH_OP_to, &c->out[0], AH_T(normal), arg->dtype));
+    c->out_count = 1;
+    return 0;
 }
 
 /* Can one kernel replace the two ops? A float32 and an fp16 or bf16 tensor are the usual inputs of a residual under
@@ -345,33 +345,31 @@ int ah_forward_group_norm(struct ah_call *c)
     int64_t flat[2] = {x->size[0] * groups, row}, wide[AH_MAX_DIMS] = {x->size[1]};
     for (int d = 1; d < x->ndim - 1; d++)
         wide[d] = 1;
-    struct ah_tensor *made[8] = {NULL}, *result;
+    AH_OWNED_LIST(made, 8);
+    struct ah_tensor *result;
     const bool affine = ah_given(&arg->weight) && ah_given(&arg->bias);
-    int n = 0, status;
-    AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], arg->input, AH_INTS_OF(flat, 2)), out);
-    AH_TRYGO(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, arg->eps), out);
-    AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], AH_T(made[1]), AH_INTS_OF(x->size, x->ndim)), out);
+    int n = 0;
+    AH_TRY(ah_op1(AH_OP_reshape, &made[n++], arg->input, AH_INTS_OF(flat, 2)));
+    AH_TRY(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, arg->eps));
+    AH_TRY(ah_op1(AH_OP_reshape, &made[n++], AH_T(made[1]), AH_INTS_OF(x->size, x->ndim)));
     result = made[2];
     for (int i = 0; i < 2; i++) {
         if (!c->arg[2 + i].tensor)
             continue;
-        AH_TRYGO(ah_op1(AH_OP_reshape, &made[n++], c->arg[2 + i], AH_INTS_OF(wide, x->ndim - 1)), out);
+        AH_TRY(ah_op1(AH_OP_reshape, &made[n++], c->arg[2 + i], AH_INTS_OF(wide, x->ndim - 1)));
         if (affine && i == 0)
             continue;
         if (affine) { /* in one pass, which rounds once */
-            AH_TRYGO(ah_op1(AH_OP_addcmul, &made[n], AH_T(made[n - 1]), AH_T(result), AH_T(made[n - 2])), out);
+            AH_TRY(ah_op1(AH_OP_addcmul, &made[n], AH_T(made[n - 1]), AH_T(result), AH_T(made[n - 2])));
             result = made[n++];
             break;
         }
-        AH_TRYGO(ah_op1(i ? AH_OP_add : AH_OP_mul, &made[n], AH_T(result), AH_T(made[n - 1])), out);
+        AH_TRY(ah_op1(i ? AH_OP_add : AH_OP_mul, &made[n], AH_T(result), AH_T(made[n - 1])));
         result = made[n++];
     }
     c->out[0] = ah_tensor_retain(result);
     c->out_count = 1;
-out:
-    for (int i = 0; i < 8; i++)
-        ah_tensor_release(made[i]);
-    return status;
+    return 0;
 }
 
 /* Embedding. */

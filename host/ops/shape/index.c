@@ -295,12 +295,11 @@ int ah_forward_index_put(struct ah_call *c)
 int ah_forward_take(struct ah_call *c)
 {
     const struct ah_args_take *arg = ah_args(c, take);
-    struct ah_tensor *flat = NULL;
+    AH_OWNED struct ah_tensor *flat = NULL;
     AH_TRY(ah_reshaped("take", &flat, arg->input.tensor, (const int64_t[]){-1}, 1));
-    int status = ah_op1(AH_OP_index, &c->out[0], AH_T(flat), arg->index, AH_I(0));
-    ah_tensor_release(flat);
-    c->out_count = status == 0;
-    return status;
+    AH_TRY(ah_op1(AH_OP_index, &c->out[0], AH_T(flat), arg->index, AH_I(0)));
+    c->out_count = 1;
+    return 0;
 }
 
 /* Indices below 0 count from the end. */

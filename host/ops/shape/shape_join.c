@@ -4,6 +4,7 @@
 
 #include "ops/dispatch/rows.h"
 #include "ops/shape/shape.h"
+#include "tensor/owned.h"
 
 /* Return the result of a composite, which another op wrote to out[0]. */
 static int join_give(struct ah_call *c)
@@ -109,15 +110,10 @@ static int roll_dim(struct ah_tensor **out, struct ah_tensor *x, int dim, int64_
 {
     int64_t n = x->size[dim];
     shift = n > 0 ? (shift % n + n) % n : 0;
-    struct ah_tensor *part[2] = {NULL, NULL};
-    int status = ah_op1(AH_OP_narrow, &part[0], AH_T(x), AH_I(dim), AH_I(n - shift), AH_I(shift));
-    if (status == 0)
-        status = ah_op1(AH_OP_narrow, &part[1], AH_T(x), AH_I(dim), AH_I(0), AH_I(n - shift));
-    if (status == 0)
-        status = ah_op1(AH_OP_cat, out, AH_L(part, 2), AH_I(dim));
-    ah_tensor_release(part[0]);
-    ah_tensor_release(part[1]);
-    return status;
+    AH_OWNED_LIST(part, 2);
+    AH_TRY(ah_op1(AH_OP_narrow, &part[0], AH_T(x), AH_I(dim), AH_I(n - shift), AH_I(shift)));
+    AH_TRY(ah_op1(AH_OP_narrow, &part[1], AH_T(x), AH_I(dim), AH_I(0), AH_I(n - shift)));
+    return ah_op1(AH_OP_cat, out, AH_L(part, 2), AH_I(dim));
 }
 
 int ah_forward_roll(struct ah_call *c)

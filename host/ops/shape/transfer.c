@@ -13,21 +13,14 @@ static int transfer_window(struct ah_tensor **out, const struct ah_tensor *tenso
 /* A dense tensor with the values of `tensor`, which is row-major, in memory of `device`. */
 static int transfer_bring(struct ah_tensor **out, const struct ah_tensor *tensor, struct ah_device *device)
 {
-    struct ah_tensor *plain, *dense = NULL, *there = NULL;
+    AH_OWNED struct ah_tensor *plain = NULL, *dense = NULL, *there = NULL;
     AH_TRY(transfer_window(&plain, tensor));
-    int status = ah_op1(AH_OP_contiguous, &dense, AH_T(plain));
-    if (status == 0)
-        status = ah_tensor_empty(&there, dense->size, dense->ndim, dense->dtype, device);
-    if (status == 0)
-        status = ah_device_copy(ah_tensor_data(there), device, ah_tensor_data(dense), dense->storage->device,
-                                ah_tensor_bytes(dense));
-    ah_tensor_release(plain);
-    ah_tensor_release(dense);
-    if (status < 0)
-        ah_tensor_release(there);
-    else
-        *out = there;
-    return status;
+    AH_TRY(ah_op1(AH_OP_contiguous, &dense, AH_T(plain)));
+    AH_TRY(ah_tensor_empty(&there, dense->size, dense->ndim, dense->dtype, device));
+    AH_TRY(ah_device_copy(ah_tensor_data(there), device, ah_tensor_data(dense), dense->storage->device,
+                          ah_tensor_bytes(dense)));
+    *out = ah_tensor_retain(there);
+    return 0;
 }
 
 int ah_host_copy(struct ah_tensor **out, struct ah_tensor *tensor)
@@ -68,8 +61,8 @@ int ah_forward_copy_(struct ah_call *c)
     if (src->storage->device == c->device)
         return ah_call_kernel(c);
     struct ah_call here = *c;
-    AH_TRY(transfer_bring(&here.arg[1].tensor, src, c->device));
-    int status = ah_call_kernel(&here);
-    ah_tensor_release(here.arg[1].tensor);
-    return status;
+    AH_OWNED struct ah_tensor *brought = NULL;
+    AH_TRY(transfer_bring(&brought, src, c->device));
+    here.arg[1].tensor = brought;
+    return ah_call_kernel(&here);
 }

@@ -39,17 +39,16 @@ int ah_cuda_mul(struct ah_call *c)
 /* Integers have no infinity: PyTorch's CPU raises. The divisor is checked as the kernel sees it: 256 is 0 in uint8. */
 static int refuse_zero_divisor(const struct ah_call *c, enum ah_dtype dtype)
 {
-    struct ah_tensor *divisor = NULL;
+    AH_OWNED struct ah_tensor *divisor = NULL;
     int64_t at = -1;
     if (c->out[0]->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &divisor, ah_args(c, div)->other.tensor, dtype));
-    int status = ah_cuda_find_zero(c->device, c->op->name, divisor, &at);
-    ah_tensor_release(divisor);
-    if (status == 0 && at >= 0)
+    AH_TRY(ah_cuda_find_zero(c->device, c->op->name, divisor, &at));
+    if (at >= 0)
         return ah_fail(AH_EINVAL, "%s: division of integers by zero (the divisor in %s, at position %lld)",
                        c->op->name, ah_dtype_name(dtype), (long long)at);
-    return status;
+    return 0;
 }
 
 static int pairs_divide(struct ah_call *c, struct ah_cuda_kernel *loops)

@@ -31,26 +31,19 @@ int ah_cuda_fp8_quantize(struct ah_call *c)
 /* Codes whose lines along the depth are `depth` long, a multiple of 16: `codes` itself, retained, or a copy. */
 static int fp8_lines(struct ah_device *device, struct ah_tensor **out, struct ah_tensor *codes, int64_t depth)
 {
-    struct ah_tensor *lines = NULL, *part = NULL;
+    AH_OWNED struct ah_tensor *lines = NULL, *part = NULL;
     int64_t rows = codes->size[0], columns = codes->size[1];
     if (columns == depth && ah_tensor_is_contiguous(codes) && (uintptr_t)ah_tensor_data(codes) % FP8_ALIGNMENT == 0) {
         *out = ah_tensor_retain(codes);
         return 0;
     }
     AH_TRY(ah_tensor_empty(&lines, (int64_t[]){rows, depth}, 2, AH_U8, device));
-    int status = 0;
     if (columns != depth)
-        status = device->type->fill(device, ah_tensor_data(lines), 0, (size_t)lines->numel);
-    if (status == 0)
-        status = ah_tensor_view(&part, lines, (int64_t[]){rows, columns}, (int64_t[]){depth, 1}, 2, 0);
-    if (status == 0)
-        status = ah_cuda_assign(device, part, codes);
-    ah_tensor_release(part);
-    if (status == 0)
-        *out = lines;
-    else
-        ah_tensor_release(lines);
-    return status;
+        AH_TRY(device->type->fill(device, ah_tensor_data(lines), 0, (size_t)lines->numel));
+    AH_TRY(ah_tensor_view(&part, lines, (int64_t[]){rows, columns}, (int64_t[]){depth, 1}, 2, 0));
+    AH_TRY(ah_cuda_assign(device, part, codes));
+    *out = ah_tensor_retain(lines);
+    return 0;
 }
 
 static int fp8_add_bias(struct ah_call *c, struct ah_tensor *bias)

@@ -221,7 +221,8 @@ static int multiply_linear(struct ah_call *c, struct ah_tensor *input, struct ah
 int ah_cuda_linear(struct ah_call *c)
 {
     const struct ah_args_linear *arg = ah_args(c, linear);
-    struct ah_tensor *input = arg->input.tensor, *bias = ah_given(&arg->bias), *dense = NULL;
+    struct ah_tensor *input = arg->input.tensor, *bias = ah_given(&arg->bias);
+    AH_OWNED struct ah_tensor *dense = NULL;
     bool fused = bias && bias->dtype != AH_F64;
     if (c->out[0]->numel == 0)
         return 0;
@@ -229,11 +230,8 @@ int ah_cuda_linear(struct ah_call *c)
         return bias ? ah_cuda_assign(c->device, c->out[0], bias) : matmul_clear(c);
     if (fused)
         AH_TRY(ah_cuda_dense(c->device, &dense, bias, bias->dtype));
-    int status = multiply_linear(c, input, arg->weight.tensor, dense, false);
-    ah_tensor_release(dense);
-    if (status == 0 && bias && !fused)
-        status = add_bias(c, bias);
-    return status;
+    AH_TRY(multiply_linear(c, input, arg->weight.tensor, dense, false));
+    return bias && !fused ? add_bias(c, bias) : 0;
 }
 
 int ah_cuda_linear_gelu(struct ah_call *c)

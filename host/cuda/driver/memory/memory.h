@@ -35,6 +35,22 @@ int ah_cuda_memory_take_uncollected(struct ah_cuda_memory *memory, size_t bytes,
 /* Free a block; NULL is ignored. */
 void ah_cuda_memory_give(struct ah_cuda_memory *memory, void *block);
 
+/* A block that is freed at the end of the block of code in which AH_CUDA_SCRATCH defines it. */
+struct ah_cuda_scratch {
+    struct ah_cuda_memory *memory;
+    void *at; /* NULL before ah_cuda_scratch_take */
+};
+#define AH_CUDA_SCRATCH(name, device) \
+    AH_CLEANUP(ah_cuda_scratch_give) struct ah_cuda_scratch name = {ah_cuda_state(device)->memory, NULL}
+static inline int ah_cuda_scratch_take(struct ah_cuda_scratch *scratch, size_t bytes)
+{
+    return ah_cuda_memory_take(scratch->memory, bytes, &scratch->at);
+}
+static inline void ah_cuda_scratch_give(const struct ah_cuda_scratch *scratch)
+{
+    ah_cuda_memory_give(scratch->memory, scratch->at);
+}
+
 /* A block is used on this stream, which is not the compute stream, from now on to its release. */
 int ah_cuda_memory_used_on(struct ah_cuda_memory *memory, const void *block, CUstream stream);
 

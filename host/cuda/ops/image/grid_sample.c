@@ -65,7 +65,7 @@ int ah_cuda_grid_sample(struct ah_call *c)
 {
     const struct ah_args_grid_sample *arg = ah_args(c, grid_sample);
     struct ah_tensor *out = c->out[0];
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_grid_args args;
     AH_TRY(grid_sample_describe(&args, c, arg->input.tensor, arg->grid.tensor));
     if (out->numel == 0)
@@ -73,38 +73,31 @@ int ah_cuda_grid_sample(struct ah_call *c)
     args.x = ah_cuda_data(ah_cuda_input(&in, arg->input.tensor, out->dtype));
     args.grid = ah_cuda_data(ah_cuda_input(&in, arg->grid.tensor, out->dtype));
     args.y = ah_cuda_data(out);
-    if (in.status == 0)
-        in.status = ah_cuda_launch(c->device, &read_kernel[kind_of(&args)][out->dtype], "grid_sample",
-                                   grid_for(args.n * groups_of(&args) * args.pixels), &args);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    return ah_cuda_launch(c->device, &read_kernel[kind_of(&args)][out->dtype], "grid_sample",
+                          grid_for(args.n * groups_of(&args) * args.pixels), &args);
 }
 
 /* The entries of args->samples samples: made, sorted by the element that they read, added up. */
 static int add_samples(struct ah_call *c, struct ah_grid_args *args, int64_t corners)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     enum ah_dtype dtype = c->out[0]->dtype;
     int64_t entries = args->samples * args->pixels * corners, places = args->samples * args->volume;
-    struct ah_cuda_sorted sorted = {0};
-    void *keys = NULL, *weight = NULL;
-    int status;
+    AH_CLEANUP(ah_cuda_sorted_release) struct ah_cuda_sorted sorted = {0};
+    AH_CUDA_SCRATCH(keys, c->device);
+    AH_CUDA_SCRATCH(weight, c->device);
     args->wide = places >= INT64_C(0xffffffff);
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)entries * (args->wide ? 8 : 4), &keys), out);
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)entries * ah_dtype_size(ah_compute_dtype(dtype)), &weight), out);
-    args->keys = ah_cuda_address(keys);
-    args->weight = ah_cuda_address(weight);
-    AH_TRYGO(ah_cuda_launch(c->device, &entries_kernel[kind_of(args)][dtype], "grid_sample",
-                            grid_for(args->samples * args->pixels), args), out);
-    AH_TRYGO(ah_cuda_sort_keys(c->device, "grid_sample", keys, NULL, entries, args->wide ? 8 : 4,
-                               ah_cuda_bits(places + 1), &sorted), out);
+    AH_TRY(ah_cuda_scratch_take(&keys, (size_t)entries * (args->wide ? 8 : 4)));
+    AH_TRY(ah_cuda_scratch_take(&weight, (size_t)entries * ah_dtype_size(ah_compute_dtype(dtype))));
+    args->keys = ah_cuda_address(keys.at);
+    args->weight = ah_cuda_address(weight.at);
+    AH_TRY(ah_cuda_launch(c->device, &entries_kernel[kind_of(args)][dtype], "grid_sample",
+                          grid_for(args->samples * args->pixels), args));
+    AH_TRY(ah_cuda_sort_keys(c->device, "grid_sample", keys.at, NULL, entries, args->wide ? 8 : 4,
+                             ah_cuda_bits(places + 1), &sorted));
     args->keys = ah_cuda_address(sorted.keys);
     args->order = ah_cuda_address(sorted.order);
-    status = ah_cuda_launch(c->device, &add_kernel[dtype], "grid_sample", grid_for(groups_of(args) * entries), args);
-out:
-    ah_cuda_sorted_release(c->device, &sorted);
-    ah_cuda_memory_give(memory, keys);
-    ah_cuda_memory_give(memory, weight);
-    return status;
+    return ah_cuda_launch(c->device, &add_kernel[dtype], "grid_sample", grid_for(groups_of(args) * entries), args);
 }
 
 static int add_input(struct ah_call *c, struct ah_grid_args args)
@@ -131,7 +124,7 @@ int ah_cuda_grid_sample_backward(struct ah_call *c)
     const struct ah_args_grid_sample_backward *arg = ah_args(c, grid_sample_backward);
     struct ah_tensor *gx = c->out[0], *ggrid = c->out[1];
     enum ah_dtype dtype = gx->dtype;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_grid_args args;
     AH_TRY(grid_sample_describe(&args, c, arg->input.tensor, arg->grid.tensor));
     args.y = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, dtype));
@@ -139,10 +132,9 @@ int ah_cuda_grid_sample_backward(struct ah_call *c)
     args.grid = ah_cuda_data(ah_cuda_input(&in, arg->grid.tensor, dtype));
     args.gx = ah_cuda_data(gx);
     args.ggrid = ah_cuda_data(ggrid);
-    if (in.status == 0 && ggrid->numel > 0)
-        in.status = ah_cuda_launch(c->device, &slopes_kernel[kind_of(&args)][dtype], "grid_sample",
-                                   grid_for(args.n * args.pixels), &args);
-    if (in.status == 0)
-        in.status = add_input(c, args);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    if (ggrid->numel > 0)
+        AH_TRY(ah_cuda_launch(c->device, &slopes_kernel[kind_of(&args)][dtype], "grid_sample",
+                              grid_for(args.n * args.pixels), &args));
+    return add_input(c, args);
 }

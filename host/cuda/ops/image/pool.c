@@ -69,7 +69,7 @@ int ah_cuda_max_pool2d(struct ah_call *c)
 {
     const struct ah_args_max_pool2d *arg = ah_args(c, max_pool2d);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0], *place = c->extra[0];
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, xt->size, xt->ndim, 1));
     struct ah_max_pool_args args = {.pool = pool_of(&s), .y = ah_cuda_data(out), .place = ah_cuda_data(place),
@@ -78,12 +78,12 @@ int ah_cuda_max_pool2d(struct ah_call *c)
     if (arg->return_indices.flag)
         args.index = ah_cuda_data(c->out[1]);
     args.x = ah_cuda_data(ah_cuda_input_last(&in, xt, args.pool.last));
-    if (in.status == 0)
-        in.status = pool_launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args);
+    AH_TRY(in.status);
+    AH_TRY(pool_launch(c, &max_kernel[xt->dtype], out->numel, false, &args, sizeof args));
     out->storage->channels_last = args.pool.last;
     if (place)
         place->storage->channels_last = args.pool.last;
-    return ah_cuda_inputs_close(&in);
+    return 0;
 }
 
 int ah_cuda_max_pool2d_positions(struct ah_call *c)
@@ -102,7 +102,7 @@ int ah_cuda_max_pool2d_backward(struct ah_call *c)
 {
     const struct ah_args_max_pool2d_backward *arg = ah_args(c, max_pool2d_backward);
     struct ah_tensor *gt = arg->grad.tensor, *place = arg->place.tensor, *out = c->out[0];
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_window s;
     AH_TRY(max_geometry(&s, c, arg->input_size.ints.at, arg->input_size.ints.count, 3));
     struct ah_max_pool_backward_args args = {.pool = pool_of(&s), .gx = ah_cuda_data(out),
@@ -112,10 +112,10 @@ int ah_cuda_max_pool2d_backward(struct ah_call *c)
         AH_TRY(ah_tensor_row_major(place));
     args.g = ah_cuda_data(ah_cuda_input_last(&in, gt, args.pool.last));
     args.place = ah_cuda_data(place);
-    if (in.status == 0)
-        in.status = pool_launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args);
+    AH_TRY(in.status);
+    AH_TRY(pool_launch(c, &max_backward_kernel[gt->dtype], out->numel, false, &args, sizeof args));
     out->storage->channels_last = args.pool.last;
-    return ah_cuda_inputs_close(&in);
+    return 0;
 }
 
 /* Means. */

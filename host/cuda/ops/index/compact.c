@@ -135,23 +135,19 @@ int ah_cuda_masked_select_backward(struct ah_call *c)
 int ah_cuda_masked_scatter(struct ah_call *c)
 {
     const struct ah_args_masked_scatter *arg = ah_args(c, masked_scatter);
-    struct ah_tensor *out = c->out[0], *work = out, *source = NULL;
-    struct ah_cuda_nonzeros places = {0};
-    int status;
-    AH_TRYGO(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &source, arg->source.tensor, out->dtype), out);
-    AH_TRYGO(ah_cuda_expect_enough(c->device, c->op->name, places.offsets, source), out);
-    if (!ah_tensor_is_contiguous(out) || ah_memory_meets(out, source))
-        AH_TRYGO(ah_tensor_empty_like(&work, out), out);
-    AH_TRYGO(ah_cuda_assign(c->device, work, arg->input.tensor), out);
-    AH_TRYGO(compact_move(c, place_kernel, &places, work, source, source->numel), out);
-    status = ah_cuda_assign(c->device, out, work);
-out:
-    if (work != out)
-        ah_tensor_release(work);
-    ah_cuda_nonzeros_release(&places);
-    ah_tensor_release(source);
-    return status;
+    struct ah_tensor *out = c->out[0], *work = out;
+    AH_OWNED struct ah_tensor *source = NULL, *made = NULL;
+    AH_CLEANUP(ah_cuda_nonzeros_release) struct ah_cuda_nonzeros places = {0};
+    AH_TRY(open_mask(c, arg->mask.tensor, out->size, out->ndim, &places));
+    AH_TRY(ah_cuda_dense(c->device, &source, arg->source.tensor, out->dtype));
+    AH_TRY(ah_cuda_expect_enough(c->device, c->op->name, places.offsets, source));
+    if (!ah_tensor_is_contiguous(out) || ah_memory_meets(out, source)) {
+        AH_TRY(ah_tensor_empty_like(&made, out));
+        work = made;
+    }
+    AH_TRY(ah_cuda_assign(c->device, work, arg->input.tensor));
+    AH_TRY(compact_move(c, place_kernel, &places, work, source, source->numel));
+    return ah_cuda_assign(c->device, out, work);
 }
 
 int ah_cuda_nonzero(struct ah_call *c)

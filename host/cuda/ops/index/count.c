@@ -60,30 +60,23 @@ static int write_groups(struct ah_call *c, struct ah_unique_args *args, const st
 
 static int unique_run(struct ah_call *c, const struct ah_tensor *x)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    struct ah_cuda_sorted sorted = {0};
-    struct ah_cuda_nonzeros places = {0};
-    struct ah_tensor *marks = NULL;
-    int bits = ah_cuda_key_bits(x->dtype), item = bits <= 32 ? 4 : 8, status;
+    AH_CLEANUP(ah_cuda_sorted_release) struct ah_cuda_sorted sorted = {0};
+    AH_CLEANUP(ah_cuda_nonzeros_release) struct ah_cuda_nonzeros places = {0};
+    AH_OWNED struct ah_tensor *marks = NULL;
+    int bits = ah_cuda_key_bits(x->dtype), item = bits <= 32 ? 4 : 8;
     struct ah_unique_args args = {.x = ah_cuda_data(x), .n = x->numel, .item = item, .dtype = (int32_t)x->dtype};
-    void *keys = NULL;
+    AH_CUDA_SCRATCH(keys, c->device);
     args.nan = ah_dtype_is_float(x->dtype) ? ~UINT64_C(0) >> (64 - bits) : 0;
-    AH_TRYGO(ah_cuda_memory_take(memory, (size_t)x->numel * (size_t)item, &keys), out);
-    AH_TRYGO(ah_cuda_make_keys(c->device, c->op->name, x, keys, item), out);
-    AH_TRYGO(ah_cuda_sort_keys(c->device, c->op->name, keys, NULL, x->numel, item, bits, &sorted), out);
-    AH_TRYGO(ah_tensor_empty(&marks, &x->numel, 1, AH_BOOL, c->device), out);
+    AH_TRY(ah_cuda_scratch_take(&keys, (size_t)x->numel * (size_t)item));
+    AH_TRY(ah_cuda_make_keys(c->device, c->op->name, x, keys.at, item));
+    AH_TRY(ah_cuda_sort_keys(c->device, c->op->name, keys.at, NULL, x->numel, item, bits, &sorted));
+    AH_TRY(ah_tensor_empty(&marks, &x->numel, 1, AH_BOOL, c->device));
     args.keys = ah_cuda_address(sorted.keys);
     args.order = ah_cuda_address(sorted.order);
     args.marks = ah_cuda_data(marks);
-    AH_TRYGO(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args), out);
-    AH_TRYGO(ah_cuda_nonzeros_find(c->device, c->op->name, marks, &places), out);
-    status = write_groups(c, &args, x, &places);
-out:
-    ah_cuda_nonzeros_release(&places);
-    ah_tensor_release(marks);
-    ah_cuda_sorted_release(c->device, &sorted);
-    ah_cuda_memory_give(memory, keys);
-    return status;
+    AH_TRY(ah_cuda_launch(c->device, &marks_kernel, c->op->name, grid_for(args.n), &args));
+    AH_TRY(ah_cuda_nonzeros_find(c->device, c->op->name, marks, &places));
+    return write_groups(c, &args, x, &places);
 }
 
 int ah_cuda_unique(struct ah_call *c)
@@ -99,34 +92,29 @@ int ah_cuda_unique(struct ah_call *c)
 /* Number of bins for the numbers; AH_EINVAL names the refused one. */
 static int find_bins(struct ah_call *c, const struct ah_tensor *x, int64_t *bins)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     struct ah_count_range range = {0};
     struct ah_count_args args = {.x = ah_cuda_data(x), .n = x->numel};
     int64_t refused;
-    void *there;
-    int status;
+    AH_CUDA_SCRATCH(there, c->device);
     if (x->numel == 0)
         return 0;
-    AH_TRY(ah_cuda_memory_take(memory, sizeof range, &there));
-    args.range = ah_cuda_address(there);
-    AH_TRYGO(ah_cuda_fill(c->device, there, 0, sizeof range), out);
-    AH_TRYGO(ah_cuda_fill(c->device, (char *)there + sizeof range.most, 0xff, sizeof range.refused), out);
-    AH_TRYGO(ah_cuda_launch(c->device, &range_kernel, "bincount", grid_for(x->numel), &args), out);
-    AH_TRYGO(ah_cuda_copy(c->device, &range, &ah_cpu, there, c->device, sizeof range, NULL), out);
+    AH_TRY(ah_cuda_scratch_take(&there, sizeof range));
+    args.range = ah_cuda_address(there.at);
+    AH_TRY(ah_cuda_fill(c->device, there.at, 0, sizeof range));
+    AH_TRY(ah_cuda_fill(c->device, (char *)there.at + sizeof range.most, 0xff, sizeof range.refused));
+    AH_TRY(ah_cuda_launch(c->device, &range_kernel, "bincount", grid_for(x->numel), &args));
+    AH_TRY(ah_cuda_copy(c->device, &range, &ah_cpu, there.at, c->device, sizeof range, NULL));
     if (range.refused != UINT64_MAX) {
         const int64_t *at = ah_tensor_data(x);
-        AH_TRYGO(ah_cuda_copy(c->device, &refused, &ah_cpu, at + range.refused, c->device, sizeof refused, NULL), out);
+        AH_TRY(ah_cuda_copy(c->device, &refused, &ah_cpu, at + range.refused, c->device, sizeof refused, NULL));
         if (refused < 0)
-            status = ah_fail(AH_EINVAL, "bincount: expected values of at least 0, got %lld at position %lld",
-                             (long long)refused, (long long)range.refused);
-        else
-            status = ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to",
-                             (long long)refused, (long long)range.refused);
+            return ah_fail(AH_EINVAL, "bincount: expected values of at least 0, got %lld at position %lld",
+                           (long long)refused, (long long)range.refused);
+        return ah_fail(AH_EINVAL, "bincount: %lld, at position %lld, is too large to count to", (long long)refused,
+                       (long long)range.refused);
     }
     *bins = (int64_t)range.most >= *bins ? (int64_t)range.most + 1 : *bins;
-out:
-    ah_cuda_memory_give(memory, there);
-    return status;
+    return 0;
 }
 
 static int add_weights(struct ah_call *c, struct ah_tensor *x, struct ah_tensor *weights)

@@ -60,28 +60,23 @@ int ah_cuda_eye(struct ah_call *c)
 static int create_triangle(struct ah_call *c, bool upper)
 {
     const struct ah_args_tril *arg = ah_args(c, tril);
-    struct ah_tensor *out = c->out[0], *from = NULL, *work = out;
+    AH_OWNED struct ah_tensor *from = NULL, *made = NULL;
+    struct ah_tensor *out = c->out[0];
     int64_t diagonal = arg->diagonal.integer;
     struct ah_triangle_args args = {.least = upper ? diagonal : INT64_MIN, .most = upper ? INT64_MAX : diagonal};
-    int status;
     if (out->numel == 0)
         return 0;
     AH_TRY(ah_cuda_dense(c->device, &from, arg->input.tensor, out->dtype));
     if (!ah_tensor_is_contiguous(out))
-        AH_TRYGO(ah_tensor_empty_like(&work, out), done);
+        AH_TRY(ah_tensor_empty_like(&made, out));
     args.from = ah_cuda_data(from);
-    args.to = ah_cuda_data(work);
+    args.to = ah_cuda_data(made ? made : out);
     args.rows = out->size[out->ndim - 2];
     args.columns = out->size[out->ndim - 1];
     args.lines = out->numel / args.columns;
-    AH_TRYGO(ah_cuda_launch(c->device, &triangle_kernel[__builtin_ctz((unsigned)ah_dtype_size(out->dtype))],
-                            c->op->name, grid_for(args.lines * 32), &args), done);
-    status = ah_cuda_assign(c->device, out, work);
-done:
-    if (work != out)
-        ah_tensor_release(work);
-    ah_tensor_release(from);
-    return status;
+    AH_TRY(ah_cuda_launch(c->device, &triangle_kernel[__builtin_ctz((unsigned)ah_dtype_size(out->dtype))],
+                          c->op->name, grid_for(args.lines * 32), &args));
+    return made ? ah_cuda_assign(c->device, out, made) : 0;
 }
 
 AH_CUDA_OP(tril, create_triangle(c, false))

@@ -106,14 +106,13 @@ int ah_cuda_index_select(struct ah_call *c)
 {
     const struct ah_args_index_select *arg = ah_args(c, index_select);
     struct ah_tensor *x = arg->input.tensor;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     int dim = (int)arg->dim.integer;
     struct ah_cuda_rows rows = rows_of(x, dim);
     struct ah_tensor *at = open_index(&in, "index_select", arg->index.tensor, rows.n, dim, x);
     struct ah_tensor *source = ah_cuda_input(&in, x, x->dtype);
-    if (in.status == 0)
-        in.status = index_pick(c, source, at, rows);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    return index_pick(c, source, at, rows);
 }
 
 static int index_clear(struct ah_call *c, struct ah_tensor *t)
@@ -126,14 +125,12 @@ static int fold_gradient(struct ah_call *c, struct ah_tensor *index, struct ah_t
                          int64_t skip)
 {
     struct ah_tensor *out = c->out[0];
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = skip, .fresh = true};
     struct ah_tensor *at = ah_cuda_input(&in, index, AH_I64), *grad = ah_cuda_input(&in, given, out->dtype);
-    if (in.status == 0)
-        in.status = index_clear(c, out);
-    if (in.status == 0)
-        in.status = ah_cuda_fold_rows(c, out, grad, at, rows, fold);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    AH_TRY(index_clear(c, out));
+    return ah_cuda_fold_rows(c, out, grad, at, rows, fold);
 }
 
 AH_CUDA_OP_WITH(index_select_backward, index_select_backward,
@@ -144,17 +141,15 @@ static int place_rows(struct ah_call *c, struct ah_tensor *source, struct ah_cud
 {
     const struct ah_args_index_add *arg = ah_args(c, index_add);
     struct ah_tensor *out = c->out[0];
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct target target = {out, out};
     int dim = (int)arg->dim.integer;
     struct ah_cuda_rows rows = rows_of(out, dim);
     struct ah_tensor *at = open_index(&in, c->op->name, arg->index.tensor, rows.n, dim, out);
     struct ah_tensor *from = ah_cuda_input(&in, source, out->dtype);
-    if (in.status == 0)
-        in.status = target_open(c, true, &target);
-    if (in.status == 0)
-        in.status = target_close(c, &target, ah_cuda_fold_rows(c, target.work, from, at, rows, fold));
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    AH_TRY(target_open(c, true, &target));
+    return target_close(c, &target, ah_cuda_fold_rows(c, target.work, from, at, rows, fold));
 }
 
 int ah_cuda_index_add(struct ah_call *c)
@@ -171,39 +166,30 @@ AH_CUDA_OP(index_copy, place_rows(c, ah_args(c, index_copy)->source.tensor,
 
 int ah_cuda_index_fill(struct ah_call *c)
 {
-    struct ah_tensor *value = NULL, *number;
+    AH_OWNED struct ah_tensor *value = NULL, *number = NULL;
     AH_TRY(ah_tensor_scalar(&number, ah_args(c, index_fill)->value.number, c->out[0]->dtype, &ah_cpu));
-    int status = ah_cuda_dense(c->device, &value, number, number->dtype);
-    ah_tensor_release(number);
-    AH_TRY(status);
-    status = place_rows(c, value, (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
-    ah_tensor_release(value);
-    return status;
+    AH_TRY(ah_cuda_dense(c->device, &value, number, number->dtype));
+    return place_rows(c, value, (struct ah_cuda_row_fold){.fold = AH_INDEX_LAST, .skip = -1, .single = true});
 }
 
 int ah_cuda_index_put(struct ah_call *c)
 {
     const struct ah_args_index_put *arg = ah_args(c, index_put);
-    struct ah_tensor *out = c->out[0], *values = arg->values.tensor, *wide = NULL, *source = NULL;
+    struct ah_tensor *out = c->out[0], *values = arg->values.tensor;
+    AH_OWNED struct ah_tensor *wide = NULL, *source = NULL;
     struct ah_tensor *at = c->extra[0], *shape = c->extra[1];
     struct target target = {out, out};
     struct ah_cuda_rows rows = {1, 1, 1};
     int64_t stride[AH_MAX_DIMS];
-    int status;
     ah_broadcast_strides(values, shape->size, shape->ndim, stride);
     AH_TRY(ah_tensor_view(&wide, values, shape->size, stride, shape->ndim, values->offset));
-    AH_TRYGO(ah_cuda_dense(c->device, &source, wide, out->dtype), out);
-    AH_TRYGO(target_open(c, true, &target), out);
+    AH_TRY(ah_cuda_dense(c->device, &source, wide, out->dtype));
+    AH_TRY(target_open(c, true, &target));
     for (int d = 0; d < out->ndim; d++)
         *(d < c->state.place.covered ? &rows.n : &rows.inner) *= out->size[d];
-    status = ah_cuda_fold_rows(c, target.work, source, at, rows,
-                       (struct ah_cuda_row_fold){.fold = arg->accumulate.flag ? AH_INDEX_ADD : AH_INDEX_LAST,
-                                                 .alpha = 1, .skip = -1});
-    status = target_close(c, &target, status);
-out:
-    ah_tensor_release(wide);
-    ah_tensor_release(source);
-    return status;
+    struct ah_cuda_row_fold fold = {.fold = arg->accumulate.flag ? AH_INDEX_ADD : AH_INDEX_LAST, .alpha = 1,
+                                    .skip = -1};
+    return target_close(c, &target, ah_cuda_fold_rows(c, target.work, source, at, rows, fold));
 }
 
 /* Return the places where a mask is true. */
@@ -247,12 +233,11 @@ int ah_cuda_embedding(struct ah_call *c)
 {
     const struct ah_args_embedding *arg = ah_args(c, embedding);
     struct ah_tensor *w = arg->weight.tensor;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_tensor *at = open_index(&in, "embedding", arg->input.tensor, w->size[0], 0, NULL);
     struct ah_tensor *table = ah_cuda_input(&in, w, w->dtype);
-    if (in.status == 0)
-        in.status = index_pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    return index_pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
 }
 
 int ah_cuda_embedding_backward(struct ah_call *c)
@@ -306,81 +291,68 @@ int ah_cuda_gather(struct ah_call *c)
 /* Fold by sorted keys, in pieces; the sums of destinations of several pieces are joined after that. */
 static int fold_pieces(struct ah_call *c, enum ah_dtype dtype, struct ah_slices_args *args)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     int64_t stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
-    void *parts = NULL;
+    AH_CUDA_SCRATCH(parts, c->device);
     if (args->fold != AH_INDEX_LAST && stretches > 1) {
-        AH_TRY(ah_cuda_memory_take(memory, (size_t)stretches * 2 * sizeof(double), &parts));
-        args->parts = ah_cuda_address(parts);
+        AH_TRY(ah_cuda_scratch_take(&parts, (size_t)stretches * 2 * sizeof(double)));
+        args->parts = ah_cuda_address(parts.at);
     }
-    int status = ah_cuda_launch(c->device, &slices_fold_kernel[dtype], c->op->name, grid_for(args->count), args);
-    if (status == 0 && parts)
-        status = ah_cuda_launch(c->device, &slices_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args);
-    ah_cuda_memory_give(memory, parts);
-    return status;
+    AH_TRY(ah_cuda_launch(c->device, &slices_fold_kernel[dtype], c->op->name, grid_for(args->count), args));
+    if (parts.at)
+        AH_TRY(ah_cuda_launch(c->device, &slices_join_kernel[dtype], c->op->name, grid_for(stretches - 1), args));
+    return 0;
 }
 
 /* The elements of `from` into the places of `to`, which is row-major. */
 static int fold_slices(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from,
                        const struct ah_tensor *at, int dim, int fold)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    struct ah_cuda_sorted sorted = {0};
-    void *keys = NULL;
-    int status;
+    AH_CLEANUP(ah_cuda_sorted_release) struct ah_cuda_sorted sorted = {0};
+    AH_CUDA_SCRATCH(keys, c->device);
     if (at->numel == 0)
         return 0;
     if (to->numel >= INT64_C(0xffffffff))
         return ah_fail(AH_EINVAL, "%s: a tensor of %lld elements is too large to be written by index on %s",
                        c->op->name, (long long)to->numel, c->device->name);
     struct ah_slices_args args = slices_of(at, dim, to, from);
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), &keys));
-    args.keys = ah_cuda_address(keys);
+    AH_TRY(ah_cuda_scratch_take(&keys, (size_t)at->numel * sizeof(uint32_t)));
+    args.keys = ah_cuda_address(keys.at);
     args.places = to->numel;
-    AH_TRYGO(ah_cuda_launch(c->device, &line_keys_kernel, c->op->name, grid_for(args.count), &args),
-             out);
-    AH_TRYGO(ah_cuda_sort_keys(c->device, c->op->name, keys, NULL, args.count, 4, ah_cuda_bits(args.places + 1),
-                               &sorted), out);
+    AH_TRY(ah_cuda_launch(c->device, &line_keys_kernel, c->op->name, grid_for(args.count), &args));
+    AH_TRY(ah_cuda_sort_keys(c->device, c->op->name, keys.at, NULL, args.count, 4, ah_cuda_bits(args.places + 1),
+                             &sorted));
     args.keys = ah_cuda_address(sorted.keys);
     args.order = ah_cuda_address(sorted.order);
     args.to = ah_cuda_data(to);
     args.from = ah_cuda_data(from);
     args.fold = fold;
-    status = fold_pieces(c, to->dtype, &args);
-out:
-    ah_cuda_sorted_release(c->device, &sorted);
-    ah_cuda_memory_give(memory, keys);
-    return status;
+    return fold_pieces(c, to->dtype, &args);
 }
 
 int ah_cuda_gather_backward(struct ah_call *c)
 {
     const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_tensor *at = ah_cuda_input(&in, arg->index.tensor, AH_I64);
-    if (in.status == 0)
-        in.status = index_clear(c, c->out[0]);
-    if (in.status == 0)
-        in.status = fold_slices(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    AH_TRY(index_clear(c, c->out[0]));
+    return fold_slices(c, c->out[0], arg->grad.tensor, at, (int)arg->dim.integer, AH_INDEX_ADD);
 }
 
 static int index_scatter(struct ah_call *c, int fold)
 {
     const struct ah_args_scatter *arg = ah_args(c, scatter);
     struct ah_tensor *out = c->out[0], *src = arg->src.tensor;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct target target = {out, out};
     int dim = (int)arg->dim.integer;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
     struct ah_tensor *at = open_index(&in, c->op->name, arg->index.tensor, n, dim, out);
     if (src->wrapped || ah_on_cpu(src))
         src = ah_cuda_input(&in, src, out->dtype);
-    if (in.status == 0)
-        in.status = target_open(c, true, &target);
-    if (in.status == 0)
-        in.status = target_close(c, &target, fold_slices(c, target.work, src, at, dim, fold));
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    AH_TRY(target_open(c, true, &target));
+    return target_close(c, &target, fold_slices(c, target.work, src, at, dim, fold));
 }
 
 int ah_cuda_scatter(struct ah_call *c)

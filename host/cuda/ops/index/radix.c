@@ -65,7 +65,7 @@ int ah_cuda_sort_keys(struct ah_device *device, const char *op_name, void *keys,
     struct ah_radix_args args = {.n = n, .tiles = (n + AH_RADIX_TILE - 1) / AH_RADIX_TILE, .bits = bits};
     size_t places = (size_t)n * sizeof(uint32_t);
     int status;
-    *out = (struct ah_cuda_sorted){.keys = keys};
+    *out = (struct ah_cuda_sorted){.device = device, .keys = keys};
     if (n >= (int64_t)1 << 32)
         return ah_fail(AH_EINVAL, "%s: %lld elements are too many to sort on %s", op_name, (long long)n,
                        device->name);
@@ -82,13 +82,13 @@ int ah_cuda_sort_keys(struct ah_device *device, const char *op_name, void *keys,
         status = radix_passes(device, op_name, order, args, item == 8, out);
 out:
     if (status < 0)
-        ah_cuda_sorted_release(device, out);
+        ah_cuda_sorted_release(out);
     return status;
 }
 
-void ah_cuda_sorted_release(struct ah_device *device, struct ah_cuda_sorted *sorted)
+void ah_cuda_sorted_release(struct ah_cuda_sorted *sorted)
 {
-    for (int i = 0; i < 3; i++)
-        ah_cuda_memory_give(ah_cuda_state(device)->memory, sorted->block[i]);
+    for (int i = 0; i < 3 && sorted->device; i++)
+        ah_cuda_memory_give(ah_cuda_state(sorted->device)->memory, sorted->block[i]);
     *sorted = (struct ah_cuda_sorted){0};
 }

@@ -19,13 +19,12 @@ static struct ah_cuda_grid grid_for(int64_t items)
 
 /* The index sorted by rows: those out of range and `skip` become n and are last. */
 static int sort_rows(struct ah_call *c, const struct ah_tensor *at, int64_t n, int64_t skip,
-                     struct ah_cuda_sorted *sorted, void **keys)
+                     struct ah_cuda_sorted *sorted, struct ah_cuda_scratch *keys)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)at->numel * sizeof(uint32_t), keys));
-    struct ah_row_keys_args args = {ah_cuda_address(*keys), ah_cuda_data(at), at->numel, n, skip};
+    AH_TRY(ah_cuda_scratch_take(keys, (size_t)at->numel * sizeof(uint32_t)));
+    struct ah_row_keys_args args = {ah_cuda_address(keys->at), ah_cuda_data(at), at->numel, n, skip};
     AH_TRY(ah_cuda_launch(c->device, &row_keys_kernel, c->op->name, grid_for(at->numel), &args));
-    return ah_cuda_sort_keys(c->device, c->op->name, *keys, NULL, at->numel, 4, ah_cuda_bits(n + 1), sorted);
+    return ah_cuda_sort_keys(c->device, c->op->name, keys->at, NULL, at->numel, 4, ah_cuda_bits(n + 1), sorted);
 }
 
 static int launch_rows(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t places,
@@ -37,43 +36,36 @@ static int launch_rows(struct ah_call *c, struct ah_cuda_kernel *kernel, int64_t
 
 int ah_cuda_add_rows(struct ah_call *c, enum ah_dtype dtype, struct ah_rows_fold_args *args)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
-    void *parts = NULL;
+    AH_CUDA_SCRATCH(parts, c->device);
     args->stretches = (args->count + AH_INDEX_PIECE - 1) / AH_INDEX_PIECE;
     if (args->stretches > 1) {
         size_t sums = (size_t)(args->outer * args->stretches * 2 * args->inner);
-        AH_TRY(ah_cuda_memory_take(memory, sums * sizeof(double), &parts));
-        args->parts = ah_cuda_address(parts);
+        AH_TRY(ah_cuda_scratch_take(&parts, sums * sizeof(double)));
+        args->parts = ah_cuda_address(parts.at);
     }
     struct ah_cuda_kernel *add = args->map ? &bag_add_kernel[dtype] : &rows_add_kernel[dtype];
-    int status = launch_rows(c, add, args->count, args);
-    if (status == 0 && parts)
-        status = launch_rows(c, &rows_join_kernel[dtype], args->stretches - 1, args);
-    ah_cuda_memory_give(memory, parts);
-    return status;
+    AH_TRY(launch_rows(c, add, args->count, args));
+    if (parts.at)
+        AH_TRY(launch_rows(c, &rows_join_kernel[dtype], args->stretches - 1, args));
+    return 0;
 }
 
 int ah_cuda_fold_rows(struct ah_call *c, struct ah_tensor *to, const struct ah_tensor *from, const struct ah_tensor *at,
                      struct ah_cuda_rows rows, struct ah_cuda_row_fold fold)
 {
-    struct ah_cuda_sorted sorted = {0};
-    void *keys = NULL;
-    int status;
+    AH_CLEANUP(ah_cuda_sorted_release) struct ah_cuda_sorted sorted = {0};
+    AH_CUDA_SCRATCH(keys, c->device);
     if (at->numel == 0 || rows.inner == 0 || rows.outer == 0)
         return 0;
     if (rows.n >= INT64_C(0xffffffff))
         return ah_fail(AH_EINVAL, "%s: a dim of %lld is too large to be indexed on %s", c->op->name,
                        (long long)rows.n, c->device->name);
-    AH_TRYGO(sort_rows(c, at, rows.n, fold.skip, &sorted, &keys), out);
+    AH_TRY(sort_rows(c, at, rows.n, fold.skip, &sorted, &keys));
     struct ah_rows_fold_args args = {
         .to = ah_cuda_data(to), .from = ah_cuda_data(from), .keys = ah_cuda_address(sorted.keys),
         .order = ah_cuda_address(sorted.order), .outer = rows.outer, .n = rows.n, .count = at->numel,
         .inner = rows.inner, .from_row = fold.single ? 0 : rows.inner, .alpha = fold.alpha, .fresh = fold.fresh,
         .map = fold.map, .scale = fold.scale, .sources = from->size[0]};
-    status = fold.fold == AH_INDEX_ADD ? ah_cuda_add_rows(c, to->dtype, &args)
-                                       : launch_rows(c, &rows_last_kernel[to->dtype], args.count, &args);
-out:
-    ah_cuda_sorted_release(c->device, &sorted);
-    ah_cuda_memory_give(ah_cuda_state(c->device)->memory, keys);
-    return status;
+    return fold.fold == AH_INDEX_ADD ? ah_cuda_add_rows(c, to->dtype, &args)
+                                     : launch_rows(c, &rows_last_kernel[to->dtype], args.count, &args);
 }

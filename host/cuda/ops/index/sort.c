@@ -40,45 +40,36 @@ int ah_cuda_make_keys(struct ah_device *device, const char *op_name, const struc
 static int sort_by_line(struct ah_device *device, const char *op_name, const struct ah_sort_args *given,
                         const struct ah_cuda_sorted *by_key, struct ah_cuda_sorted *out)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_sort_args args = *given;
     int64_t count = args.lines * args.n;
-    void *keys;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)count * sizeof(uint32_t), &keys));
-    args.keys = ah_cuda_address(keys);
+    AH_CUDA_SCRATCH(keys, device);
+    AH_TRY(ah_cuda_scratch_take(&keys, (size_t)count * sizeof(uint32_t)));
+    args.keys = ah_cuda_address(keys.at);
     args.order = ah_cuda_address(by_key->order);
-    int status = ah_cuda_launch(device, &slices_kernel, op_name, grid_for(count), &args);
-    if (status == 0)
-        status = ah_cuda_sort_keys(device, op_name, keys, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
-    ah_cuda_memory_give(memory, keys);
-    return status;
+    AH_TRY(ah_cuda_launch(device, &slices_kernel, op_name, grid_for(count), &args));
+    return ah_cuda_sort_keys(device, op_name, keys.at, by_key->order, count, 4, ah_cuda_bits(args.lines), out);
 }
 
 /* All elements by one radix sort; a key that leaves room for the line holds it. */
 static int sort_all(struct ah_device *device, const char *op_name, struct ah_sort_args *args)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
-    struct ah_cuda_sorted by_key = {0}, by_line = {0}, *sorted = &by_key;
+    AH_CLEANUP(ah_cuda_sorted_release) struct ah_cuda_sorted by_key = {0}, by_line = {0};
+    struct ah_cuda_sorted *sorted = &by_key;
     int64_t count = args->lines * args->n;
     int of_line = args->lines > 1 ? ah_cuda_bits(args->lines) : 0;
     args->with_line = of_line > 0 && args->bits + of_line <= 64;
-    int bits = args->bits + (args->with_line ? of_line : 0), item = bits <= 32 ? 4 : 8, status;
-    void *keys;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)count * (size_t)item, &keys));
-    args->keys = ah_cuda_address(keys);
-    AH_TRYGO(ah_cuda_launch(device, &keys_kernel[item == 8], op_name, grid_for(count), args), out);
-    AH_TRYGO(ah_cuda_sort_keys(device, op_name, keys, NULL, count, item, bits, &by_key), out);
+    int bits = args->bits + (args->with_line ? of_line : 0), item = bits <= 32 ? 4 : 8;
+    AH_CUDA_SCRATCH(keys, device);
+    AH_TRY(ah_cuda_scratch_take(&keys, (size_t)count * (size_t)item));
+    args->keys = ah_cuda_address(keys.at);
+    AH_TRY(ah_cuda_launch(device, &keys_kernel[item == 8], op_name, grid_for(count), args));
+    AH_TRY(ah_cuda_sort_keys(device, op_name, keys.at, NULL, count, item, bits, &by_key));
     if (of_line > 0 && !args->with_line) {
-        AH_TRYGO(sort_by_line(device, op_name, args, &by_key, &by_line), out);
+        AH_TRY(sort_by_line(device, op_name, args, &by_key, &by_line));
         sorted = &by_line;
     }
     args->order = ah_cuda_address(sorted->order);
-    status = ah_cuda_launch(device, &take_kernel, op_name, grid_for(args->lines * args->keep), args);
-out:
-    ah_cuda_sorted_release(device, &by_key);
-    ah_cuda_sorted_release(device, &by_line);
-    ah_cuda_memory_give(memory, keys);
-    return status;
+    return ah_cuda_launch(device, &take_kernel, op_name, grid_for(args->lines * args->keep), args);
 }
 
 static int64_t power_of_two(int64_t n)

@@ -92,17 +92,17 @@ int ah_cuda_class_nll_backward(struct ah_call *c)
     const struct ah_args_class_nll_backward *arg = ah_args(c, class_nll_backward);
     struct ah_tensor *out = c->out[0];
     const char *reduction = arg->reduction.string;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_nll_backward_args args = {
         .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
         .gx = ah_cuda_data(out), .each = !strcmp(reduction, "none"),
         .total = strcmp(reduction, "mean") ? 0 : ah_cuda_data(ah_given(&arg->total))};
     open_labels(&in, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), out->size, out->ndim, out->dtype);
     args.g = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, out->dtype));
-    if (in.status == 0 && out->numel > 0)
-        in.status = ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel),
-                                   &args);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    if (out->numel > 0)
+        AH_TRY(ah_cuda_launch(c->device, &nll_backward_kernel[out->dtype], c->op->name, grid_for(out->numel), &args));
+    return 0;
 }
 
 int ah_cuda_cross_entropy_rows(struct ah_call *c)
@@ -129,7 +129,7 @@ int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
     const struct ah_args_cross_entropy_rows_backward *arg = ah_args(c, cross_entropy_rows_backward);
     struct ah_tensor *x = arg->input.tensor;
     const char *reduction = arg->reduction.string;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_entropy_backward_args args = {
         .labels = {.ignore = arg->ignore_index.integer, .smoothing = arg->label_smoothing.number},
         .gx = ah_cuda_data(c->out[0]), .log_sum = ah_cuda_data(arg->log_sum.tensor), .each = !strcmp(reduction, "none"),
@@ -137,10 +137,9 @@ int ah_cuda_cross_entropy_rows_backward(struct ah_call *c)
     open_labels(&in, &args.labels, NULL, arg->target.tensor, ah_given(&arg->weight), x->size, x->ndim, x->dtype);
     args.g = ah_cuda_data(ah_cuda_input(&in, arg->grad.tensor, ah_compute_dtype(x->dtype)));
     args.x = ah_cuda_data(ah_cuda_input(&in, x, x->dtype));
-    if (in.status == 0)
-        in.status = ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
-                                        args.labels.classes, &args, sizeof args);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    return ah_cuda_launch_rows(c->device, &entropy_backward_kernel, c->op->name, x->dtype, args.labels.count,
+                               args.labels.classes, &args, sizeof args);
 }
 
 /* An element each, by elementwise kernels. */

@@ -247,20 +247,15 @@ static int optim_unscale(struct ah_device *device, const struct ah_optim_run *ru
 static int clip_norm(struct ah_device *device, const struct ah_optim_run *run, int count, double max_norm, double p,
                      enum ah_dtype dtype, void *norm)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_norm_total_args total = {
         .norm = ah_cuda_address(norm), .p = p, .max_norm = max_norm, .wide = dtype == AH_F64};
     int64_t chunks = all_chunks(run, count);
-    void *partial;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)(chunks + 2) * sizeof(double), &partial));
-    int status = add_up(device, run, count, dtype, partial, chunks, total);
-    if (status == 0) {
-        struct ah_scale_args args = {
-            .number_at = ah_cuda_address((double *)partial + chunks + 1), .shrinks = true};
-        status = optim_sweep(device, run, count, &args, dtype);
-    }
-    ah_cuda_memory_give(memory, partial);
-    return status;
+    AH_CUDA_SCRATCH(partial, device);
+    AH_TRY(ah_cuda_scratch_take(&partial, (size_t)(chunks + 2) * sizeof(double)));
+    AH_TRY(add_up(device, run, count, dtype, partial.at, chunks, total));
+    struct ah_scale_args args = {
+        .number_at = ah_cuda_address((double *)partial.at + chunks + 1), .shrinks = true};
+    return optim_sweep(device, run, count, &args, dtype);
 }
 
 const struct ah_optim_kernels ah_cuda_optim = {

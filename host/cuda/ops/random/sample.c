@@ -9,6 +9,7 @@
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/random/random.h"
+#include "tensor/owned.h"
 
 /* Bits of keys of which n are equal nowhere with a probability of 0.9 (https://osf.io/af2hy). */
 static int key_bits(int64_t n)
@@ -20,27 +21,23 @@ static int key_bits(int64_t n)
 int ah_cuda_draw_randperm(struct ah_call *c)
 {
     static struct ah_cuda_kernel kernel = AH_CUDA_KERNEL("sample", "islands");
-    struct ah_tensor *out = c->out[0], *keys = NULL, *order = NULL;
-    struct ah_cuda_sorted sorted = {0};
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *keys = NULL, *order = NULL;
+    AH_CLEANUP(ah_cuda_sorted_release) struct ah_cuda_sorted sorted = {0};
     int64_t n = out->numel;
-    int bits = n ? key_bits(n) : 0, item = bits > 32 ? 8 : 4, status;
+    int bits = n ? key_bits(n) : 0, item = bits > 32 ? 8 : 4;
     if (n == 0)
         return 0;
-    AH_TRYGO(ah_tensor_empty(&keys, &n, 1, item == 8 ? AH_I64 : AH_I32, c->device), out);
-    AH_TRYGO(ah_tensor_empty(&order, &n, 1, AH_I64, c->device), out);
-    AH_TRYGO(ah_cuda_fill_keys(c, keys, bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1), out);
-    AH_TRYGO(ah_cuda_sort_keys(c->device, "randperm", ah_tensor_data(keys), NULL, n, item, bits, &sorted), out);
+    AH_TRY(ah_tensor_empty(&keys, &n, 1, item == 8 ? AH_I64 : AH_I32, c->device));
+    AH_TRY(ah_tensor_empty(&order, &n, 1, AH_I64, c->device));
+    AH_TRY(ah_cuda_fill_keys(c, keys, bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1));
+    AH_TRY(ah_cuda_sort_keys(c->device, "randperm", ah_tensor_data(keys), NULL, n, item, bits, &sorted));
     struct ah_island_args args = {
         .keys = ah_cuda_address(sorted.keys), .order = ah_cuda_address(sorted.order),
         .out = ah_cuda_data(order), .n = n, .wide = item == 8,
         .place = ah_cuda_philox_take(ah_cuda_state(c->device), (uint64_t)n)};
-    AH_TRYGO(ah_cuda_launch(c->device, &kernel, "randperm", ah_cuda_grid_for(n, AH_ISLAND_THREADS), &args), out);
-    status = ah_cuda_assign(c->device, out, order);
-out:
-    ah_cuda_sorted_release(c->device, &sorted);
-    ah_tensor_release(keys);
-    ah_tensor_release(order);
-    return status;
+    AH_TRY(ah_cuda_launch(c->device, &kernel, "randperm", ah_cuda_grid_for(n, AH_ISLAND_THREADS), &args));
+    return ah_cuda_assign(c->device, out, order);
 }
 
 /* Weights have to be finite and not below 0, and enough of them above it. */
@@ -57,25 +54,20 @@ static int check_weights(struct ah_call *c, struct ah_tensor *weights, int64_t l
 /* The `samples` largest of weight / exponential: without replacement, or one. */
 static int draw_distinct(struct ah_call *c, struct ah_tensor *weights, int64_t samples)
 {
-    struct ah_tensor *noise = NULL, *score = NULL, *found[2] = {NULL, NULL};
+    AH_OWNED struct ah_tensor *noise = NULL, *score = NULL;
+    AH_OWNED_LIST(found, 2);
     struct ah_value args[] = {AH_NIL, AH_I(samples)};
-    int count, status;
-    AH_TRYGO(ah_tensor_empty(&noise, weights->size, weights->ndim, weights->dtype, c->device), out);
-    AH_TRYGO(ah_cuda_fill_exponential(c, noise), out);
-    AH_TRYGO(ah_op1(AH_OP_div, &score, AH_T(weights), AH_T(noise)), out);
+    int count;
+    AH_TRY(ah_tensor_empty(&noise, weights->size, weights->ndim, weights->dtype, c->device));
+    AH_TRY(ah_cuda_fill_exponential(c, noise));
+    AH_TRY(ah_op1(AH_OP_div, &score, AH_T(weights), AH_T(noise)));
     if (samples == 1) {
-        AH_TRYGO(ah_op1(AH_OP_argmax, &found[1], AH_T(score), AH_I(-1), AH_B(true)), out);
+        AH_TRY(ah_op1(AH_OP_argmax, &found[1], AH_T(score), AH_I(-1), AH_B(true)));
     } else {
         args[0] = AH_T(score);
-        AH_TRYGO(ah_op_call(AH_OP_topk, args, 2, false, found, &count), out);
+        AH_TRY(ah_op_call(AH_OP_topk, args, 2, false, found, &count));
     }
-    status = ah_cuda_assign(c->device, c->out[0], found[1]);
-out:
-    ah_tensor_release(noise);
-    ah_tensor_release(score);
-    ah_tensor_release(found[0]);
-    ah_tensor_release(found[1]);
-    return status;
+    return ah_cuda_assign(c->device, c->out[0], found[1]);
 }
 
 /* By running sums of each row's shares. */
@@ -84,29 +76,22 @@ static int draw_repeated(struct ah_call *c, struct ah_tensor *weights, int64_t s
     static ah_cuda_loops kernels = {AH_CUDA_FLOATS("sample", "pick")};
     enum { MOST_ROWS = 65535 };
     enum ah_dtype dtype = ah_compute_dtype(weights->dtype);
-    struct ah_tensor *total = NULL, *shares = NULL, *sums = NULL, *read[2] = {NULL, NULL};
+    AH_OWNED struct ah_tensor *total = NULL, *shares = NULL, *sums = NULL;
+    AH_OWNED_LIST(read, 2);
     int64_t classes = weights->size[weights->ndim - 1], rows = weights->numel / classes;
-    int status;
-    AH_TRYGO(ah_op1(AH_OP_sum, &total, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1), AH_B(true)), out);
-    AH_TRYGO(ah_op1(AH_OP_div, &shares, AH_T(weights), AH_T(total)), out);
-    AH_TRYGO(ah_op1(AH_OP_cumsum, &sums, AH_T(shares), AH_I(-1)), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &read[0], shares, dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &read[1], sums, dtype), out);
+    AH_TRY(ah_op1(AH_OP_sum, &total, AH_T(weights), AH_INTS_OF((int64_t[]){-1}, 1), AH_B(true)));
+    AH_TRY(ah_op1(AH_OP_div, &shares, AH_T(weights), AH_T(total)));
+    AH_TRY(ah_op1(AH_OP_cumsum, &sums, AH_T(shares), AH_I(-1)));
+    AH_TRY(ah_cuda_dense(c->device, &read[0], shares, dtype));
+    AH_TRY(ah_cuda_dense(c->device, &read[1], sums, dtype));
     int64_t across = (samples - 1) / AH_PICK_THREADS + 1, down = rows < MOST_ROWS ? rows : MOST_ROWS;
     struct ah_pick_args args = {
         .shares = ah_cuda_data(read[0]), .sums = ah_cuda_data(read[1]),
         .out = ah_cuda_data(c->out[0]), .rows = rows, .classes = classes, .samples = samples,
         .across = across,
         .place = ah_cuda_philox_take(ah_cuda_state(c->device), (uint64_t)((rows - 1) / down + 1) * 4)};
-    status = ah_cuda_launch(c->device, &kernels[dtype], "multinomial",
-                            ah_cuda_grid_of((unsigned)(across * down), AH_PICK_THREADS, 0), &args);
-out:
-    ah_tensor_release(total);
-    ah_tensor_release(shares);
-    ah_tensor_release(sums);
-    ah_tensor_release(read[0]);
-    ah_tensor_release(read[1]);
-    return status;
+    return ah_cuda_launch(c->device, &kernels[dtype], "multinomial",
+                          ah_cuda_grid_of((unsigned)(across * down), AH_PICK_THREADS, 0), &args);
 }
 
 int ah_cuda_draw_multinomial(struct ah_call *c)

@@ -45,7 +45,7 @@ static int norm_launch(struct ah_call *c, struct ah_norm_rows_args *args, const 
 static int norm_forward(struct ah_call *c, const struct normal *n)
 {
     enum ah_dtype dtype = n->sum ? n->sum->dtype : n->input->dtype;
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     struct ah_norm_rows_args args = {.y = ah_cuda_data(c->out[0]), .mean = ah_cuda_data(n->mean),
                                      .inverse = ah_cuda_data(n->inverse), .rows = n->inverse->numel, .eps = n->eps,
                                      .y_kind = kind_beside(c->out[0]->dtype, dtype)};
@@ -57,9 +57,8 @@ static int norm_forward(struct ah_call *c, const struct normal *n)
     args.weight = ah_cuda_data(ah_cuda_input(&in, n->weight, dtype));
     args.bias = ah_cuda_data(ah_cuda_input(&in, n->bias, dtype));
     args.wide = ah_cuda_rows_wide(args.width, dtype, args.x | args.y, args.weight, args.bias);
-    if (in.status == 0)
-        in.status = norm_launch(c, &args, n, other, dtype);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    return norm_launch(c, &args, n, other, dtype);
 }
 
 int ah_cuda_layer_norm(struct ah_call *c)
@@ -95,27 +94,25 @@ int ah_cuda_rms_norm(struct ah_call *c)
 static int norm_affine(struct ah_call *c, struct ah_norm_affine_args *args, enum ah_dtype dtype)
 {
     struct ah_device *device = c->device;
-    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     struct ah_tensor *out[2] = {c->out[1], c->out[2]};
-    int outs = out[1] ? 2 : 1, status;
-    void *parts;
+    int outs = out[1] ? 2 : 1;
+    AH_CUDA_SCRATCH(parts, device);
     args->width = out[0]->numel;
     args->chunks = (args->rows + AH_NORM_CHUNK - 1) / AH_NORM_CHUNK;
     size_t part = (size_t)(args->chunks * args->width) * ah_dtype_size(ah_compute_dtype(dtype));
     int64_t strips = (args->width + AH_ROW_THREADS - 1) / AH_ROW_THREADS;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)outs * part, &parts));
-    args->weight_parts = ah_cuda_address(parts);
+    AH_TRY(ah_cuda_scratch_take(&parts, (size_t)outs * part));
+    args->weight_parts = ah_cuda_address(parts.at);
     args->bias_parts = outs == 2 ? args->weight_parts + part : 0;
-    status = args->chunks == 0 ? 0 : ah_cuda_launch(device, &affine_kernel[dtype], c->op->name,
-                                                    ah_cuda_grid_each(strips * args->chunks, AH_ROW_THREADS), args);
-    for (int i = 0; status == 0 && i < outs; i++) {
+    AH_TRY(args->chunks == 0 ? 0 : ah_cuda_launch(device, &affine_kernel[dtype], c->op->name,
+                                                  ah_cuda_grid_each(strips * args->chunks, AH_ROW_THREADS), args));
+    for (int i = 0; i < outs; i++) {
         struct ah_column_total_args total = {i == 0 ? args->weight_parts : args->bias_parts, ah_cuda_data(out[i]),
                                              args->width, args->chunks};
         struct ah_cuda_grid grid = {ah_cuda_blocks(args->width, AH_NORM_COLUMNS), AH_ROW_THREADS, 0};
-        status = ah_cuda_launch(device, &total_kernel[dtype], c->op->name, grid, &total);
+        AH_TRY(ah_cuda_launch(device, &total_kernel[dtype], c->op->name, grid, &total));
     }
-    ah_cuda_memory_give(memory, parts);
-    return status;
+    return 0;
 }
 
 static int norm_backward(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, struct ah_tensor *weight,

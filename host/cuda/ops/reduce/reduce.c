@@ -88,28 +88,23 @@ static bool is_wide(const struct ah_reduce_args *args)
 /* Fold in parts: few outputs of many inputs would keep few blocks busy. The number of parts depends on sizes alone. */
 static int fold_in_parts(struct ah_call *c, struct ah_cuda_kernel *kernel, struct ah_reduce_args *args)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(c->device)->memory;
     int64_t parts = (args->folded + PART - 1) / PART;
-    void *partial;
+    AH_CUDA_SCRATCH(partial, c->device);
     parts = parts < PARTS ? parts : PARTS;
     args->each = (args->folded + parts * 16 - 1) / (parts * 16) * 16;
     args->parts = (args->folded + args->each - 1) / args->each;
-    AH_TRY(ah_cuda_memory_take(memory, (size_t)(args->outputs * args->parts) * AH_REDUCE_STATE, &partial));
-    args->partial = (uintptr_t)partial;
-    int status = reduce_launch(c, kernel, args);
-    if (status == 0) {
-        struct ah_reduce_args last = *args;
-        last.joining = true;
-        last.wide = last.across = false;
-        last.columns = 1;
-        last.each = last.folded = args->parts;
-        last.parts = 1;
-        while (last.columns < AH_REDUCE_THREADS && last.folded * last.columns * 2 <= AH_REDUCE_THREADS)
-            last.columns *= 2;
-        status = reduce_launch(c, kernel, &last);
-    }
-    ah_cuda_memory_give(memory, partial);
-    return status;
+    AH_TRY(ah_cuda_scratch_take(&partial, (size_t)(args->outputs * args->parts) * AH_REDUCE_STATE));
+    args->partial = (uintptr_t)partial.at;
+    AH_TRY(reduce_launch(c, kernel, args));
+    struct ah_reduce_args last = *args;
+    last.joining = true;
+    last.wide = last.across = false;
+    last.columns = 1;
+    last.each = last.folded = args->parts;
+    last.parts = 1;
+    while (last.columns < AH_REDUCE_THREADS && last.folded * last.columns * 2 <= AH_REDUCE_THREADS)
+        last.columns *= 2;
+    return reduce_launch(c, kernel, &last);
 }
 
 /* By one launch or by two. */

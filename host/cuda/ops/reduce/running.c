@@ -6,6 +6,7 @@
 #include "cuda/ops/lib/elementwise.h"
 #include "cuda/ops/lib/ops.h"
 #include "cuda/ops/lib/slices.h"
+#include "tensor/owned.h"
 
 /* Lines up to SHORT belong to a warp; a block's part of a line is PART elements or more, a thread's FEW, of which it
  * has as many as there are parts before it. Fewer than NARROW lines side by side are turned. */
@@ -53,12 +54,10 @@ static int running_launch(struct ah_device *device, const char *op_name, struct 
 /* Run over args->outer x n x inner elements, which are row-major. */
 static int running_run(struct ah_device *device, const char *op_name, struct ah_running_args *args)
 {
-    struct ah_cuda_memory *memory = ah_cuda_state(device)->memory;
     int kind = (ah_dtype_is_float((enum ah_dtype)args->from_dtype) ? FLOATS : INTEGERS) +
                (args->fold >= AH_RUNNING_LARGEST ? FLOAT_EXTREMES : 0);
     bool columns = args->inner > 1;
-    void *states = NULL;
-    int status = 0;
+    AH_CUDA_SCRATCH(states, device);
     if (args->outer * args->n * args->inner == 0)
         return 0;
     running_cut(args);
@@ -66,20 +65,17 @@ static int running_run(struct ah_device *device, const char *op_name, struct ah_
     int64_t works = args->outer * args->parts * args->inner,
             blocks = columns ? running_up(works, AH_RUNNING_THREADS) : works;
     if (args->parts > 1) {
-        AH_TRY(ah_cuda_memory_take(memory, (size_t)works * AH_RUNNING_STATE, &states));
-        args->states = ah_cuda_address(states);
-        status =
-            running_launch(device, op_name, columns ? &column_parts_kernel[kind] : &parts_kernel[kind], blocks, args);
+        AH_TRY(ah_cuda_scratch_take(&states, (size_t)works * AH_RUNNING_STATE));
+        args->states = ah_cuda_address(states.at);
+        AH_TRY(running_launch(device, op_name, columns ? &column_parts_kernel[kind] : &parts_kernel[kind], blocks,
+                              args));
     }
     bool warps = !columns && args->n <= SHORT;
-    if (status == 0)
-        status = running_launch(device, op_name,
-                                columns ? &columns_kernel[kind]
-                                : warps ? &warp_kernel[kind]
-                                        : &block_kernel[kind],
-                                warps ? running_up(works, AH_RUNNING_THREADS / 32) : blocks, args);
-    ah_cuda_memory_give(memory, states);
-    return status;
+    return running_launch(device, op_name,
+                          columns ? &columns_kernel[kind]
+                          : warps ? &warp_kernel[kind]
+                                  : &block_kernel[kind],
+                          warps ? running_up(works, AH_RUNNING_THREADS / 32) : blocks, args);
 }
 
 /* Does every value of `from` remain exact in `to`, so that a kernel may read it in place? */
@@ -141,22 +137,17 @@ static int products_beside(struct ah_call *c, struct ah_tensor *x, enum ah_dtype
 static int running_others(struct ah_call *c, struct ah_tensor *x, struct ah_tensor **out)
 {
     enum { BEFORE, BEHIND, FINITE, ALL, NONE_BEFORE, NONE_BEHIND, NONE, ZERO, PRODUCT, COUNT };
-    struct ah_tensor *t[COUNT] = {NULL};
-    int status;
-    AH_TRYGO(products_beside(c, x, ah_compute_dtype(x->dtype), false, &t[BEFORE]), done);
-    AH_TRYGO(products_beside(c, x, AH_F64, true, &t[BEHIND]), done);
-    AH_TRYGO(ah_op1(AH_OP_isfinite, &t[FINITE], AH_T(x)), done);
-    AH_TRYGO(ah_op1(AH_OP_all, &t[ALL], AH_T(t[FINITE]), AH_INTS_OF((int64_t[]){1}, 1), AH_B(true)), done);
-    AH_TRYGO(ah_op1(AH_OP_eq, &t[NONE_BEFORE], AH_T(t[BEFORE]), AH_N(0)), done);
-    AH_TRYGO(ah_op1(AH_OP_eq, &t[NONE_BEHIND], AH_T(t[BEHIND]), AH_N(0)), done);
-    AH_TRYGO(ah_op1(AH_OP_logical_or, &t[NONE], AH_T(t[NONE_BEFORE]), AH_T(t[NONE_BEHIND])), done);
-    AH_TRYGO(ah_op1(AH_OP_logical_and, &t[ZERO], AH_T(t[NONE]), AH_T(t[ALL])), done);
-    AH_TRYGO(ah_op1(AH_OP_mul, &t[PRODUCT], AH_T(t[BEFORE]), AH_T(t[BEHIND])), done);
-    status = ah_op1(AH_OP_masked_fill, out, AH_T(t[PRODUCT]), AH_T(t[ZERO]), AH_N(0));
-done:
-    for (int i = 0; i < COUNT; i++)
-        ah_tensor_release(t[i]);
-    return status;
+    AH_OWNED_LIST(t, COUNT);
+    AH_TRY(products_beside(c, x, ah_compute_dtype(x->dtype), false, &t[BEFORE]));
+    AH_TRY(products_beside(c, x, AH_F64, true, &t[BEHIND]));
+    AH_TRY(ah_op1(AH_OP_isfinite, &t[FINITE], AH_T(x)));
+    AH_TRY(ah_op1(AH_OP_all, &t[ALL], AH_T(t[FINITE]), AH_INTS_OF((int64_t[]){1}, 1), AH_B(true)));
+    AH_TRY(ah_op1(AH_OP_eq, &t[NONE_BEFORE], AH_T(t[BEFORE]), AH_N(0)));
+    AH_TRY(ah_op1(AH_OP_eq, &t[NONE_BEHIND], AH_T(t[BEHIND]), AH_N(0)));
+    AH_TRY(ah_op1(AH_OP_logical_or, &t[NONE], AH_T(t[NONE_BEFORE]), AH_T(t[NONE_BEHIND])));
+    AH_TRY(ah_op1(AH_OP_logical_and, &t[ZERO], AH_T(t[NONE]), AH_T(t[ALL])));
+    AH_TRY(ah_op1(AH_OP_mul, &t[PRODUCT], AH_T(t[BEFORE]), AH_T(t[BEHIND])));
+    return ah_op1(AH_OP_masked_fill, out, AH_T(t[PRODUCT]), AH_T(t[ZERO]), AH_N(0));
 }
 
 /* The tensor with the dims of `mask` behind the others. */

@@ -80,7 +80,7 @@ int ah_cuda_masked_softmax(struct ah_call *c)
 {
     const struct ah_args_masked_softmax *arg = ah_args(c, masked_softmax);
     struct ah_tensor *out = c->out[0], *given = ah_given(&arg->mask);
-    struct ah_cuda_inputs in = {.device = c->device};
+    AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
     if (out->numel == 0)
         return 0;
     struct ah_masked_softmax_args args = {.x = ah_cuda_data(ah_cuda_input(&in, arg->input.tensor, out->dtype)),
@@ -98,8 +98,7 @@ int ah_cuda_masked_softmax(struct ah_call *c)
         for (int d = 0; d < out->ndim; d++)
             args.size[d] = out->size[d];
     }
-    if (in.status == 0)
-        in.status = ah_cuda_launch_rows(c->device, &masked_kernel, c->op->name, out->dtype, args.rows, args.length,
-                                        &args, sizeof args);
-    return ah_cuda_inputs_close(&in);
+    AH_TRY(in.status);
+    return ah_cuda_launch_rows(c->device, &masked_kernel, c->op->name, out->dtype, args.rows, args.length,
+                               &args, sizeof args);
 }

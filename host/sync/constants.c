@@ -24,8 +24,7 @@ static int64_t constants_layout(struct ah_tensor **tensors, int count)
 static int constants_compare(struct ah_tensor **tensors, int count, struct ah_group *group, const char *where)
 {
     int64_t own = constants_layout(tensors, count), *all = malloc((size_t)ah_group_size(group) * sizeof own);
-    if (!all)
-        return ah_fail(AH_ENOMEM, "prepare: out of memory for a number of each rank");
+    AH_TRY_MEMORY(all, "prepare: out of memory for a number of each rank");
     struct ah_collective call = ah_collective_all_gather(all, &own, 1, AH_I64);
     call.purpose = AH_FOR_PREPARE;
     call.where = where;

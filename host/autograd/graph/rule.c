@@ -121,25 +121,16 @@ struct ah_tensor *ah_rule_op_over(struct ah_rule *rule, enum ah_opid id, const s
     return rule->status < 0 ? NULL : ah_rule_keep(rule, out);
 }
 
-struct ah_tensor *ah_r_add(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
-{
-    return ah_r(r, AH_OP_add, AH_T(a), AH_T(b));
-}
-
-struct ah_tensor *ah_r_sub(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
-{
-    return ah_r(r, AH_OP_sub, AH_T(a), AH_T(b));
-}
-
-struct ah_tensor *ah_r_mul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
-{
-    return ah_r(r, AH_OP_mul, AH_T(a), AH_T(b));
-}
-
-struct ah_tensor *ah_r_div(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
-{
-    return ah_r(r, AH_OP_div, AH_T(a), AH_T(b));
-}
+#define RULE_OF_TWO(name)                                                                            \
+    struct ah_tensor *ah_r_##name(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)       \
+    {                                                                                                \
+        return ah_r(r, AH_OP_##name, AH_T(a), AH_T(b));                                              \
+    }
+RULE_OF_TWO(add)
+RULE_OF_TWO(sub)
+RULE_OF_TWO(mul)
+RULE_OF_TWO(div)
+RULE_OF_TWO(matmul)
 
 struct ah_tensor *ah_r_neg(struct ah_rule *r, struct ah_tensor *a)
 {
@@ -154,11 +145,6 @@ struct ah_tensor *ah_r_scale(struct ah_rule *r, struct ah_tensor *a, double fact
 struct ah_tensor *ah_r_shift(struct ah_rule *r, struct ah_tensor *a, double addend)
 {
     return ah_r(r, AH_OP_add, AH_T(a), AH_N(addend));
-}
-
-struct ah_tensor *ah_r_matmul(struct ah_rule *r, struct ah_tensor *a, struct ah_tensor *b)
-{
-    return ah_r(r, AH_OP_matmul, AH_T(a), AH_T(b));
 }
 
 struct ah_tensor *ah_r_unary(struct ah_rule *r, enum ah_opid op, struct ah_tensor *x)

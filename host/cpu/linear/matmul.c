@@ -355,10 +355,7 @@ out:
     return status;
 }
 
-int ah_cpu_matmul_wide(struct ah_call *c)
-{
-    return ah_cpu_matmul(c);
-}
+AH_CPU_OP(matmul_wide, ah_cpu_matmul(c))
 
 /* x as one matrix of rows, packed where its rows do not follow each other. */
 static int rows_open(struct side *a, struct ah_tensor *x, bool half)

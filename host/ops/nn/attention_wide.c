@@ -186,7 +186,7 @@ static int wide_fold(struct ah_tensor *grad, const struct ah_tensor *out)
 int ah_attention_wide_backward(struct ah_call *c)
 {
     const struct ah_args_attention_backward *arg = ah_args(c, attention_backward);
-    struct ah_tensor *grad = NULL, *of_key = NULL, *of_value = NULL;
+    AH_OWNED struct ah_tensor *grad = NULL, *of_key = NULL, *of_value = NULL;
     struct wide w = {0};
     int status = AH_ENOTIMPL;
     if (!ah_given(&arg->spans))
@@ -201,9 +201,6 @@ int ah_attention_wide_backward(struct ah_call *c)
         status = wide_fold(of_key, c->out[1]);
     if (status == 0)
         status = wide_fold(of_value, c->out[2]);
-    ah_tensor_release(grad);
-    ah_tensor_release(of_key);
-    ah_tensor_release(of_value);
     wide_close(&w);
     return status;
 }

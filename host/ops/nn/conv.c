@@ -166,15 +166,8 @@ static int conv_forward(struct ah_call *c, conv_geometry_fn geometry)
     return ah_call_single(c, size, ndim, x->dtype);
 }
 
-int ah_forward_conv2d(struct ah_call *c)
-{
-    return conv_forward(c, ah_conv_geometry);
-}
-
-int ah_forward_conv_volume(struct ah_call *c)
-{
-    return conv_forward(c, ah_conv_volume_geometry);
-}
+AH_FORWARD(conv2d, conv_forward(c, ah_conv_geometry))
+AH_FORWARD(conv_volume, conv_forward(c, ah_conv_volume_geometry))
 
 int ah_gradient_output(struct ah_call *c, const int64_t *expected, int ndim, const struct ah_value *size)
 {
@@ -202,25 +195,10 @@ static int conv_gradient(struct ah_call *c, conv_geometry_fn geometry, bool of_w
     return ah_gradient_output(c, expected, ah_conv_output_size(&s, expected), size);
 }
 
-int ah_forward_conv2d_grad_input(struct ah_call *c)
-{
-    return conv_gradient(c, ah_conv_geometry, false);
-}
-
-int ah_forward_conv2d_grad_weight(struct ah_call *c)
-{
-    return conv_gradient(c, ah_conv_geometry, true);
-}
-
-int ah_forward_conv_volume_grad_input(struct ah_call *c)
-{
-    return conv_gradient(c, ah_conv_volume_geometry, false);
-}
-
-int ah_forward_conv_volume_grad_weight(struct ah_call *c)
-{
-    return conv_gradient(c, ah_conv_volume_geometry, true);
-}
+AH_FORWARD(conv2d_grad_input, conv_gradient(c, ah_conv_geometry, false))
+AH_FORWARD(conv2d_grad_weight, conv_gradient(c, ah_conv_geometry, true))
+AH_FORWARD(conv_volume_grad_input, conv_gradient(c, ah_conv_volume_geometry, false))
+AH_FORWARD(conv_volume_grad_weight, conv_gradient(c, ah_conv_volume_geometry, true))
 
 /* The sum over all dims but the channel: the gradient of a convolution's bias. */
 int ah_forward_channel_sum(struct ah_call *c)

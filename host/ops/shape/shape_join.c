@@ -236,8 +236,9 @@ static int interleave_by(struct ah_tensor **out, struct ah_tensor *x, int dim,
 int ah_forward_repeat_interleave(struct ah_call *c)
 {
     const struct ah_args_repeat_interleave *arg = ah_args(c, repeat_interleave);
-    struct ah_tensor *x = arg->input.tensor, *repeats = arg->repeats.tensor, *flat = NULL;
-    int dim = 0, status;
+    struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED struct ah_tensor *repeats = NULL, *flat = NULL;
+    int dim = 0;
     if (arg->dim.kind == AH_INT)
         AH_TRY(ah_wrap_dim("repeat_interleave", arg->dim.integer, x->ndim > 0 ? x->ndim : 1, &dim));
     if (arg->dim.kind == AH_INT && x->ndim > 0) {
@@ -245,24 +246,17 @@ int ah_forward_repeat_interleave(struct ah_call *c)
     } else {
         AH_TRY(ah_reshaped("repeat_interleave", &flat, x, (const int64_t[]){-1}, 1));
     }
-    status = ah_host_copy(&repeats, repeats);
-    if (status < 0) {
-        ah_tensor_release(flat);
-        return status;
-    }
+    AH_TRY(ah_host_copy(&repeats, arg->repeats.tensor));
     if (repeats->numel == 1 && ah_dtype_category(repeats->dtype) == AH_CATEGORY_INT) {
         int64_t times = ah_tensor_get_int(repeats, 0);
-        status = times < 0 ? ah_fail(AH_EINVAL,
-                                     "repeat_interleave: repeats must not be negative, got %lld",
-                                     (long long)times)
-                           : join_interleave(&c->out[0], flat, dim, times);
+        if (times < 0)
+            return ah_fail(AH_EINVAL, "repeat_interleave: repeats must not be negative, got %lld", (long long)times);
+        AH_TRY(join_interleave(&c->out[0], flat, dim, times));
     } else {
-        status = interleave_by(&c->out[0], flat, dim, repeats);
+        AH_TRY(interleave_by(&c->out[0], flat, dim, repeats));
     }
-    if (status == 0 && arg->output_size.kind == AH_INT && arg->output_size.integer != c->out[0]->size[dim])
-        status = ah_fail(AH_EINVAL, "repeat_interleave: output_size: expected %lld, the sum of the repeats, "
-                         "got %lld", (long long)c->out[0]->size[dim], (long long)arg->output_size.integer);
-    ah_tensor_release(flat);
-    ah_tensor_release(repeats);
-    return status < 0 ? status : join_give(c);
+    if (arg->output_size.kind == AH_INT && arg->output_size.integer != c->out[0]->size[dim])
+        return ah_fail(AH_EINVAL, "repeat_interleave: output_size: expected %lld, the sum of the repeats, got %lld",
+                       (long long)c->out[0]->size[dim], (long long)arg->output_size.integer);
+    return join_give(c);
 }

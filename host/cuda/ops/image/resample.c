@@ -65,12 +65,13 @@ static struct ah_taps_args resample_describe(const struct ah_call *c, const stru
 }
 
 /* Make the tables in one block, which the caller frees; the readers' only for an adjoint. */
-static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype dtype, bool adjoint, void **block)
+static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype dtype, bool adjoint,
+                       struct ah_cuda_scratch *block)
 {
     size_t item = ah_dtype_size(dtype), bytes = 0;
     int64_t most = 0, most_in = 0;
     for (int pass = 0; pass < 2; pass++) {
-        uint64_t at = pass ? ah_cuda_address(*block) : 0;
+        uint64_t at = pass ? ah_cuda_address(block->at) : 0;
         for (int i = 0; i < 3; i++) {
             t->axis[i].weight = at;
             at += (uint64_t)(t->axis[i].taps * t->axis[i].out) * item;
@@ -88,7 +89,7 @@ static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype 
         }
         bytes = (size_t)at;
         if (!pass)
-            AH_TRY(ah_cuda_memory_take(ah_cuda_state(c->device)->memory, bytes, block));
+            AH_TRY(ah_cuda_scratch_take(block, bytes));
     }
     AH_TRY(ah_cuda_launch(c->device, &taps_kernel[dtype], "interpolate", grid_for(most), t));
     return adjoint ? ah_cuda_launch(c->device, &readers_kernel, "interpolate", grid_for(most_in), t) : 0;
@@ -96,27 +97,23 @@ static int make_tables(struct ah_call *c, struct ah_taps_args *t, enum ah_dtype 
 
 int ah_cuda_resample(struct ah_call *c)
 {
-    struct ah_tensor *in = c->arg[0].tensor, *out = c->out[0], *x = NULL;
+    struct ah_tensor *in = c->arg[0].tensor, *out = c->out[0];
+    AH_OWNED struct ah_tensor *x = NULL;
     struct ah_taps_args t = resample_describe(c, in, out);
     bool nearest = t.filter == AH_NEAREST || t.filter == AH_NEAREST_EXACT;
     enum ah_dtype computed = in->dtype == AH_F64 ? AH_F64 : AH_F32;
-    void *block = NULL;
-    int status;
+    AH_CUDA_SCRATCH(block, c->device);
     if (out->numel == 0)
         return 0;
-    AH_TRYGO(make_tables(c, &t, computed, false, &block), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &x, in, in->dtype), out);
+    AH_TRY(make_tables(c, &t, computed, false, &block));
+    AH_TRY(ah_cuda_dense(c->device, &x, in, in->dtype));
     struct ah_resample_args args = {.in = ah_cuda_data(x), .planes = in->size[0] * in->size[1],
                                     .out = ah_cuda_data(out),
                                     .narrow = in->numel < 1 << 30 && out->numel < 1 << 30};
     memcpy(args.axis, t.axis, sizeof args.axis);
     struct ah_cuda_kernel *kernel = nearest ? &pick_kernel[__builtin_ctz((unsigned)ah_dtype_size(in->dtype))]
                                             : &forward_kernel[in->dtype];
-    status = ah_cuda_launch(c->device, kernel, "interpolate", grid_for(out->numel), &args);
-out:
-    ah_tensor_release(x);
-    ah_cuda_memory_give(ah_cuda_state(c->device)->memory, block);
-    return status;
+    return ah_cuda_launch(c->device, kernel, "interpolate", grid_for(out->numel), &args);
 }
 
 /* One axis of the adjoint, from *at to a tensor that replaces it: `into`, unless that is NULL. */
@@ -143,31 +140,27 @@ static int adjoint_axis(struct ah_call *c, const struct ah_taps_args *t, int axi
 
 int ah_cuda_resample_adjoint(struct ah_call *c)
 {
-    struct ah_tensor *grad = c->arg[0].tensor, *in = c->out[0], *at = NULL;
+    struct ah_tensor *grad = c->arg[0].tensor, *in = c->out[0];
+    AH_OWNED struct ah_tensor *at = NULL;
     struct ah_taps_args t = resample_describe(c, in, grad);
     enum ah_dtype computed = ah_compute_dtype(grad->dtype);
     int64_t planes = in->size[0] * in->size[1];
-    void *block = NULL;
-    int status;
+    AH_CUDA_SCRATCH(block, c->device);
     if (in->numel == 0)
         return 0;
-    AH_TRYGO(make_tables(c, &t, computed, true, &block), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &at, grad, computed), out);
+    AH_TRY(make_tables(c, &t, computed, true, &block));
+    AH_TRY(ah_cuda_dense(c->device, &at, grad, computed));
     for (int i = 2; i >= 0; i--) {
         bool last = true;
         for (int k = 0; k < i; k++)
             last = last && t.axis[k].same;
         struct ah_tensor *into = last && in->dtype == computed ? in : NULL;
         if (!t.axis[i].same)
-            AH_TRYGO(adjoint_axis(c, &t, i, planes, into, &at), out);
+            AH_TRY(adjoint_axis(c, &t, i, planes, into, &at));
     }
     struct ah_tensor result = *in;
     result.storage = at->storage;
     result.offset = at->offset;
     result.dtype = at->dtype;
-    status = ah_cuda_assign(c->device, in, &result);
-out:
-    ah_tensor_release(at);
-    ah_cuda_memory_give(ah_cuda_state(c->device)->memory, block);
-    return status;
+    return ah_cuda_assign(c->device, in, &result);
 }

@@ -74,17 +74,17 @@ static void set_read(struct ah_cuda_conv *conv, const struct ah_tensor *first, c
 static int by_dnn(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_tensor *first, struct ah_tensor *second)
 {
     bool weight = conv->kind == AH_CONV_GRAD_WEIGHT;
-    struct ah_tensor *out = c->out[0], *a = NULL, *b = NULL, *made = NULL;
+    struct ah_tensor *out = c->out[0];
+    AH_OWNED struct ah_tensor *a = NULL, *b = NULL, *made = NULL;
     struct order o = order_of(conv->shape, out, weight);
     bool turn = conv->last && conv_transposes(o), marks = turn && !weight && out->ndim == 4;
-    int status;
-    AH_TRYGO(open_ordered(c, conv->shape, first, false, conv->last, &a), out);
-    AH_TRYGO(open_ordered(c, conv->shape, second, !weight, conv->last, &b), out);
+    AH_TRY(open_ordered(c, conv->shape, first, false, conv->last, &a));
+    AH_TRY(open_ordered(c, conv->shape, second, !weight, conv->last, &b));
     if ((turn && !marks) || (uintptr_t)ah_tensor_data(out) % 16)
-        AH_TRYGO(ah_tensor_empty(&made, out->size, out->ndim, out->dtype, c->device), out);
+        AH_TRY(ah_tensor_empty(&made, out->size, out->ndim, out->dtype, c->device));
     set_read(conv, a, b);
     *conv_written(conv) = ah_cuda_data(made ? made : out);
-    status = ah_cuda_dnn_convolve(c->device, c->op->name, conv);
+    int status = ah_cuda_dnn_convolve(c->device, c->op->name, conv);
     if (status > 0 && made) {
         bool back = turn && !marks;
         int turned = ah_cuda_transpose(c->device, ah_tensor_data(out), ah_tensor_data(made), back ? o.batch : 1,
@@ -93,10 +93,6 @@ static int by_dnn(struct ah_call *c, struct ah_cuda_conv *conv, struct ah_tensor
     }
     if (status > 0)
         out->storage->channels_last = marks;
-out:
-    ah_tensor_release(a);
-    ah_tensor_release(b);
-    ah_tensor_release(made);
     return status;
 }
 
@@ -210,17 +206,6 @@ int ah_cuda_conv2d_grad_weight(struct ah_call *c)
     return conv_convolve(c, AH_CONV_GRAD_WEIGHT, &s);
 }
 
-int ah_cuda_conv_volume(struct ah_call *c)
-{
-    return ah_cuda_conv2d(c);
-}
-
-int ah_cuda_conv_volume_grad_input(struct ah_call *c)
-{
-    return ah_cuda_conv2d_grad_input(c);
-}
-
-int ah_cuda_conv_volume_grad_weight(struct ah_call *c)
-{
-    return ah_cuda_conv2d_grad_weight(c);
-}
+AH_CUDA_OP(conv_volume, ah_cuda_conv2d(c))
+AH_CUDA_OP(conv_volume_grad_input, ah_cuda_conv2d_grad_input(c))
+AH_CUDA_OP(conv_volume_grad_weight, ah_cuda_conv2d_grad_weight(c))

@@ -272,34 +272,25 @@ static int multiply_matrices(struct ah_call *c, struct ah_tensor *left, struct a
 int ah_cuda_linear_of_gelu_backward(struct ah_call *c)
 {
     const struct ah_args_linear_of_gelu_backward *arg = ah_args(c, linear_of_gelu_backward);
-    struct ah_tensor *w = arg->weight.tensor, *grad = arg->grad.tensor, *g = NULL, *rows = NULL, *before = NULL;
-    int status;
+    struct ah_tensor *w = arg->weight.tensor, *grad = arg->grad.tensor;
+    AH_OWNED struct ah_tensor *g = NULL, *rows = NULL, *before = NULL;
     if (grad->numel == 0 || c->out[0]->numel == 0 || !ah_cuda_epilogue_fits(grad->dtype, w->size[1]))
         return ah_linear_of_gelu_backward_by_parts(c);
-    AH_TRYGO(ah_cuda_dense(c->device, &g, grad, grad->dtype), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &before, arg->before.tensor, grad->dtype), out);
-    AH_TRYGO(ah_tensor_view(&rows, g, (int64_t[]){g->numel / w->size[0], w->size[0]}, (int64_t[]){w->size[0], 1}, 2,
-                            g->offset), out);
-    status = multiply_matrices(c, rows, w, AH_CUDA_GELU_SLOPE, before);
-out:
-    ah_tensor_release(rows);
-    ah_tensor_release(before);
-    ah_tensor_release(g);
+    AH_TRY(ah_cuda_dense(c->device, &g, grad, grad->dtype));
+    AH_TRY(ah_cuda_dense(c->device, &before, arg->before.tensor, grad->dtype));
+    AH_TRY(ah_tensor_view(&rows, g, (int64_t[]){g->numel / w->size[0], w->size[0]}, (int64_t[]){w->size[0], 1}, 2,
+                          g->offset));
+    int status = multiply_matrices(c, rows, w, AH_CUDA_GELU_SLOPE, before);
     return status == AH_ENOTIMPL ? ah_linear_of_gelu_backward_by_parts(c) : status;
 }
 
 int ah_cuda_matmul_wide(struct ah_call *c)
 {
     const struct ah_args_matmul_wide *arg = ah_args(c, matmul_wide);
-    struct ah_tensor *a = NULL, *b = NULL;
-    int status;
-    AH_TRYGO(ah_cuda_dense(c->device, &a, arg->input.tensor, AH_F32), out);
-    AH_TRYGO(ah_cuda_dense(c->device, &b, arg->other.tensor, AH_F32), out);
-    AH_TRYGO(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(a), AH_T(b)), out);
-out:
-    ah_tensor_release(b);
-    ah_tensor_release(a);
-    return status;
+    AH_OWNED struct ah_tensor *a = NULL, *b = NULL;
+    AH_TRY(ah_cuda_dense(c->device, &a, arg->input.tensor, AH_F32));
+    AH_TRY(ah_cuda_dense(c->device, &b, arg->other.tensor, AH_F32));
+    return ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(a), AH_T(b));
 }
 
 int ah_cuda_linear_weight_backward(struct ah_call *c)

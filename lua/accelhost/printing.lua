@@ -13,11 +13,6 @@ local profiles = {
 -- The largest precision, as in host/tensor/format.h; numbers beyond it would be digits of the binary fraction.
 local most = {precision = 64, edgeitems = 2 ^ 31 - 1, linewidth = 2 ^ 31 - 1}
 
-local read_options = arguments.signature("set_printoptions", {
-  {"precision: size"}, {"threshold: number"}, {"edgeitems: size"}, {"linewidth: count"},
-  {"profile: 'default'|'short'|'full'"}, {"sci_mode: flag"},
-})
-
 --- Set the options by which tensors are printed. Options that are absent keep their value, except sci_mode.
 --
 --   accelhost.set_printoptions {precision = 2}
@@ -30,8 +25,10 @@ local read_options = arguments.signature("set_printoptions", {
 ---@param linewidth integer? columns of a line; at first 80
 ---@param profile string? "default", "short" (2 digits, 2 items) or "full" (no summaries); others override it
 ---@param sci_mode boolean? scientific notation always or never; nil: where the range of the values is wide
-function printing.set_printoptions(...)
-  local precision, threshold, edgeitems, linewidth, profile, sci_mode = read_options(...)
+printing.set_printoptions = arguments.checked("set_printoptions", {
+  {"precision: size"}, {"threshold: number"}, {"edgeitems: size"}, {"linewidth: count"},
+  {"profile: 'default'|'short'|'full'"}, {"sci_mode: flag"},
+}, function(precision, threshold, edgeitems, linewidth, profile, sci_mode)
   local given = {precision = precision, threshold = threshold, edgeitems = edgeitems, linewidth = linewidth}
   for _, name in ipairs {"precision", "edgeitems", "linewidth"} do
     if given[name] and given[name] > most[name] then
@@ -41,7 +38,7 @@ function printing.set_printoptions(...)
   local now = profiles[profile] or printing.get_printoptions()
   C.print.set_options(precision or now.precision, threshold or now.threshold, edgeitems or now.edgeitems,
     linewidth or now.linewidth, sci_mode)
-end
+end)
 
 --- The options by which tensors are printed.
 --

@@ -58,14 +58,11 @@ function special.entr(...)
   return (Entropy.apply(read_entr(...)))
 end
 
-local read_xlog1py = arguments.signature("xlog1py", {"input: number|tensor", "other: number|tensor"})
-
 --- input * ln(1 + other); 0 where input is 0 and other no nan.
 --
 --     accelhost.special.xlog1py(accelhost.tensor {0, 2}, accelhost.tensor {-1, 0})  --> tensor([0., 0.])
 ---@param input number|userdata one of both is a tensor
-function special.xlog1py(...)
-  local input, other = read_xlog1py(...)
+special.xlog1py = arguments.checked("xlog1py", {"input: number|tensor", "other: number|tensor"}, function(input, other)
   if not C.is_tensor(other) then
     if not C.is_tensor(input) then arguments.fail("xlog1py: expected a tensor, got two numbers") end
     local dtype = input:is_floating_point() and input.dtype or "float32"
@@ -82,7 +79,7 @@ function special.xlog1py(...)
   -- If the logarithm is finite the product is 0 anyway, and its slope in the input the logarithm.
   local zero = C.logical_and(C.eq(input, 0), C.logical_or(C.le(other, -1), C.isposinf(other)))
   return C.where(zero, 0, input * C.log1p(C.where(zero, 0, other)))
-end
+end)
 
 return namespace.new("special", special, {
   polygamma = {"accelhost.functions.compare", "polygamma"}, round = {"accelhost.functions.variants", "round"},

@@ -12,7 +12,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local dims = require "accelhost.util.dims"
-local fail, signature = arguments.fail, arguments.signature
+local fail, signature, checked, named = arguments.fail, arguments.signature, arguments.checked, arguments.named
 local methods = C.methods
 
 local tensor = {}
@@ -37,16 +37,15 @@ function tensor.from_string(...)
   return C.from_string(read_bytes(...))
 end
 
-local read_split = signature("split", {"input: tensor", "split_size_or_sections: sizes", {"dim: integer", 0}})
-
 --- Views of `input` of the given size along `dim` (the last may be smaller), or of the given sizes.
 --
 --   #t:split(2, 1)  --> 2
 ---@param input userdata [..., n, ...]
 ---@return userdata[] # a table, counted from 1
-function tensor.split(...)
-  local input, sizes, dim = read_split(...)
-  dim = dims.wrap("split", dim, input:dim())
+tensor.split = named("split", {
+  "input: tensor", "split_size_or_sections: sizes", {"dim: integer", 0},
+}, function(what, input, sizes, dim)
+  dim = dims.wrap(what, dim, input:dim())
   if type(sizes) == "number" then
     if sizes == 0 then fail("split: split_size_or_sections: expected an integer of at least 1, got number 0") end
     return views_of_size(input, sizes, dim)
@@ -61,39 +60,35 @@ function tensor.split(...)
     fail("split: sizes must sum to %d (dim %d of the input)", total, dim)
   end
   return views
-end
-
-local read_chunk = signature("chunk", {"input: tensor", "chunks: count", {"dim: integer", 0}})
+end)
 
 --- At most `chunks` views of equal size along `dim` (the last may be smaller); `chunks` empty ones of an empty dim.
 --
 --   #t:chunk(2, 1)  --> 2
 ---@return userdata[]
-function tensor.chunk(...)
-  local input, chunks, dim = read_chunk(...)
-  dim = dims.wrap("chunk", dim, input:dim())
+tensor.chunk = named("chunk", {
+  "input: tensor", "chunks: count", {"dim: integer", 0},
+}, function(what, input, chunks, dim)
+  dim = dims.wrap(what, dim, input:dim())
   local total = input:size(dim)
   if total > 0 then return views_of_size(input, math.ceil(total / chunks), dim) end
   local views = {}
   for i = 1, chunks do views[i] = input:narrow(dim, 0, 0) end
   return views
-end
-
-local read_unbind = signature("unbind", {"input: tensor", {"dim: integer", 0}})
+end)
 
 --- The slices along `dim`, without that dim.
 --
 --   t:unbind()[2]  --> tensor([4., 5., 6.])
 ---@return userdata[]
-function tensor.unbind(...)
-  local input, dim = read_unbind(...)
-  dim = dims.wrap("unbind", dim, input:dim())
+tensor.unbind = named("unbind", {"input: tensor", {"dim: integer", 0}}, function(what, input, dim)
+  dim = dims.wrap(what, dim, input:dim())
   local views = {}
   for i = 0, input:size(dim) - 1 do
     views[i + 1] = input:select(dim, i)
   end
   return views
-end
+end)
 
 local norm = C.norm
 
@@ -153,17 +148,14 @@ local ffi_types = {
   uint8 = "uint8_t *", bool = "uint8_t *", float16 = "uint16_t *", bfloat16 = "uint16_t *",
 }
 
-local read_with_data = signature("with_data", {"input: tensor", "fn: function"})
-
 --- Call fn(pointer, n) with an FFI pointer to the elements of a contiguous tensor: a loop there is compiled. The
 --- pointer counts from 0, is valid during the call only, and is not bounds-checked. Counts as an in-place write.
 ---@param fn fun(pointer: ffi.cdata*, n: integer): any
 ---@return any # the results of fn
-function methods.with_data(...)
-  local self, fn = read_with_data(...)
+methods.with_data = checked("with_data", {"input: tensor", "fn: function"}, function(self, fn)
   local ffi = require "ffi"
   return fn(ffi.cast(ffi_types[self.dtype], C.pointer(self)), self:numel())
-end
+end)
 
 local Hook = class.new "Hook"
 
@@ -176,15 +168,12 @@ function Hook:remove()
   C.autograd.remove_hook(self.handle)
 end
 
-local read_hook = signature("register_hook", {"input: tensor", "hook: function"})
-
 --- Call fn(grad) when this tensor's gradient is computed; its result (if not nil) replaces the gradient.
 ---@param fn fun(grad: userdata): userdata?
 ---@return table # has :remove()
-function methods.register_hook(...)
-  local self, fn = read_hook(...)
+methods.register_hook = checked("register_hook", {"input: tensor", "hook: function"}, function(self, fn)
   return Hook(C.autograd.register_hook(self, fn))
-end
+end)
 
 -- Sizes as a table or one by one, and options in a trailing table.
 local function read_sizes(what, input, ...)
@@ -230,17 +219,14 @@ methods.new_ones = maker "ones"
 ---@return userdata
 methods.new_empty = maker "empty"
 
-local read_full = signature("new_full", {
-  "input: tensor", "size: sizes", "fill_value: number|flag", {"dtype: dtype"}, {"device: device"},
-  {"requires_grad: flag", false},
-})
-
 --- A tensor of this one's dtype on its device, filled with a value.
 ---@return userdata
-function methods.new_full(...)
-  local input, size, value, dtype, device, requires_grad = read_full(...)
+methods.new_full = checked("new_full", {
+  "input: tensor", "size: sizes", "fill_value: number|flag", {"dtype: dtype"}, {"device: device"},
+  {"requires_grad: flag", false},
+}, function(input, size, value, dtype, device, requires_grad)
   return C.full(size, value, {dtype = dtype or input.dtype, device = device or input.device,
     requires_grad = requires_grad})
-end
+end)
 
 return tensor

@@ -102,31 +102,29 @@ function autocast.is_autocast_cache_enabled()
   return (select(3, C.autocast.state "cpu"))
 end
 
-local read_enabled = arguments.signature("set_autocast_enabled", {"device_type: string", "enabled: flag"})
-
 --- Switch autocast on or off from now on; `autocast` does so for the run of a function.
 --
 --   accelhost.set_autocast_enabled("cpu", false)
 ---@param device_type string "cpu" or "cuda"
-function autocast.set_autocast_enabled(...)
-  local device_type, enabled = read_enabled(...)
-  autocast.check_device("set_autocast_enabled", device_type)
+autocast.set_autocast_enabled = arguments.named("set_autocast_enabled", {
+  "device_type: string", "enabled: flag",
+}, function(what, device_type, enabled)
+  autocast.check_device(what, device_type)
   C.autocast.set(device_type, enabled)
-end
-
-local read_dtype = arguments.signature("set_autocast_dtype", {"device_type: string", "dtype: dtype"})
+end)
 
 --- Set the dtype of autocast blocks that name none.
 --
 --   accelhost.set_autocast_dtype("cpu", "bfloat16")
 ---@param device_type string "cpu" or "cuda"
 ---@param dtype string bfloat16 or float16
-function autocast.set_autocast_dtype(...)
-  local device_type, dtype = read_dtype(...)
-  autocast.check_device("set_autocast_dtype", device_type)
-  check_dtype("set_autocast_dtype", dtype)
+autocast.set_autocast_dtype = arguments.named("set_autocast_dtype", {
+  "device_type: string", "dtype: dtype",
+}, function(what, device_type, dtype)
+  autocast.check_device(what, device_type)
+  check_dtype(what, dtype)
   C.autocast.set(device_type, nil, dtype)
-end
+end)
 
 --- Cache the casts of weights within autocast blocks, or cast again at each use.
 --

@@ -18,9 +18,6 @@ local function fill_tied(model, state)
   end
 end
 
-local read_load = arguments.signature("load_checkpoint_in_model",
-  {"model: module", "checkpoint: string", {"strict: flag", false}})
-
 --- Copy weights from files into a model: from one file (safetensors, or PyTorch's), from an index
 --- (model.safetensors.index.json) and the files that it names, or from a folder that has either. Names that only the
 --- files or only the model have are reported; with `strict` they are errors. Shapes must agree always.
@@ -28,10 +25,11 @@ local read_load = arguments.signature("load_checkpoint_in_model",
 --   | accelhost.load_checkpoint_in_model(net, "downloads/model").missing_keys
 ---@param checkpoint string a file, an index or a folder
 ---@return table # {missing_keys = {...}, unexpected_keys = {...}}
-function model_files.load_checkpoint_in_model(...)
-  local model, path, strict = read_load(...)
+model_files.load_checkpoint_in_model = arguments.named("load_checkpoint_in_model", {
+  "model: module", "checkpoint: string", {"strict: flag", false},
+}, function(what, model, path, strict)
   local state = {}
-  for _, file in ipairs(shards.files("load_checkpoint_in_model", path)) do
+  for _, file in ipairs(shards.files(what, path)) do
     local part = files.load(file)
     if type(part) ~= "table" or getmetatable(part) ~= nil then
       arguments.fail("load_checkpoint_in_model: '%s' holds %s, not tensors by name", file, arguments.describe(part))
@@ -40,6 +38,6 @@ function model_files.load_checkpoint_in_model(...)
   end
   fill_tied(model, state)
   return model:load_state_dict(state, {strict = strict})
-end
+end)
 
 return model_files

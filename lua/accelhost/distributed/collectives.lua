@@ -341,21 +341,18 @@ function collectives.barrier(...)
   return run(group, "barrier", nil, nil, {timeout = timeout}, async)
 end
 
-local read_monitored = arguments.signature("distributed.monitored_barrier", {
-  {"group: group"}, {"timeout: positive"}, {"wait_all_ranks: flag", false},
-})
-
 --- A barrier that names who is missing when the time is up: the first of them, or all with wait_all_ranks. As with any
 --- collective that failed the group is of no use after that.
 --
 --   dist.monitored_barrier{timeout = 2, wait_all_ranks = true}
 ---@param timeout? number seconds to wait at most; default: the group's
-function collectives.monitored_barrier(...)
-  local group, timeout, all = read_monitored(...)
-  group = groups.resolve("distributed.monitored_barrier", group)
+collectives.monitored_barrier = arguments.named("distributed.monitored_barrier", {
+  {"group: group"}, {"timeout: positive"}, {"wait_all_ranks: flag", false},
+}, function(what, group, timeout, all)
+  group = groups.resolve(what, group)
   if not group then return end
   run(group, "monitored_barrier", nil, nil, {timeout = timeout, all = all})
-end
+end)
 
 collectives.run = run
 

@@ -133,11 +133,6 @@ function groups.choose_backend(native, backend)
   return backend == "nccl" and "cuda" or nil
 end
 
-local read_init = arguments.signature("distributed.init_process_group", {
-  {"backend: string"}, {"init_method: string"}, {"timeout: positive"}, {"world_size: integer"}, {"rank: integer"},
-  {"store"}, {"group_name: string", ""}, {"pg_options"}, {"device_id"},
-})
-
 --- Raise for an invalid device. A valid one has no effect: a group uses the device of its tensors.
 ---@param device_id? string
 function groups.check_device_id(what, device_id)
@@ -192,12 +187,14 @@ end
 ---@param store? in PyTorch's place of it; only nil
 ---@param pg_options? nil none
 ---@param device_id? string a valid device; without effect, a group uses the device of its tensors
-function groups.init_process_group(...)
-  local backend, init_method, timeout, size, rank, store, name, pg_options, device_id = read_init(...)
+groups.init_process_group = arguments.named("distributed.init_process_group", {
+  {"backend: string"}, {"init_method: string"}, {"timeout: positive"}, {"world_size: integer"}, {"rank: integer"},
+  {"store"}, {"group_name: string", ""}, {"pg_options"}, {"device_id"},
+}, function(what, backend, init_method, timeout, size, rank, store, name, pg_options, device_id)
   if world and not made_by_accelerator then
     fail("distributed.init_process_group: there is a world already; destroy_process_group ends it")
   end
-  groups.check_backend("distributed.init_process_group", backend)
+  groups.check_backend(what, backend)
   check_method(store, pg_options, device_id)
   take_place(init_method, size, rank)
   check_place("world_size", "WORLD_SIZE", size, comm.size())
@@ -210,7 +207,7 @@ function groups.init_process_group(...)
   native:barrier()
   world, made_by_accelerator = ProcessGroup(native, all_ranks(), name ~= "" and name or "world", "default_pg"), false
   world.asked_for = asked_for
-end
+end)
 
 --- Make all processes of the job the world where there is none, as Accelerate's state does; here one process, too.
 function groups.begin()
@@ -346,17 +343,16 @@ function groups.get_default_backend_for_device(device)
   return device:match "^cuda" and comm.device_backend "cuda" or "shm"
 end
 
-local read_timeout = arguments.signature("distributed.set_timeout", {"timeout: positive", {"group: group"}})
-
 --- Set the timeout of a group's collectives from now on.
 --
 --   dist.set_timeout(60)
 ---@param timeout number seconds
-function groups.set_timeout(...)
-  local timeout, group = read_timeout(...)
-  group = groups.resolve("distributed.set_timeout", group)
+groups.set_timeout = arguments.named("distributed.set_timeout", {
+  "timeout: positive", {"group: group"},
+}, function(what, timeout, group)
+  group = groups.resolve(what, group)
   if group then group.native:timeout(timeout) end
-end
+end)
 
 --- The ranks in the job of a group's members, in their order in the group.
 --

@@ -57,11 +57,6 @@ local function run(objects, options, fn)
   end, fn)
 end
 
-local read_join = arguments.signature("Join", {
-  "joinables: list", "fn: function", {"enable: flag", true}, {"throw_on_early_termination: flag", false},
-  {"divide_by_initial_world_size: flag", true},
-})
-
 --- Run fn, in which processes may have unequal numbers of inputs, for several models at once: each of them is called
 --- once for each backward, the first one before the others. See DistributedDataParallel:join.
 --
@@ -72,12 +67,14 @@ local read_join = arguments.signature("Join", {
 ---@param throw_on_early_termination? boolean default false; true: all processes raise as soon as one has no inputs left
 ---@param divide_by_initial_world_size? boolean default true; false: by the number of processes that still have inputs
 ---@return any # the results of fn
-function join.Join(...)
-  local objects, fn, enable, throw, divide = read_join(...)
+join.Join = arguments.checked("Join", {
+  "joinables: list", "fn: function", {"enable: flag", true}, {"throw_on_early_termination: flag", false},
+  {"divide_by_initial_world_size: flag", true},
+}, function(objects, fn, enable, throw, divide)
   return run(objects, {
     enable = enable, throw_on_early_termination = throw, divide_by_initial_world_size = divide,
   }, fn)
-end
+end)
 
 local read_of_model = arguments.signature("DistributedDataParallel:join", {
   "fn: function", {"divide_by_initial_world_size: flag", true}, {"enable: flag", true},

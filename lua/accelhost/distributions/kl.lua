@@ -90,17 +90,16 @@ rule("Independent", "Independent", function(p, q)
   return shapes.sum_last(kl.kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 end)
 
-local read_register = arguments.signature("register_kl", {"type_p: any", "type_q: any", "fun: function"})
-
 --- Set how the divergence of two classes is computed: fun(p, q) returns a tensor of the batch's shape.
 ---@param type_p table a class
 ---@param type_q table a class
 ---@param fun fun(p: Distribution, q: Distribution): Tensor
-function kl.register_kl(...)
-  local type_p, type_q, fun = read_register(...)
+kl.register_kl = arguments.checked("register_kl", {
+  "type_p: any", "type_q: any", "fun: function",
+}, function(type_p, type_q, fun)
   rules[type_p] = rules[type_p] or {}
   rules[type_p][type_q] = fun
-end
+end)
 
 -- The rule of the nearest classes: those of q before those of p.
 local function find(p, q)

@@ -117,10 +117,9 @@ local function reader_of(fn, name)
   return found
 end
 
---- The function inside the guard of util/class.lua around methods, the part's method that a method delegates to, and
---- the function inside the wrapper of util/autocast.lua around functions.
----@return function
-function signature.unguarded(fn)
+-- The function inside the guard of util/class.lua around methods, the part's method that a method delegates to, and the
+-- function inside the wrapper of util/autocast.lua around functions.
+local function reading(fn)
   local info = debug.getinfo(fn, "S")
   if info.source:find "util/class%.lua$" then
     fn = upvalue(fn, "method") or fn
@@ -128,6 +127,13 @@ function signature.unguarded(fn)
   end
   if info.source:find "util/autocast%.lua$" then return upvalue(fn, "fn") or fn end
   return fn
+end
+
+--- The function in its file, inside of guards, casts and the reader of its arguments.
+---@return function
+function signature.unguarded(fn)
+  fn = reading(fn)
+  return debug.getinfo(fn, "S").source:find "util/arguments%.lua$" and upvalue(fn, "body") or fn
 end
 
 -- A function that makes an object holds the object's class.
@@ -203,7 +209,7 @@ function signature.of(value, name, block)
   if type(fn) == "function" then
     local known, text = C.system.signature(fn)
     if known then return signature.parse(text) end
-    fn = signature.unguarded(fn)
+    fn = reading(fn)
     local rows = reader_of(fn, name)
     if rows then return from_rows(rows) end
     rows = type(value) == "table" and arguments.signatures[value._name]

@@ -1,20 +1,17 @@
 --- Comparing tensors: as a whole and within a tolerance; elementwise functions whose two forms differ.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
-local fail, signature = arguments.fail, arguments.signature
+local fail, signature, checked = arguments.fail, arguments.signature, arguments.checked
 
 local compare = {}
-
-local read_equal = signature("equal", {"input: tensor", "other: tensor"})
 
 --- Have both the same shape and the same elements? nan equals nothing.
 --
 --     accelhost.equal(accelhost.tensor {1, 2}, accelhost.tensor {1, 2})  --> true
 ---@return boolean
-function compare.equal(...)
-  local input, other = read_equal(...)
+compare.equal = checked("equal", {"input: tensor", "other: tensor"}, function(input, other)
   return C.same_shape(input, other) and C.eq(input, other):all():item()
-end
+end)
 
 local tolerances = {
   "input: tensor", "other: tensor", {"rtol: nonnegative", 1e-5}, {"atol: nonnegative", 1e-8},
@@ -31,18 +28,15 @@ local function close(input, other, rtol, atol, equal_nan)
   end)
 end
 
-local read_isclose = signature("isclose", tolerances)
-
 --- Is |input - other| <= atol + rtol * |other|? A bool tensor. The shapes broadcast; an infinity is close to itself,
 --- nan to nan only with `equal_nan`.
 --
 --     accelhost.isclose(accelhost.tensor {1, 2}, accelhost.tensor {1, 2.1})  --> tensor([ true, false])
 ---@param other userdata of the same dtype
-function compare.isclose(...)
-  local input, other, rtol, atol, equal_nan = read_isclose(...)
+compare.isclose = checked("isclose", tolerances, function(input, other, rtol, atol, equal_nan)
   if input.dtype ~= other.dtype then fail("isclose: dtypes differ: %s and %s", input.dtype, other.dtype) end
   return close(input, other, rtol, atol, equal_nan)
-end
+end)
 
 local read_allclose = signature("allclose", tolerances)
 
@@ -54,26 +48,20 @@ function compare.allclose(...)
   return close(read_allclose(...)):all():item()
 end
 
-local read_polygamma = signature("polygamma", {"n: size", "input: tensor"})
-
 --- The n-th derivative of digamma. Whole numbers yield float32.
 --
 --     accelhost.polygamma(1, accelhost.ones(1))  --> tensor([1.6449])
 ---@param n integer 0 or more
-function compare.polygamma(...)
-  local n, input = read_polygamma(...)
+compare.polygamma = checked("polygamma", {"n: size", "input: tensor"}, function(n, input)
   return C.polygamma(input, n)
-end
-
-local read_float_power = signature("float_power_", {"input: tensor", "exponent: number|tensor"})
+end)
 
 --- Raise a float64 tensor to a power in place; other dtypes could not hold the result.
 ---@param input userdata float64
 ---@return userdata input
-function compare.float_power_(...)
-  local input, exponent = read_float_power(...)
+compare.float_power_ = checked("float_power_", {"input: tensor", "exponent: number|tensor"}, function(input, exponent)
   if input.dtype ~= "float64" then fail("float_power_: input: expected float64, got %s", input.dtype) end
   return input:pow_(exponent)
-end
+end)
 
 return compare

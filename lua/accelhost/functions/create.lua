@@ -2,16 +2,11 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autograd = require "accelhost.autograd"
-local fail, signature = arguments.fail, arguments.signature
+local fail, signature, checked = arguments.fail, arguments.signature, arguments.checked
 
 local create = {}
 
 local making = {{"dtype: dtype"}, {"device: device"}, {"requires_grad: flag", false}}
-
-local read_logspace = signature("logspace", {
-  "start: number|tensor", "end_: number|tensor", "steps: size", {"base: number", 10},
-  {"dtype: dtype", "float32"}, {"device: device"}, {"requires_grad: flag", false},
-})
 
 -- A number, or the one in a 0-dim tensor.
 local function number_of(name, value)
@@ -24,65 +19,58 @@ end
 --- the fractions of start and end_ are cut, then those of the powers.
 --
 --     accelhost.logspace(0, 2, 3)  --> tensor([  1.,  10., 100.])
-function create.logspace(...)
-  local start, to, steps, base, dtype, device, requires_grad = read_logspace(...)
+create.logspace = checked("logspace", {
+  "start: number|tensor", "end_: number|tensor", "steps: size", {"base: number", 10}, {"dtype: dtype", "float32"},
+  {"device: device"}, {"requires_grad: flag", false},
+}, function(start, to, steps, base, dtype, device, requires_grad)
   start, to = number_of("start", start), number_of("end_", to)
   if dtype:find "int" then start, to = math.modf(start), math.modf(to) end
   local powers = C.pow(base, C.linspace(start, to, steps, {dtype = "float64"})):to(dtype)
   powers = device and powers:to(device) or powers
   return requires_grad and powers:requires_grad_() or powers
-end
-
-local read_as_tensor = signature("as_tensor", {"data: any", {"dtype: dtype"}, {"device: device"}})
+end)
 
 --- The data as a tensor: a tensor itself where dtype and device are right, else as accelhost.tensor makes it.
-function create.as_tensor(...)
-  local data, dtype, device = read_as_tensor(...)
+create.as_tensor = checked("as_tensor", {
+  "data: any", {"dtype: dtype"}, {"device: device"},
+}, function(data, dtype, device)
   if not C.is_tensor(data) then return C.tensor(data, {dtype = dtype, device = device}) end
   return data:to {dtype = dtype or data.dtype, device = device or data.device}
-end
-
-local read_scalar_tensor = signature("scalar_tensor", {"s: number|flag", unpack(making)})
+end)
 
 --- A 0-dim tensor of a number, float32 unless a dtype is given.
-function create.scalar_tensor(...)
-  local value, dtype, device, requires_grad = read_scalar_tensor(...)
+create.scalar_tensor = checked("scalar_tensor", {
+  "s: number|flag", unpack(making),
+}, function(value, dtype, device, requires_grad)
   if type(value) == "boolean" then value = value and 1 or 0 end
   return C.full({}, value, {dtype = dtype or "float32", device = device, requires_grad = requires_grad})
-end
-
-local read_type = signature("type", {"input: tensor", {"dtype: dtype"}})
+end)
 
 --- The tensor in another dtype, as `to`; without a dtype the name of its dtype.
 --
 --     a:type "int64"  --> tensor([1, 2, 3])
 --     a:type()        --> float32
 ---@return userdata|string
-function create.type(...)
-  local input, dtype = read_type(...)
+create.type = checked("type", {"input: tensor", {"dtype: dtype"}}, function(input, dtype)
   return dtype and input:to(dtype) or input.dtype
-end
-
-local read_new_tensor = signature("new_tensor", {"input: tensor", "data: any", unpack(making)})
+end)
 
 --- A tensor of the data with this one's dtype, on its device. A copy.
-function create.new_tensor(...)
-  local input, data, dtype, device, requires_grad = read_new_tensor(...)
+create.new_tensor = checked("new_tensor", {
+  "input: tensor", "data: any", unpack(making),
+}, function(input, data, dtype, device, requires_grad)
   return C.tensor(data, {dtype = dtype or input.dtype, device = device or input.device,
     requires_grad = requires_grad})
-end
-
-local read_randint_like = signature("randint_like", {
-  "input: tensor", "low: integer", {"high: integer"}, {"dtype: dtype"}, {"device: device"},
-  {"requires_grad: flag", false}, {"generator: generator"},
-  {"memory_format: 'channels_last'|'channels_last_3d'|'contiguous_format'|'preserve_format'", "preserve_format"},
-})
+end)
 
 --- Random whole numbers of low .. high - 1 in the shape of a tensor; of 0 .. low - 1 without high.
 ---@param dtype? string default the input's
 ---@param device? string default the input's
-function create.randint_like(...)
-  local input, low, high, dtype, device, requires_grad, generator, format = read_randint_like(...)
+create.randint_like = checked("randint_like", {
+  "input: tensor", "low: integer", {"high: integer"}, {"dtype: dtype"}, {"device: device"},
+  {"requires_grad: flag", false}, {"generator: generator"},
+  {"memory_format: 'channels_last'|'channels_last_3d'|'contiguous_format'|'preserve_format'", "preserve_format"},
+}, function(input, low, high, dtype, device, requires_grad, generator, format)
   if not high then low, high = 0, low end
   local sizes, last = input:shape(), format == "channels_last"
   if last and #sizes ~= 4 then
@@ -94,7 +82,7 @@ function create.randint_like(...)
   if last then result = result:permute(0, 3, 1, 2):contiguous {memory_format = format} end
   result.requires_grad = requires_grad
   return result
-end
+end)
 
 -- A result that does not depend on mean and std, with a history in which their gradients are 0, as in PyTorch.
 local Constant = autograd.Function:extend "normal"
@@ -127,11 +115,6 @@ local function broadcast_normal(mean, std)
   return C.empty(sizes, {dtype = mean.dtype, device = mean.device}), mean:expand(sizes), std:expand(sizes)
 end
 
-local read_normal = signature("normal", {
-  "mean: number|tensor", {"std: number|tensor", 1}, {"size: sizes"}, {"dtype: dtype", "float32"}, {"device: device"},
-  {"requires_grad: flag", false}, {"generator: generator"},
-})
-
 --- Random numbers of the normal distribution: of a mean and a deviation that are tensors of as many elements, or one
 --- of them a number; of two numbers, in a size.
 --
@@ -139,8 +122,10 @@ local read_normal = signature("normal", {
 ---@param size? integer|integer[]|table for two numbers
 ---@param dtype? string for two numbers, default "float32"
 ---@param device? string for two numbers
-function create.normal(...)
-  local mean, std, size, dtype, device, requires_grad, generator = read_normal(...)
+create.normal = checked("normal", {
+  "mean: number|tensor", {"std: number|tensor", 1}, {"size: sizes"}, {"dtype: dtype", "float32"}, {"device: device"},
+  {"requires_grad: flag", false}, {"generator: generator"},
+}, function(mean, std, size, dtype, device, requires_grad, generator)
   local like = C.is_tensor(mean) and mean or C.is_tensor(std) and std
   if like and size then fail("normal: size: the tensors have one already") end
   if not like and not size then fail("normal: size: expected one for two numbers") end
@@ -160,7 +145,7 @@ function create.normal(...)
   end
   if like and C.autograd.is_grad_enabled() then result = (Constant.apply(result, mean, std)) end
   return requires_grad and result:requires_grad_() or result
-end
+end)
 
 -- Functions that only query: {name, the property of a tensor}.
 local read_numel = signature("numel", {"input: tensor"})
@@ -193,18 +178,15 @@ function create.is_signed(...)
   return dtype ~= "uint8" and dtype ~= "bool"
 end
 
-local read_is_nonzero = signature("is_nonzero", {"input: tensor"})
-
 --- Is the one element of the tensor other than 0?
 ---@param input userdata of one element
 ---@return boolean
-function create.is_nonzero(...)
-  local input = read_is_nonzero(...)
+create.is_nonzero = checked("is_nonzero", {"input: tensor"}, function(input)
   if input:numel() ~= 1 then
     fail("is_nonzero: expected a tensor with one element, got shape %s", arguments.shape_text(input))
   end
   return input:ne(0):reshape({}):item()
-end
+end)
 
 local read_is_same_size = signature("is_same_size", {"input: tensor", "other: tensor"})
 
@@ -217,14 +199,11 @@ local read_isreal = signature("isreal", {"input: tensor"})
 --- Is each element a real number? Always true: bool of the input's shape.
 function create.isreal(...) return C.ones_like(read_isreal(...), {dtype = "bool"}) end
 
-local read_positive = signature("positive", {"input: tensor"})
-
 --- The input itself. Not for bool.
-function create.positive(...)
-  local input = read_positive(...)
+create.positive = checked("positive", {"input: tensor"}, function(input)
   if input.dtype == "bool" then fail("positive: not defined for bool") end
   return input
-end
+end)
 
 local read_apply = signature("apply_", {"input: tensor", "callable: callable"})
 

@@ -5,7 +5,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"
-local fail, signature = arguments.fail, arguments.signature
+local fail, signature, checked = arguments.fail, arguments.signature, arguments.checked
 
 local join = {}
 
@@ -248,16 +248,14 @@ local function choices(n, r, again)
   return list
 end
 
-local read_combinations = signature("combinations",
-  {"input: tensor", {"r: size", 2}, {"with_replacement: flag", false}})
-
 --- All choices of `r` elements of a 1-d tensor, as rows in order.
 --
 --     accelhost.combinations(accelhost.arange(3))  --> tensor([[0, 1], [0, 2], [1, 2]])
 ---@param input userdata 1-d
 ---@param with_replacement? boolean default false; may an element be chosen again?
-function join.combinations(...)
-  local input, r, again = read_combinations(...)
+join.combinations = checked("combinations", {
+  "input: tensor", {"r: size", 2}, {"with_replacement: flag", false},
+}, function(input, r, again)
   if input:dim() ~= 1 then
     fail("combinations: input: expected 1 dim, got shape %s", arguments.shape_text(input))
   end
@@ -268,7 +266,7 @@ function join.combinations(...)
   if count == 0 then return C.empty({0, r}, {dtype = input.dtype, device = input.device}) end
   local positions = C.tensor(choices(n, r, again), {dtype = "int64"}):to(input.device)
   return input:index_select(0, positions):reshape(count, r)
-end
+end)
 
 local read_tensor_split = signature("tensor_split",
   {"input: tensor", "indices_or_sections: integer|integers|tensor", {"dim: integer", 0}})

@@ -4,6 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local checked, named = arguments.checked, arguments.named
 
 local layout = {}
 
@@ -16,17 +17,16 @@ local function expect_dims(what, input, least, most)
   end
 end
 
-local read_rot90 = signature("rot90", {"input: tensor", {"k: integer", 1}, {"dims: integers", {0, 1}}})
-
 --- Turned by 90 degrees k times, from the first of the two dims towards the second.
 --
 --     accelhost.arange(4):view(2, 2):rot90()  --> tensor([[1, 3], [0, 2]])
 ---@param input userdata of at least 2 dims
 ---@param dims? integer[] default {0, 1}
-function layout.rot90(...)
-  local input, k, plane = read_rot90(...)
-  expect_dims("rot90", input, 2)
-  plane = dims.wrap_all("rot90", plane, input:dim())
+layout.rot90 = named("rot90", {
+  "input: tensor", {"k: integer", 1}, {"dims: integers", {0, 1}},
+}, function(what, input, k, plane)
+  expect_dims(what, input, 2)
+  plane = dims.wrap_all(what, plane, input:dim())
   if #plane ~= 2 then fail("rot90: dims: expected 2 of them, got %d", #plane) end
   local a, b = plane[1], plane[2]
   k = k % 4
@@ -36,46 +36,38 @@ function layout.rot90(...)
   local result = flipped:transpose(a, b)
   flipped:free()
   return result
-end
-
-local read_fliplr = signature("fliplr", {"input: tensor"})
+end)
 
 --- Mirrored from left to right: along dim 1. A copy.
 ---@param input userdata of at least 2 dims
-function layout.fliplr(...)
-  local input = read_fliplr(...)
-  expect_dims("fliplr", input, 2)
+layout.fliplr = named("fliplr", {"input: tensor"}, function(what, input)
+  expect_dims(what, input, 2)
   return input:flip(1)
-end
-
-local read_flipud = signature("flipud", {"input: tensor"})
+end)
 
 --- Mirrored upside down: along dim 0. A copy.
 ---@param input userdata of at least 1 dim
-function layout.flipud(...)
-  local input = read_flipud(...)
-  expect_dims("flipud", input, 1)
+layout.flipud = named("flipud", {"input: tensor"}, function(what, input)
+  expect_dims(what, input, 1)
   return input:flip(0)
-end
+end)
 
 local read_ravel = signature("ravel", {"input: tensor"})
 
 --- All elements in one dim: a view where that is possible.
 function layout.ravel(...) return read_ravel(...):reshape(-1) end
 
-local read_diag_embed = signature("diag_embed",
-  {"input: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1}})
-
 --- Matrices of zeros with the last dim of the input along their diagonals. The two new dims are dim1 and dim2 of the
 --- result; an offset above 0 means above the diagonal.
 --
 --     accelhost.tensor {1, 2}:diag_embed()  --> tensor([[1., 0.], [0., 2.]])
 ---@param input userdata (..., n)
-function layout.diag_embed(...)
-  local input, offset, dim1, dim2 = read_diag_embed(...)
-  expect_dims("diag_embed", input, 1)
+layout.diag_embed = named("diag_embed", {
+  "input: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1},
+}, function(what, input, offset, dim1, dim2)
+  expect_dims(what, input, 1)
   local count = input:dim() + 1
-  dim1, dim2 = dims.wrap("diag_embed", dim1, count), dims.wrap("diag_embed", dim2, count)
+  dim1, dim2 = dims.wrap(what, dim1, count), dims.wrap(what, dim2, count)
   if dim1 == dim2 then fail("diag_embed: dim1 and dim2 are both %d", dim1) end
   local shape, size, at = input:shape(), {}, 0
   local n = shape[#shape] + math.abs(offset)
@@ -88,51 +80,41 @@ function layout.diag_embed(...)
     end
   end
   return C.diagonal_backward(input, size, offset, dim1, dim2)
-end
-
-local read_diag = signature("diag", {"input: tensor", {"diagonal: integer", 0}})
+end)
 
 --- Of a vector the matrix with it along a diagonal, of a matrix that diagonal (a copy).
 --
 --     accelhost.eye(2):diag()  --> tensor([1., 1.])
 ---@param input userdata of 1 or 2 dims
 ---@param diagonal? integer|table default 0; above 0 means above the main diagonal
-function layout.diag(...)
-  local input, diagonal = read_diag(...)
-  expect_dims("diag", input, 1, 2)
+layout.diag = named("diag", {"input: tensor", {"diagonal: integer", 0}}, function(what, input, diagonal)
+  expect_dims(what, input, 1, 2)
   if input:dim() == 1 then return layout.diag_embed(input, diagonal) end
   return input:diagonal(diagonal):clone()
-end
-
-local read_diagflat = signature("diagflat", {"input: tensor", {"offset: integer", 0}})
+end)
 
 --- The matrix with all elements, in order, along a diagonal.
-function layout.diagflat(...)
-  local input, offset = read_diagflat(...)
+layout.diagflat = checked("diagflat", {"input: tensor", {"offset: integer", 0}}, function(input, offset)
   return layout.diag_embed(input:reshape(-1), offset)
-end
-
-local read_trace = signature("trace", {"input: tensor"})
+end)
 
 --- The sum of a matrix's diagonal.
 --
 --     accelhost.eye(3):trace()  --> tensor(3.)
 ---@param input userdata 2 dims
 ---@return userdata 0-dim
-function layout.trace(...)
-  local input = read_trace(...)
-  expect_dims("trace", input, 2, 2)
+layout.trace = named("trace", {"input: tensor"}, function(what, input)
+  expect_dims(what, input, 2, 2)
   return input:diagonal():sum()
-end
-
-local read_unfold = signature("tensor:unfold", {"input: tensor", "dimension: integer", "size: size", "step: count"})
+end)
 
 --- All windows of `size` entries, `step` apart, along a dim: a view, the entries of a window being its last dim.
 --
 --     accelhost.arange(5):unfold(0, 3, 2)  --> tensor([[0, 1, 2], [2, 3, 4]])
 ---@param step integer at least 1
-function layout.unfold(...)
-  local input, dim, size, step = read_unfold(...)
+layout.unfold = checked("tensor:unfold", {
+  "input: tensor", "dimension: integer", "size: size", "step: count",
+}, function(input, dim, size, step)
   dim = dims.wrap("unfold", dim, input:dim())
   local shape, stride = input:shape(), input:stride()
   local n = shape[dim + 1] or 1
@@ -144,20 +126,18 @@ function layout.unfold(...)
   end
   shape[#shape + 1], stride[#stride + 1] = size, along
   return C.as_strided(input, shape, stride, input:storage_offset())
-end
-
-local read_as_strided = signature("as_strided",
-  {"input: tensor", "size: sizes", "stride: sizes", {"storage_offset: size"}})
+end)
 
 --- The elements at distances of `stride` in the input's memory, from `storage_offset` on (by default where the input
 --- begins), all of them inside it. A view; gradients of elements that are seen several times add up.
 --
 --     accelhost.arange(4):as_strided({2, 2}, {1, 1})  --> tensor([[0, 1], [1, 2]])
 ---@param stride integer|integer[] in elements
-function layout.as_strided(...)
-  local input, size, stride, offset = read_as_strided(...)
+layout.as_strided = checked("as_strided", {
+  "input: tensor", "size: sizes", "stride: sizes", {"storage_offset: size"},
+}, function(input, size, stride, offset)
   return C.as_strided(input, size, stride, offset)
-end
+end)
 
 local indices = {
   "row: size", "col: size", {"offset: integer", 0}, {"dtype: dtype", "int64"}, {"device: device"},
@@ -169,38 +149,31 @@ local function triangle(row, col, offset, dtype, device, triangle_of)
   return where:t():contiguous():to(dtype)
 end
 
-local read_tril_indices = signature("tril_indices", indices)
-
 --- The positions of the lower triangle of a row x col matrix, row by row: (2, n), rows above columns.
 --
 --     accelhost.tril_indices(2, 2)  --> tensor([[0, 1, 1], [0, 0, 1]])
-function layout.tril_indices(...)
-  local row, col, offset, dtype, device = read_tril_indices(...)
+layout.tril_indices = checked("tril_indices", indices, function(row, col, offset, dtype, device)
   return triangle(row, col, offset, dtype, device, C.tril)
-end
-
-local read_triu_indices = signature("triu_indices", indices)
+end)
 
 --- The positions of the upper triangle of a row x col matrix, row by row: (2, n), rows above columns.
-function layout.triu_indices(...)
-  local row, col, offset, dtype, device = read_triu_indices(...)
+layout.triu_indices = checked("triu_indices", indices, function(row, col, offset, dtype, device)
   return triangle(row, col, offset, dtype, device, C.triu)
-end
-
-local read_vander = signature("vander", {"x: tensor", {"N: size"}, {"increasing: flag", false}})
+end)
 
 --- The powers N - 1 .. 0 of each element as a row; 0 .. N - 1 with `increasing`.
 --
 --     accelhost.vander(accelhost.tensor {2, 3}, {increasing = true})  --> tensor([[1., 2.], [1., 3.]])
 ---@param x userdata 1-d
 ---@param N? integer|table default the number of elements
-function layout.vander(...)
-  local x, count, increasing = read_vander(...)
+layout.vander = checked("vander", {
+  "x: tensor", {"N: size"}, {"increasing: flag", false},
+}, function(x, count, increasing)
   if x:dim() ~= 1 then fail("vander: x: expected 1 dim, got shape %s", shape_text(x)) end
   local exponents = C.arange(count or x:numel(), {device = x.device})
   if not increasing then exponents = exponents:flip(0) end
   return x:unsqueeze(-1):pow(exponents)
-end
+end)
 
 -- Make a function by which a tensor becomes a view of itself. A gradient's history could not follow.
 local function becoming(what, parameters, view)

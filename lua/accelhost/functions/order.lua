@@ -5,6 +5,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local checked, named = arguments.checked, arguments.named
 
 local order = {}
 
@@ -57,9 +58,6 @@ local function consecutive(input, dim)
   return values, new:to("int64"):cumsum(0) - 1, counts_of(firsts, rows:size(0))
 end
 
-local read_unique_consecutive = signature("unique_consecutive",
-  {"input: tensor", {"return_inverse: flag", false}, {"return_counts: flag", false}, {"dim: integer"}})
-
 --- The values without those that equal the one before: of all elements in order, or of the slices along a dim.
 --
 --     accelhost.tensor {1, 1, 2, 1}:unique_consecutive()  --> tensor([1., 2., 1.])
@@ -68,14 +66,15 @@ local read_unique_consecutive = signature("unique_consecutive",
 ---@return userdata values
 ---@return userdata? inverse
 ---@return userdata? counts
-function order.unique_consecutive(...)
-  local input, return_inverse, return_counts, dim = read_unique_consecutive(...)
-  dim = dim and dims.wrap("unique_consecutive", dim, input:dim())
+order.unique_consecutive = named("unique_consecutive", {
+  "input: tensor", {"return_inverse: flag", false}, {"return_counts: flag", false}, {"dim: integer"},
+}, function(what, input, return_inverse, return_counts, dim)
+  dim = dim and dims.wrap(what, dim, input:dim())
   local x = dim and input:dim() > 0 and input or input:reshape(-1)
   local values, inverse, counts = consecutive(x:detach(), dim or 0)
   if not dim then inverse = inverse:reshape(input:shape()) end
   return chosen(values, return_inverse, inverse, return_counts, counts)
-end
+end)
 
 -- The order of rows: by the first column, ties by the second, ..
 local function lexicographic(rows)
@@ -86,11 +85,6 @@ local function lexicographic(rows)
   return at
 end
 
-local read_unique = signature("unique", {
-  "input: tensor", {"sorted: flag", true}, {"return_inverse: flag", false}, {"return_counts: flag", false},
-  {"dim: integer"},
-})
-
 --- The distinct values in rising order: of all elements, or the distinct slices along a dim.
 --
 --     accelhost.tensor {3, 1, 3}:unique()  --> tensor([1., 3.])
@@ -100,27 +94,24 @@ local read_unique = signature("unique", {
 ---@return userdata values
 ---@return userdata? inverse
 ---@return userdata? counts
-function order.unique(...)
-  local input, sorted, return_inverse, return_counts, dim = read_unique(...)
+order.unique = named("unique", {
+  "input: tensor", {"sorted: flag", true}, {"return_inverse: flag", false}, {"return_counts: flag", false},
+  {"dim: integer"},
+}, function(what, input, sorted, return_inverse, return_counts, dim)
   if not dim or input:dim() == 0 then return C.unique(input, sorted, return_inverse, return_counts) end
-  dim = dims.wrap("unique", dim, input:dim())
+  dim = dims.wrap(what, dim, input:dim())
   local x = input:detach()
   local at = lexicographic((rows_of(x, dim)))
   local values, group, counts = consecutive(x:index_select(dim, at), dim)
   local inverse = C.empty_like(group, {dtype = "int64"}):index_copy_(0, at, group)
   return chosen(values, return_inverse, inverse, return_counts, counts)
-end
+end)
 
 -- PyTorch has two words for one thing; they must not contradict each other.
 local function from_the_right(what, right, side)
   if right and side == "left" then fail("%s: side = 'left' contradicts right = true", what) end
   return right or side == "right"
 end
-
-local read_searchsorted = signature("searchsorted", {
-  "sorted_sequence: tensor", "input: number|tensor", {"out_int32: flag", false}, {"right: flag", false},
-  {"side: 'left'|'right'"}, {"sorter: tensor"},
-})
 
 --- The place at which each value would be inserted into a sorted sequence: before its equals, after them with `right`.
 --
@@ -129,32 +120,32 @@ local read_searchsorted = signature("searchsorted", {
 ---@param out_int32? boolean|table default false; the result's dtype is int32 instead of int64
 ---@param side? "left"|"right" the same in words
 ---@param sorter? userdata int64, the order (of argsort) in which the sequence is sorted
-function order.searchsorted(...)
-  local sequence, input, out_int32, right, side, sorter = read_searchsorted(...)
+order.searchsorted = named("searchsorted", {
+  "sorted_sequence: tensor", "input: number|tensor", {"out_int32: flag", false}, {"right: flag", false},
+  {"side: 'left'|'right'"}, {"sorter: tensor"},
+}, function(what, sequence, input, out_int32, right, side, sorter)
   if sorter then
     if not C.same_shape(sorter, sequence) then
       fail("searchsorted: sorter %s must have the shape %s of the sequence", shape_text(sorter), shape_text(sequence))
     end
     sequence = sequence:gather(-1, sorter)
   end
-  return C.searchsorted(sequence, input, out_int32, from_the_right("searchsorted", right, side))
-end
-
-local read_bucketize = signature("bucketize",
-  {"input: number|tensor", "boundaries: tensor", {"out_int32: flag", false}, {"right: flag", false}})
+  return C.searchsorted(sequence, input, out_int32, from_the_right(what, right, side))
+end)
 
 --- The bucket of each value between rising boundaries: i where boundaries[i - 1] < value <= boundaries[i], or with
 --- `right` where boundaries[i - 1] <= value < boundaries[i].
 --
 --     accelhost.bucketize(accelhost.tensor {0, 3}, accelhost.tensor {1, 3})  --> tensor([0, 1])
 ---@param boundaries userdata 1-d
-function order.bucketize(...)
-  local input, boundaries, out_int32, right = read_bucketize(...)
+order.bucketize = checked("bucketize", {
+  "input: number|tensor", "boundaries: tensor", {"out_int32: flag", false}, {"right: flag", false},
+}, function(input, boundaries, out_int32, right)
   if boundaries:dim() ~= 1 then
     fail("bucketize: boundaries: expected 1 dim, got shape %s", shape_text(boundaries))
   end
   return C.searchsorted(boundaries, input, out_int32, right)
-end
+end)
 
 -- The distinct tests in order, without nan, which equals nothing; on a device, where their number would have to be
 -- waited for, all of them.
@@ -164,10 +155,6 @@ local function sorted_tests(tests)
   if not distinct:is_floating_point() then return distinct end
   return distinct:narrow(0, 0, distinct:eq(distinct):sum():item())
 end
-
-local read_isin = signature("isin", {
-  "elements: number|tensor", "test_elements: number|tensor", {"assume_unique: flag", false}, {"invert: flag", false},
-})
 
 -- A number as a tensor that can be compared with this one's elements.
 local function comparable(number, tensor)
@@ -181,8 +168,9 @@ end
 --     accelhost.isin(accelhost.tensor {1, 2, 3}, accelhost.tensor {2, 3})  --> tensor([false,  true,  true])
 ---@param assume_unique? boolean|table makes no difference here
 ---@param invert? boolean default false; is it not among them?
-function order.isin(...)
-  local elements, tests, _, invert = read_isin(...)
+order.isin = checked("isin", {
+  "elements: number|tensor", "test_elements: number|tensor", {"assume_unique: flag", false}, {"invert: flag", false},
+}, function(elements, tests, _, invert)
   if not C.is_tensor(elements) and not C.is_tensor(tests) then fail("isin: expected at least one tensor") end
   if not C.is_tensor(elements) then elements = comparable(elements, tests) end
   if not C.is_tensor(tests) then tests = comparable(tests, elements) end
@@ -198,9 +186,7 @@ function order.isin(...)
     found = sorted:take(at):eq(x)
   end
   return invert and found:logical_not() or found
-end
-
-local read_histc = signature("histc", {"input: tensor", {"bins: count", 100}, {"min: number", 0}, {"max: number", 0}})
+end)
 
 --- The number of values in each of `bins` equal parts of min..max (of the values' own range when both are equal, as by
 --- default). Values outside of them and nan are not counted; max itself falls into the last bin.
@@ -208,8 +194,9 @@ local read_histc = signature("histc", {"input: tensor", {"bins: count", 100}, {"
 --     accelhost.tensor {1, 2, 2, 4}:histc(3)  --> tensor([1., 2., 1.])
 ---@param input userdata floating
 ---@return userdata (bins) of the input's dtype
-function order.histc(...)
-  local input, bins, low, high = read_histc(...)
+order.histc = checked("histc", {
+  "input: tensor", {"bins: count", 100}, {"min: number", 0}, {"max: number", 0},
+}, function(input, bins, low, high)
   if not input:is_floating_point() then fail("histc: input: expected a floating dtype, got %s", input.dtype) end
   local x = input:detach():reshape(-1):to "float64"
   if low == high and x:numel() > 0 then low, high = x:amin():item(), x:amax():item() end
@@ -227,21 +214,18 @@ function order.histc(...)
   local counts = C.bincount(at, {minlength = bins})
   at:free()
   return counts:to(input.dtype)
-end
-
-local read_diff = signature("diff", {
-  "input: tensor", {"n: size", 1}, {"dim: integer", -1}, {"prepend: tensor"}, {"append: tensor"},
-})
+end)
 
 --- The differences of neighbours along a dim, n times; of bool where neighbours differ.
 --
 --     accelhost.tensor {1, 4, 9}:diff()  --> tensor([3., 5.])
 ---@param prepend? userdata values before the input, of as many dims
 ---@param append? userdata values after it
-function order.diff(...)
-  local input, n, dim, before, after = read_diff(...)
+order.diff = named("diff", {
+  "input: tensor", {"n: size", 1}, {"dim: integer", -1}, {"prepend: tensor"}, {"append: tensor"},
+}, function(what, input, n, dim, before, after)
   if input:dim() == 0 then fail("diff: input: expected at least 1 dim, got a 0-dim tensor") end
-  dim = dims.wrap("diff", dim, input:dim())
+  dim = dims.wrap(what, dim, input:dim())
   if n == 0 then return input:clone() end
   local x = input
   if before or after then
@@ -257,7 +241,7 @@ function order.diff(...)
     x = x.dtype == "bool" and right:logical_xor(left) or right - left
   end
   return x
-end
+end)
 
 -- Sums of neighbours along a dim.
 local function neighbours(y, dim)
@@ -306,15 +290,12 @@ order.trapezoid = trapezoid "trapezoid"
 --- The same as trapezoid.
 order.trapz = trapezoid "trapz"
 
-local read_cumulative = signature("cumulative_trapezoid", under)
-
 --- The area under y up to each place along a dim.
-function order.cumulative_trapezoid(...)
-  local y, x, dx, given = read_cumulative(...)
-  local steps, dim = steps_along("cumulative_trapezoid", y, x, dx, given)
+order.cumulative_trapezoid = named("cumulative_trapezoid", under, function(what, y, x, dx, given)
+  local steps, dim = steps_along(what, y, x, dx, given)
   local sums = neighbours(y, dim)
   if C.is_tensor(steps) then return (sums * steps):cumsum(dim) / 2 end
   return ((sums:is_floating_point() and sums or sums:to "float32") * (steps / 2)):cumsum(dim)
-end
+end)
 
 return order

@@ -4,16 +4,11 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local checked, named = arguments.checked, arguments.named
 
 local placing = {}
 
--- Make the function of a name with these parameters: fn(name, ...).
-local function named(what, parameters, fn)
-  local read = signature(what, parameters)
-  return function(...) return fn(what, read(...)) end
-end
-
--- The same with the result written into the input, of which backward may need the earlier value.
+-- Make a function whose result is written into the input, of which backward may need the earlier value.
 local function in_place(what, parameters, fn)
   return named(what, parameters, function(_, input, ...)
     return input:copy_(fn(what, C.autograd.is_grad_enabled() and input:clone() or input, ...))
@@ -126,50 +121,40 @@ local function with_part(what, input, src, part)
   return copy
 end
 
-local read_select_scatter = signature("select_scatter",
-  {"input: tensor", "src: tensor", "dim: integer", "index: integer"})
-
 --- A copy of the input whose slice `index` along a dim is src.
 --
 --     accelhost.zeros(2, 2):select_scatter(accelhost.ones(2), 0, 1)  --> tensor([[0., 0.], [1., 1.]])
 ---@param src userdata of the slice's shape
-function placing.select_scatter(...)
-  local input, src, dim, index = read_select_scatter(...)
-  return with_part("select_scatter", input, src, function(copy) return copy:select(dim, index) end)
-end
-
-local read_slice_scatter = signature("slice_scatter", {
-  "input: tensor", "src: tensor", {"dim: integer", 0}, {"start: integer"}, {"end_: integer"},
-  {"step: count", 1},
-})
+placing.select_scatter = named("select_scatter", {
+  "input: tensor", "src: tensor", "dim: integer", "index: integer",
+}, function(what, input, src, dim, index)
+  return with_part(what, input, src, function(copy) return copy:select(dim, index) end)
+end)
 
 --- A copy of the input whose entries start, start + step, .. before `end_` along a dim are src.
 ---@param src userdata of the slice's shape
 ---@param start? integer default 0
 ---@param end_? integer default the size of the dim
-function placing.slice_scatter(...)
-  local input, src, dim, start, to, step = read_slice_scatter(...)
-  return with_part("slice_scatter", input, src, function(copy) return C.slice(copy, dim, start, to, step) end)
-end
-
-local read_diagonal_scatter = signature("diagonal_scatter", {
-  "input: tensor", "src: tensor", {"offset: integer", 0}, {"dim1: integer", 0}, {"dim2: integer", 1},
-})
+placing.slice_scatter = named("slice_scatter", {
+  "input: tensor", "src: tensor", {"dim: integer", 0}, {"start: integer"}, {"end_: integer"}, {"step: count", 1},
+}, function(what, input, src, dim, start, to, step)
+  return with_part(what, input, src, function(copy) return C.slice(copy, dim, start, to, step) end)
+end)
 
 --- A copy of the input whose diagonal is src.
 ---@param src userdata of the diagonal's shape
-function placing.diagonal_scatter(...)
-  local input, src, offset, dim1, dim2 = read_diagonal_scatter(...)
-  return with_part("diagonal_scatter", input, src, function(copy) return copy:diagonal(offset, dim1, dim2) end)
-end
-
-local read_fill_diagonal = signature("fill_diagonal_", {"input: tensor", "fill_value: number", {"wrap: flag", false}})
+placing.diagonal_scatter = named("diagonal_scatter", {
+  "input: tensor", "src: tensor", {"offset: integer", 0}, {"dim1: integer", 0}, {"dim2: integer", 1},
+}, function(what, input, src, offset, dim1, dim2)
+  return with_part(what, input, src, function(copy) return copy:diagonal(offset, dim1, dim2) end)
+end)
 
 --- Write a value into the main diagonal, in place; with `wrap` a tall matrix has it again after each square and a row.
 ---@param input userdata of at least 2 dims; of more than 2, all of one size
 ---@return userdata input
-function placing.fill_diagonal_(...)
-  local input, value, wrap = read_fill_diagonal(...)
+placing.fill_diagonal_ = checked("fill_diagonal_", {
+  "input: tensor", "fill_value: number", {"wrap: flag", false},
+}, function(input, value, wrap)
   local count, shape, stride = input:dim(), input:shape(), 0
   if count < 2 then fail("fill_diagonal_: input: expected at least 2 dims, got %s", shape_text(input)) end
   local least = math.min(unpack(shape))
@@ -192,7 +177,7 @@ function placing.fill_diagonal_(...)
     end
   end
   return input
-end
+end)
 
 -- Several index tensors as one that counts through the dims that they cover together.
 local function joined_index(what, input, indices)
@@ -243,16 +228,13 @@ local putting = {
 --     accelhost.zeros(2, 2):index_put({at, at}, 1)  --> tensor([[1., 0.], [0., 1.]])
 placing.index_put = named("index_put", putting, index_put)
 
-local read_index_put_ = signature("index_put_", putting)
-
 --- index_put, written into the input.
 ---@return userdata input
-function placing.index_put_(...)
-  local input, indices, values, accumulate = read_index_put_(...)
+placing.index_put_ = named("index_put_", putting, function(what, input, indices, values, accumulate)
   if type(indices) == "table" and #indices == 1 then indices = indices[1] end
   if C.is_tensor(indices) then return C.index_put_(input, indices, values, accumulate) end
-  return input:copy_(index_put("index_put_", input, indices, values, accumulate))
-end
+  return input:copy_(index_put(what, input, indices, values, accumulate))
+end)
 
 local function put(what, input, index, source, accumulate)
   if input.dtype ~= source.dtype then fail("%s: source is %s but input is %s", what, source.dtype, input.dtype) end
@@ -277,20 +259,17 @@ placing.put = named("put", flat_putting, put)
 ---@return userdata input
 placing.put_ = in_place("put_", flat_putting, put)
 
-local read_nonzero = signature("nonzero", {"input: tensor", {"as_tuple: flag", false}})
-
 --- The positions of all elements other than 0, in order: rows of a matrix (n, dims), or with `as_tuple` a table of one
 --- tensor for each dim, with which the tensor can be indexed.
 --
 --     accelhost.tensor {0, 5, 0, 7}:nonzero()  --> tensor([[1], [3]])
 ---@return userdata|userdata[] int64
-function placing.nonzero(...)
-  local input, as_tuple = read_nonzero(...)
+placing.nonzero = checked("nonzero", {"input: tensor", {"as_tuple: flag", false}}, function(input, as_tuple)
   if not as_tuple then return C.nonzero(input) end
   local places, list = C.nonzero(input:dim() == 0 and input:reshape(1) or input), {}
   for d = 0, places:size(1) - 1 do list[d + 1] = places:select(1, d) end
   return list
-end
+end)
 
 local read_argwhere = signature("argwhere", {"input: tensor"})
 

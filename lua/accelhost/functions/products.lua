@@ -4,15 +4,16 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local checked, named = arguments.checked, arguments.named
 
 local products = {}
 
 -- Dims 0 .. count - 1 that are not in the list.
 local function others(list, count)
-  local named, rest = {}, {}
-  for _, dim in ipairs(list) do named[dim] = true end
+  local is_listed, rest = {}, {}
+  for _, dim in ipairs(list) do is_listed[dim] = true end
   for dim = 0, count - 1 do
-    if not named[dim] then rest[#rest + 1] = dim end
+    if not is_listed[dim] then rest[#rest + 1] = dim end
   end
   return rest
 end
@@ -40,16 +41,13 @@ local function contraction_dims(a, b, given)
   return of_a, of_b
 end
 
-local read_tensordot = signature("tensordot", {"a: tensor", "b: tensor", {"dims: size|list", 2}})
-
 --- Products of elements summed over some dims of both: over the last dims of a and the first of b (a number), or over
 --- pairs of dims {{dims of a}, {dims of b}}; a dim of size 1 broadcasts. The result has the other dims of a, then
 --- those of b.
 --
 --     accelhost.tensordot(accelhost.ones(2, 3), accelhost.ones(3, 4), 1):shape()  --> {2, 4}
 ---@param dims? integer|integer[][]|table default 2
-function products.tensordot(...)
-  local a, b, given = read_tensordot(...)
+products.tensordot = checked("tensordot", {"a: tensor", "b: tensor", {"dims: size|list", 2}}, function(a, b, given)
   local of_a, of_b = contraction_dims(a, b, given)
   for i = 1, #of_a do
     if a:size(of_a[i]) == 1 then
@@ -66,23 +64,20 @@ function products.tensordot(...)
   local left = a:permute(dims.concat(own_a, of_a)):reshape(dims.product(size_a), n)
   local right = b:permute(dims.concat(of_b, own_b)):reshape(n, dims.product(size_b))
   return C.matmul(left, right):reshape(dims.concat(size_a, size_b))
-end
-
-local read_inner = signature("inner", {"input: tensor", "other: tensor"})
+end)
 
 --- Products summed over the last dim of both; the product itself where one of them is 0-dim.
 --
 --     accelhost.inner(accelhost.tensor {1, 2}, accelhost.tensor {3, 4})  --> tensor(11.)
 ---@param input userdata (..., n)
 ---@param other userdata (..., n)
-function products.inner(...)
-  local input, other = read_inner(...)
+products.inner = checked("inner", {"input: tensor", "other: tensor"}, function(input, other)
   if input:dim() == 0 or other:dim() == 0 then return input * other end
   if input:size(-1) ~= other:size(-1) then
     fail("inner: the last dims of %s and %s differ", shape_text(input), shape_text(other))
   end
   return products.tensordot(input, other, {{-1}, {-1}})
-end
+end)
 
 local read_vdot = signature("vdot", {"input: tensor", "other: tensor"})
 
@@ -92,13 +87,10 @@ local read_vdot = signature("vdot", {"input: tensor", "other: tensor"})
 ---@return userdata 0-dim
 function products.vdot(...) return C.dot(read_vdot(...)) end
 
-local read_kron = signature("kron", {"input: tensor", "other: tensor"})
-
 --- The Kronecker product: the input with every element replaced by that element times `other`.
 --
 --     accelhost.kron(accelhost.eye(2), accelhost.ones(1, 2))  --> tensor([[1., 1., 0., 0.], [0., 0., 1., 1.]])
-function products.kron(...)
-  local input, other = read_kron(...)
+products.kron = checked("kron", {"input: tensor", "other: tensor"}, function(input, other)
   local count = math.max(input:dim(), other:dim())
   if count == 1 and input:dim() == other:dim() then
     local product = C.outer(input, other)
@@ -119,16 +111,13 @@ function products.kron(...)
   local result = product:reshape(size)
   product:free()
   return result
-end
-
-local read_cross = signature("cross", {"input: tensor", "other: tensor", {"dim: integer"}})
+end)
 
 --- The cross product of vectors of 3 along a dim. The other dims broadcast.
 --
 --     accelhost.cross(accelhost.tensor {1, 0, 0}, accelhost.tensor {0, 1, 0})  --> tensor([0., 0., 1.])
 ---@param dim? integer|table default the first dim of size 3
-function products.cross(...)
-  local input, other, dim = read_cross(...)
+products.cross = named("cross", {"input: tensor", "other: tensor", {"dim: integer"}}, function(what, input, other, dim)
   if input:dim() ~= other:dim() then
     fail("cross: expected as many dims of both, got %s and %s", shape_text(input), shape_text(other))
   end
@@ -136,7 +125,7 @@ function products.cross(...)
     if not dim and input:size(d) == 3 then dim = d end
   end
   if not dim or input:dim() == 0 then fail("cross: no dim of %s has size 3", shape_text(input)) end
-  dim = dims.wrap("cross", dim, input:dim())
+  dim = dims.wrap(what, dim, input:dim())
   if input:size(dim) ~= 3 or other:size(dim) ~= 3 then
     fail("cross: expected size 3 along dim %d, got %s and %s", dim, shape_text(input), shape_text(other))
   end
@@ -151,7 +140,7 @@ function products.cross(...)
   local result = difference:roll(-1, dim)
   difference:free()
   return result
-end
+end)
 
 -- sqrt of sums of squares, |a|^2 + |b|^2 - 2ab as one product of rows [-2a, |a|^2, 1] and [b, 1, |b|^2]; where that is
 -- 0 the slope is 0.
@@ -194,14 +183,11 @@ function products.cdist(...)
   return (x1:unsqueeze(-2) - x2:unsqueeze(-3)):norm(p, -1)
 end
 
-local read_dist = signature("dist", {"input: tensor", "other: tensor", {"p: number", 2}})
-
 --- The p-norm of the difference of two tensors that broadcast.
 ---@return userdata 0-dim
-function products.dist(...)
-  local input, other, p = read_dist(...)
+products.dist = checked("dist", {"input: tensor", "other: tensor", {"p: number", 2}}, function(input, other, p)
   return (input - other):norm(p)
-end
+end)
 
 local function whole(number) return number < 0 and math.ceil(number) or math.floor(number) end
 
@@ -216,44 +202,41 @@ local function added(input, product, beta, alpha)
   return (beta == 1 and input or input * beta) + product
 end
 
-local read_addmv = signature("addmv", {"input: tensor", "mat: tensor", "vec: tensor", unpack(scaled)})
-
 --- beta * input + alpha * (mat @ vec).
 ---@param mat userdata (n, m)
 ---@param vec userdata (m)
 ---@return userdata (n)
-function products.addmv(...)
-  local input, mat, vec, beta, alpha = read_addmv(...)
+products.addmv = checked("addmv", {
+  "input: tensor", "mat: tensor", "vec: tensor", unpack(scaled),
+}, function(input, mat, vec, beta, alpha)
   return added(input, C.mv(mat, vec), beta, alpha)
-end
-
-local read_addr = signature("addr", {"input: tensor", "vec1: tensor", "vec2: tensor", unpack(scaled)})
+end)
 
 --- beta * input + alpha * outer(vec1, vec2).
 ---@param vec1 userdata (n)
 ---@param vec2 userdata (m)
 ---@return userdata (n, m)
-function products.addr(...)
-  local input, vec1, vec2, beta, alpha = read_addr(...)
+products.addr = named("addr", {
+  "input: tensor", "vec1: tensor", "vec2: tensor", unpack(scaled),
+}, function(what, input, vec1, vec2, beta, alpha)
   if input.dtype == "bool" and vec1.dtype == "bool" and vec2.dtype == "bool" then
     local product = C.logical_and(C.outer(vec1, vec2), alpha ~= 0)
     return beta == 0 and product or C.logical_or(input, product)
   end
   if not (input:is_floating_point() or vec1:is_floating_point() or vec2:is_floating_point()) then
-    arguments.check("addr", "beta", "integer", beta)
-    arguments.check("addr", "alpha", "integer", alpha)
+    arguments.check(what, "beta", "integer", beta)
+    arguments.check(what, "alpha", "integer", alpha)
   end
   return added(input, C.outer(vec1, vec2), beta, alpha)
-end
-
-local read_addbmm = signature("addbmm", {"input: tensor", "batch1: tensor", "batch2: tensor", unpack(scaled)})
+end)
 
 --- beta * input + alpha * the sum over a batch of matrix products.
 ---@param batch1 userdata (b, n, m)
 ---@param batch2 userdata (b, m, k)
 ---@return userdata (n, k)
-function products.addbmm(...)
-  local input, batch1, batch2, beta, alpha = read_addbmm(...)
+products.addbmm = checked("addbmm", {
+  "input: tensor", "batch1: tensor", "batch2: tensor", unpack(scaled),
+}, function(input, batch1, batch2, beta, alpha)
   local fits = batch1:dim() == 3 and batch2:dim() == 3 and batch1:size(0) == batch2:size(0) and
     batch1:size(2) == batch2:size(1)
   if not fits then
@@ -263,7 +246,7 @@ function products.addbmm(...)
   local depth = batch1:size(0) * batch1:size(2)
   return C.addmm(input, batch1:transpose(0, 1):reshape(batch1:size(1), depth), batch2:reshape(depth, batch2:size(2)),
     beta, alpha)
-end
+end)
 
 autocast(products, "lower", "addbmm")
 autocast(products, "own", "addmv", "lower")

@@ -4,6 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local checked, named = arguments.checked, arguments.named
 
 local statistics = {}
 
@@ -113,36 +114,33 @@ statistics.median = median("median", false)
 ---@return userdata? indices int64
 statistics.nanmedian = median("nanmedian", true)
 
-local read_kthvalue = signature("kthvalue",
-  {"input: tensor", "k: count", {"dim: integer", -1}, {"keepdim: flag", false}})
-
 --- The k-th smallest value along a dim, k counting from 1 as in PyTorch, and where it is. nan counts as the largest.
 --
 --     accelhost.tensor {3, 1, 2}:kthvalue(1)  --> tensor(1.), tensor(1)
 ---@param k integer 1 is the smallest
 ---@return userdata values
 ---@return userdata indices int64
-function statistics.kthvalue(...)
-  local input, k, dim, keepdim = read_kthvalue(...)
-  expect_numbers("kthvalue", input)
-  dim = dims.wrap("kthvalue", dim, input:dim())
-  local n = size_along("kthvalue", input, dim)
+statistics.kthvalue = named("kthvalue", {
+  "input: tensor", "k: count", {"dim: integer", -1}, {"keepdim: flag", false},
+}, function(what, input, k, dim, keepdim)
+  expect_numbers(what, input)
+  dim = dims.wrap(what, dim, input:dim())
+  local n = size_along(what, input, dim)
   if k > n then fail("kthvalue: k is %d, but dim %d of %s has %d entries", k, dim, shape_text(input), n) end
   if input:dim() == 0 then return alone(input) end
   return pick(input, k - 1, dim, keepdim)
-end
-
-local read_mode = signature("mode", {"input: tensor", {"dim: integer", -1}, {"keepdim: flag", false}})
+end)
 
 --- The most frequent value along a dim, the smallest of several, and the last place where it is.
 --
 --     accelhost.tensor {5, 3, 5}:mode()  --> tensor(5.), tensor(2)
 ---@return userdata values
 ---@return userdata indices int64
-function statistics.mode(...)
-  local input, dim, keepdim = read_mode(...)
-  dim = dims.wrap("mode", dim, input:dim())
-  local n = size_along("mode", input, dim)
+statistics.mode = named("mode", {
+  "input: tensor", {"dim: integer", -1}, {"keepdim: flag", false},
+}, function(what, input, dim, keepdim)
+  dim = dims.wrap(what, dim, input:dim())
+  local n = size_along(what, input, dim)
   if input:dim() == 0 then return alone(input) end
   local sorted, order = C.sort(input:detach(), dim, false, true)
   local size = input:shape()
@@ -158,7 +156,7 @@ function statistics.mode(...)
   local value = input:gather(dim, index)
   if keepdim then return value, index end
   return value:squeeze(dim), index:squeeze(dim)
-end
+end)
 
 local interpolations = "'linear'|'lower'|'higher'|'midpoint'|'nearest'"
 local quantiles = {
@@ -242,26 +240,22 @@ function statistics.nanquantile(...) return quantile("nanquantile", true, read_n
 
 local summing = {"input: tensor", {"dim: integer|integers"}, {"keepdim: flag", false}, {"dtype: dtype"}}
 
-local read_nanmean = signature("nanmean", summing)
-
 --- The mean of the values that are not nan; nan where there are none.
 ---@param input userdata floating
-function statistics.nanmean(...)
-  local input, dim, keepdim, dtype = read_nanmean(...)
-  expect_floats("nanmean", input)
+statistics.nanmean = named("nanmean", summing, function(what, input, dim, keepdim, dtype)
+  expect_floats(what, input)
   local count = C.sum(input:detach():isnan():logical_not(), dim, keepdim)
   return C.nansum(input, dim, keepdim, dtype) / count
-end
-
-local read_aminmax = signature("aminmax", {"input: tensor", {"dim: integer"}, {"keepdim: flag", false}})
+end)
 
 --- The smallest and the largest value, of all elements or along a dim. A nan among the values is both.
 ---@return userdata min
 ---@return userdata max
-function statistics.aminmax(...)
-  local input, dim, keepdim = read_aminmax(...)
+statistics.aminmax = checked("aminmax", {
+  "input: tensor", {"dim: integer"}, {"keepdim: flag", false},
+}, function(input, dim, keepdim)
   return C.amin(input, dim, keepdim), C.amax(input, dim, keepdim)
-end
+end)
 
 local function check_weights(name, weights, n, dtypes)
   if weights:dim() ~= 1 or weights:numel() ~= n then
@@ -273,9 +267,6 @@ local function check_weights(name, weights, n, dtypes)
   if weights:lt(0):any():item() then fail("cov: %s: expected weights of at least 0", name) end
 end
 
-local read_cov = signature("cov",
-  {"input: tensor", {"correction: integer", 1}, {"fweights: tensor"}, {"aweights: tensor"}})
-
 --- The covariance matrix of variables in rows and observations in columns; of a vector its variance.
 --
 --     accelhost.tensor({{1, 2}, {2, 4}}):cov()  --> tensor([[0.5000, 1.0000], [1.0000, 2.0000]])
@@ -284,9 +275,10 @@ local read_cov = signature("cov",
 ---@param fweights? userdata (n) integers, repetitions of each observation
 ---@param aweights? userdata (n) floats, weight of each observation
 ---@return userdata (variables, variables), 0-dim of one variable
-function statistics.cov(...)
-  local input, correction, fweights, aweights = read_cov(...)
-  expect_numbers("cov", input)
+statistics.cov = named("cov", {
+  "input: tensor", {"correction: integer", 1}, {"fweights: tensor"}, {"aweights: tensor"},
+}, function(what, input, correction, fweights, aweights)
+  expect_numbers(what, input)
   if input:dim() > 2 then fail("cov: input: expected at most 2 dims, got shape %s", shape_text(input)) end
   local x = input:dim() < 2 and input:reshape(1, -1) or input
   if not x:is_floating_point() then x = x:to "float32" end
@@ -308,20 +300,17 @@ function statistics.cov(...)
   local away = x - mean
   local result = C.matmul(away, (weights and away * weights or away):t()) / norm:clamp_min(0)
   return result:numel() == 1 and result:reshape {} or result
-end
-
-local read_corrcoef = signature("corrcoef", {"input: tensor"})
+end)
 
 --- The matrix of Pearson's correlation coefficients of variables in rows, within -1..1.
 ---@param input userdata (variables, n) or (n)
-function statistics.corrcoef(...)
-  local input = read_corrcoef(...)
-  expect_numbers("corrcoef", input)
+statistics.corrcoef = named("corrcoef", {"input: tensor"}, function(what, input)
+  expect_numbers(what, input)
   local cov = statistics.cov(input)
   if cov:dim() == 0 then return cov / cov end
   local deviation = cov:diagonal():sqrt()
   return (cov / deviation:unsqueeze(1) / deviation:unsqueeze(0)):clamp(-1, 1)
-end
+end)
 
 autocast(statistics, "float32", "quantile nanquantile", "none")
 

@@ -5,6 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
 local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local checked, named = arguments.checked, arguments.named
 
 local variants = {}
 
@@ -60,37 +61,32 @@ function variants.where(condition, ...)
   return condition:nonzero(true)
 end
 
-local read_renorm = signature("renorm", {"input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative"})
-
 --- The input with each slice along a dim whose p-norm exceeds maxnorm scaled down to it.
 ---@param input userdata floating, at least 2 dims
-function variants.renorm(...)
-  local input, p, dim, most = read_renorm(...)
+variants.renorm = named("renorm", {
+  "input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative",
+}, function(what, input, p, dim, most)
   if input:dim() < 2 then fail("renorm: input: expected at least 2 dims, got shape %s", shape_text(input)) end
-  dim = dims.wrap("renorm", dim, input:dim())
+  dim = dims.wrap(what, dim, input:dim())
   local others = {}
   for d = 0, input:dim() - 1 do
     if d ~= dim then others[#others + 1] = d end
   end
   local norm = input:norm(p, others, true)
   return input * C.where(norm:gt(most), most / (norm + 1e-7), 1)
-end
-
-local read_renorm_ = signature("renorm_", {"input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative"})
+end)
 
 --- renorm, written into the input.
 ---@return userdata input
-function variants.renorm_(...)
-  local input, p, dim, most = read_renorm_(...)
+variants.renorm_ = checked("renorm_", {
+  "input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative",
+}, function(input, p, dim, most)
   return input:copy_(variants.renorm(input.requires_grad and input:clone() or input, p, dim, most))
-end
-
-local read_mvlgamma = signature("mvlgamma", {"input: tensor", "p: count"})
+end)
 
 --- The logarithm of the gamma function of p dimensions: a constant and the sum of lgamma(input - k/2), k in 0..p - 1.
 ---@param input userdata above (p - 1) / 2, where it is the logarithm of the function
-function variants.mvlgamma(...)
-  local input, p = read_mvlgamma(...)
+variants.mvlgamma = checked("mvlgamma", {"input: tensor", "p: count"}, function(input, p)
   if p > 2 ^ 16 then fail("mvlgamma: p: expected at most 65536, got %g", p) end
   local x = input:is_floating_point() and input or input:to "float32"
   local half, size = C.arange(p, {dtype = x.dtype, device = x.device}) / 2, {p}
@@ -101,17 +97,14 @@ function variants.mvlgamma(...)
   local result = each:sum(0) + p * (p - 1) / 4 * math.log(math.pi)
   each:free()
   return result
-end
-
-local read_unravel = signature("unravel_index", {"indices: tensor", "shape: sizes"})
+end)
 
 --- Positions that count through a shape in row-major order, as one tensor of int64 indices for each of its dims.
 --
 --     accelhost.unravel_index(accelhost.tensor({5}, {dtype = "int64"}), {2, 3})[2]  --> tensor([2])
 ---@param indices userdata integers
 ---@return userdata[]
-function variants.unravel_index(...)
-  local indices, shape = read_unravel(...)
+variants.unravel_index = checked("unravel_index", {"indices: tensor", "shape: sizes"}, function(indices, shape)
   if type(shape) == "number" then shape = {shape} end
   if indices:is_floating_point() or indices.dtype == "bool" then
     fail("unravel_index: indices: expected integers, got %s", indices.dtype)
@@ -127,17 +120,15 @@ function variants.unravel_index(...)
     rest = rest:div(math.max(shape[d], 1), "floor")
   end
   return list
-end
-
-local read_split_with_sizes = signature("split_with_sizes",
-  {"input: tensor", "split_sizes: sizes", {"dim: integer", 0}})
+end)
 
 --- Views of these sizes along a dim, as split with a table of sizes.
 ---@return userdata[]
-function variants.split_with_sizes(...)
-  local input, sizes, dim = read_split_with_sizes(...)
+variants.split_with_sizes = checked("split_with_sizes", {
+  "input: tensor", "split_sizes: sizes", {"dim: integer", 0},
+}, function(input, sizes, dim)
   return input:split(type(sizes) == "number" and {sizes} or sizes, dim)
-end
+end)
 
 local read_sum_to_size = signature("sum_to_size", {"input: tensor", "size: sizes"})
 
@@ -159,8 +150,6 @@ function variants.sum_to_size(input, size, ...)
 end
 
 local rounding = {"input: tensor", {"decimals: integer", 0}}
-local read_round = signature("round", rounding)
-
 local function rounded(what, input, decimals)
   if not input:is_floating_point() then fail("%s: decimals: expected 0 for %s, got %d", what, input.dtype, decimals) end
   local scale = 10 ^ math.abs(decimals)
@@ -173,19 +162,15 @@ end
 --
 --     accelhost.round(accelhost.tensor {1.234, 25}, {decimals = 1})  --> tensor([ 1.2000, 25.0000])
 ---@param input userdata floating, where decimals are given
-function variants.round(...)
-  local input, decimals = read_round(...)
-  return decimals == 0 and C.round(input) or rounded("round", input, decimals)
-end
-
-local read_round_ = signature("round_", rounding)
+variants.round = named("round", rounding, function(what, input, decimals)
+  return decimals == 0 and C.round(input) or rounded(what, input, decimals)
+end)
 
 --- round, written into the input.
 ---@return userdata input
-function variants.round_(...)
-  local input, decimals = read_round_(...)
-  return decimals == 0 and C.round_(input) or input:copy_(rounded("round_", input, decimals))
-end
+variants.round_ = named("round_", rounding, function(what, input, decimals)
+  return decimals == 0 and C.round_(input) or input:copy_(rounded(what, input, decimals))
+end)
 
 local function itself(name)
   local read = signature(name, {"input: tensor"})

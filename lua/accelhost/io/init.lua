@@ -169,8 +169,6 @@ local function moved(value, device, done)
   return result
 end
 
-local read_load = arguments.signature("load", {"path: string", {"map_location: device"}})
-
 --- Read a file of `save` or of another program: safetensors files, NumPy's .npy and .npz, and files of torch.save with
 --- tensors, numbers, texts and containers of them. The content decides, not the name. Nothing in a file is run.
 --
@@ -185,11 +183,10 @@ local read_load = arguments.signature("load", {"path: string", {"map_location: d
 ---@param map_location string? the device of the tensors, "cpu" without
 ---@return any value
 ---@return table<string, string> left_out
-function files.load(...)
-  local path, device = read_load(...)
+files.load = arguments.checked("load", {"path: string", {"map_location: device"}}, function(path, device)
   local value, left_out = reader_of(path)(path)
   report_left_out(path, value, left_out)
   return device and moved(value, device, {}) or value, left_out
-end
+end)
 
 return files

@@ -207,19 +207,16 @@ function launcher.notebook_launcher(...)
   return run("notebook_launcher", fn, options)
 end
 
-local read_debug = arguments.signature("debug_launcher", {
-  "function: callable", {"args: list"}, {"num_processes: count", 2},
-})
-
 --- launcher for trying a function out: two processes, on the CPU.
 --
 --   accelhost.debug_launcher(function() return accelhost.Accelerator().num_processes end)  --> 2
 ---@param fn fun(...): ...
 ---@param args any[]?
 ---@return any ... the results of the function on rank 0
-function launcher.debug_launcher(...)
-  local fn, args, processes = read_debug(...)
-  return run("debug_launcher", fn, {args = args, num_processes = processes, cpu = true})
-end
+launcher.debug_launcher = arguments.named("debug_launcher", {
+  "function: callable", {"args: list"}, {"num_processes: count", 2},
+}, function(what, fn, args, processes)
+  return run(what, fn, {args = args, num_processes = processes, cpu = true})
+end)
 
 return launcher

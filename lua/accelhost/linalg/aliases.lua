@@ -7,7 +7,7 @@ local norm = require "accelhost.linalg.norm"
 local product = require "accelhost.linalg.product"
 local solve = require "accelhost.linalg.solve"
 
-local signature = arguments.signature
+local checked, named = arguments.checked, arguments.named
 
 local aliases = {
   inverse = solve.inv, cholesky_solve = solve.cholesky_solve, cholesky_inverse = solve.cholesky_inverse,
@@ -16,7 +16,6 @@ local aliases = {
   matrix_power = product.matrix_power, matrix_exp = product.matrix_exp, chain_matmul = product.chain_matmul,
 }
 
-local read_svd = signature("svd", {"input: tensor", {"some: flag", true}, {"compute_uv: flag", true}})
 --- U, S, V with input = U diag(S) V': the last is V, where linalg.svd returns V'. some = false returns all
 --- columns, compute_uv = false zeros for U and V.
 --     local U, S, V = accelhost.svd(A)
@@ -24,37 +23,34 @@ local read_svd = signature("svd", {"input: tensor", {"some: flag", true}, {"comp
 ---@return userdata U
 ---@return userdata S
 ---@return userdata V
-function aliases.svd(...)
-  local input, some, compute_uv = read_svd(...)
+aliases.svd = named("svd", {
+  "input: tensor", {"some: flag", true}, {"compute_uv: flag", true},
+}, function(what, input, some, compute_uv)
   if compute_uv then
     local U, S, Vh = factor.svd(input, not some)
     return U, S, Vh:transpose(-1, -2)
   end
-  check.matrices("svd", input, "input")
+  check.matrices(what, input, "input")
   local sizes, m, n = input:shape(), input:size(-2), input:size(-1)
   local function zeros(size)
     sizes[#sizes - 1], sizes[#sizes] = size, size
     return input:new_zeros(sizes)
   end
   return zeros(m), factor.svdvals(input), zeros(n)
-end
+end)
 
-local read_pinverse = signature("pinverse", {"input: tensor", {"rcond: number", 1e-15}})
 --- linalg.pinv with rtol = rcond.
 --     local P = accelhost.pinverse(A)
 ---@param input userdata (..., m, n)
-function aliases.pinverse(...)
-  local input, rcond = read_pinverse(...)
+aliases.pinverse = checked("pinverse", {"input: tensor", {"rcond: number", 1e-15}}, function(input, rcond)
   return norm.pinv(input, {rtol = rcond})
-end
+end)
 
-local read_lu_solve = signature("lu_solve", {"b: tensor", "LU_data: tensor", "LU_pivots: tensor"})
 --- linalg.lu_solve with the arguments in another order.
 --     local x = accelhost.lu_solve(B, LU, pivots)
 ---@param b userdata (..., n, k)
-function aliases.lu_solve(...)
-  local b, LU, pivots = read_lu_solve(...)
+aliases.lu_solve = checked("lu_solve", {"b: tensor", "LU_data: tensor", "LU_pivots: tensor"}, function(b, LU, pivots)
   return factor.lu_solve(LU, pivots, b)
-end
+end)
 
 return aliases

@@ -4,50 +4,45 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local check = require "accelhost.linalg.check"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, named = arguments.fail, arguments.shape_text, arguments.named
 local factor = {}
 
 local function turned(x) return x:transpose(-1, -2) end
 
 local not_definite = "is not positive-definite: its leading part of order %d is not"
 
-local read_cholesky = signature("linalg.cholesky", {"A: tensor", {"upper: flag", false}})
 --- The lower triangular L with A = L L' of symmetric positive-definite matrices (..., n, n), or with upper = true the
 --- U with A = U' U. Only that triangle of A is read. A matrix that is not positive-definite is an error that names it.
 --     local L = linalg.cholesky(A)
-function factor.cholesky(...)
-  local A, upper = read_cholesky(...)
-  check.square("linalg.cholesky", A)
+factor.cholesky = named("linalg.cholesky", {"A: tensor", {"upper: flag", false}}, function(what, A, upper)
+  check.square(what, A)
   local L, info = C.matrix_cholesky(A, upper)
-  check.info("linalg.cholesky", info, not_definite)
+  check.info(what, info, not_definite)
   return L
-end
+end)
 
-local read_cholesky_ex = signature("linalg.cholesky_ex",
-  {"A: tensor", {"upper: flag", false}, {"check_errors: flag", false}})
 --- As cholesky, with LAPACK's info per matrix (int32; above 0: not positive-definite, the factor is nan) instead of an
 --- error, unless check_errors is true.
 --     local L, info = linalg.cholesky_ex(A)
 ---@return userdata L
 ---@return userdata info
-function factor.cholesky_ex(...)
-  local A, upper, check_errors = read_cholesky_ex(...)
-  check.square("linalg.cholesky_ex", A)
+factor.cholesky_ex = named("linalg.cholesky_ex", {
+  "A: tensor", {"upper: flag", false}, {"check_errors: flag", false},
+}, function(what, A, upper, check_errors)
+  check.square(what, A)
   local L, info = C.matrix_cholesky(A, upper)
-  if check_errors then check.info("linalg.cholesky_ex", info, not_definite) end
+  if check_errors then check.info(what, info, not_definite) end
   return L, info
-end
+end)
 
-local read_qr = signature("linalg.qr", {"A: tensor", {"mode: 'reduced'|'complete'|'r'", "reduced"}})
 --- Q with orthonormal columns and upper triangular R with A = Q R, k = min(m, n) columns of Q in mode "reduced", all m
 --- in mode "complete", none in mode "r". Modes "r" and, for more rows than columns, "complete" have no derivative.
 --     local Q, R = linalg.qr(A)
 ---@param A userdata (..., m, n)
 ---@return userdata Q
 ---@return userdata R
-function factor.qr(...)
-  local A, mode = read_qr(...)
-  check.matrices("linalg.qr", A)
+factor.qr = named("linalg.qr", {"A: tensor", {"mode: 'reduced'|'complete'|'r'", "reduced"}}, function(what, A, mode)
+  check.matrices(what, A)
   local m, n = A:size(-2), A:size(-1)
   if m >= n or mode == "r" or not check.wants_grad(A) then
     local Q, R = C.matrix_qr(A, mode)
@@ -56,9 +51,8 @@ function factor.qr(...)
   -- The square part has the derivative; the columns to its right are Q' times those of A.
   local Q, R = C.matrix_qr(A:narrow(-1, 0, m), "reduced")
   return Q, C.cat({R, C.matmul(turned(Q), A:narrow(-1, m, n - m))}, -1)
-end
+end)
 
-local read_svd = signature("linalg.svd", {"A: tensor", {"full_matrices: flag", true}, {"driver: string"}})
 --- U, S, Vh with A = U diag(S) Vh, S in descending order. With full_matrices = false U has min(m, n) columns and Vh as
 --- many rows. Gradients through U and Vh are finite where no two singular values are equal (and, for matrices that are
 --- not square, none is 0); derivatives of the columns beyond min(m, n) are not computed.
@@ -68,48 +62,43 @@ local read_svd = signature("linalg.svd", {"A: tensor", {"full_matrices: flag", t
 ---@return userdata U
 ---@return userdata S
 ---@return userdata Vh
-function factor.svd(...)
-  local A, full_matrices, driver = read_svd(...)
-  check.matrices("linalg.svd", A)
+factor.svd = named("linalg.svd", {
+  "A: tensor", {"full_matrices: flag", true}, {"driver: string"},
+}, function(what, A, full_matrices, driver)
+  check.matrices(what, A)
   if driver then fail("linalg.svd: driver: only nil is known on %s, got '%s'", A.device, driver) end
-  return check.svd("linalg.svd", A, full_matrices, true)
-end
+  return check.svd(what, A, full_matrices, true)
+end)
 
-local read_svdvals = signature("linalg.svdvals", {"A: tensor", {"driver: string"}})
 --- The singular values of each matrix, in descending order: (..., min(m, n)).
 --     local S = linalg.svdvals(A)
 ---@param A userdata (..., m, n)
 ---@param driver? string of other devices
-function factor.svdvals(...)
-  local A, driver = read_svdvals(...)
-  check.matrices("linalg.svdvals", A)
+factor.svdvals = named("linalg.svdvals", {"A: tensor", {"driver: string"}}, function(what, A, driver)
+  check.matrices(what, A)
   if driver then fail("linalg.svdvals: driver: only nil is known on %s, got '%s'", A.device, driver) end
-  return check.svdvals("linalg.svdvals", A)
-end
+  return check.svdvals(what, A)
+end)
 
 local uplo = {"UPLO: 'L'|'U'", "L"}
 
-local read_eigh = signature("linalg.eigh", {"A: tensor", uplo})
 --- Eigenvalues in ascending order and eigenvectors as columns of symmetric matrices (..., n, n), of which the lower
 --- (UPLO = "L") or upper triangle is read. Gradients through vectors are finite where no two values are equal.
 --     local values, vectors = linalg.eigh(A)
 ---@return userdata values
 ---@return userdata vectors
-function factor.eigh(...)
-  local A, triangle = read_eigh(...)
-  check.square("linalg.eigh", A)
-  return check.eigh("linalg.eigh", A, triangle == "U", true)
-end
+factor.eigh = named("linalg.eigh", {"A: tensor", uplo}, function(what, A, triangle)
+  check.square(what, A)
+  return check.eigh(what, A, triangle == "U", true)
+end)
 
-local read_eigvalsh = signature("linalg.eigvalsh", {"A: tensor", uplo})
 --- The eigenvalues of symmetric matrices, in ascending order.
 --     local values = linalg.eigvalsh(A)
 ---@param A userdata (..., n, n)
-function factor.eigvalsh(...)
-  local A, triangle = read_eigvalsh(...)
-  check.square("linalg.eigvalsh", A)
-  return (check.eigh("linalg.eigvalsh", A, triangle == "U", false))
-end
+factor.eigvalsh = named("linalg.eigvalsh", {"A: tensor", uplo}, function(what, A, triangle)
+  check.square(what, A)
+  return (check.eigh(what, A, triangle == "U", false))
+end)
 
 for _, name in ipairs {"eig", "eigvals", "ldl_factor", "ldl_factor_ex", "ldl_solve"} do
   local reason = name:find "^eig" and "eigenvalues of a general matrix are complex numbers, for which there is no "
@@ -131,7 +120,6 @@ local function lu_factor(name, A, pivot)
   return C.matrix_lu(A)
 end
 
-local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag", true}})
 --- LU with both factors in one matrix and the int32 pivots (..., min(m, n)): row i was exchanged with row pivots[i],
 --- which counts from 1, as LAPACK's. lu_solve accepts both. A singular matrix is an error; lu and lu_factor_ex accept
 -- it.
@@ -139,26 +127,24 @@ local read_lu_factor = signature("linalg.lu_factor", {"A: tensor", {"pivot: flag
 ---@param A userdata (..., m, n)
 ---@return userdata LU
 ---@return userdata pivots
-function factor.lu_factor(...)
-  local A, pivot = read_lu_factor(...)
-  local LU, pivots, info = lu_factor("linalg.lu_factor", A, pivot)
-  check.info("linalg.lu_factor", info, check.singular)
+factor.lu_factor = named("linalg.lu_factor", {"A: tensor", {"pivot: flag", true}}, function(what, A, pivot)
+  local LU, pivots, info = lu_factor(what, A, pivot)
+  check.info(what, info, check.singular)
   return LU, pivots
-end
+end)
 
-local read_lu_factor_ex = signature("linalg.lu_factor_ex",
-  {"A: tensor", {"pivot: flag", true}, {"check_errors: flag", false}})
 --- As lu_factor, with LAPACK's info per matrix (int32; above 0: the place of the first zero pivot).
 --     local LU, pivots, info = linalg.lu_factor_ex(A)
 ---@return userdata LU
 ---@return userdata pivots
 ---@return userdata info
-function factor.lu_factor_ex(...)
-  local A, pivot, check_errors = read_lu_factor_ex(...)
-  local LU, pivots, info = lu_factor("linalg.lu_factor_ex", A, pivot)
-  if check_errors then check.info("linalg.lu_factor_ex", info, check.singular) end
+factor.lu_factor_ex = named("linalg.lu_factor_ex", {
+  "A: tensor", {"pivot: flag", true}, {"check_errors: flag", false},
+}, function(what, A, pivot, check_errors)
+  local LU, pivots, info = lu_factor(what, A, pivot)
+  if check_errors then check.info(what, info, check.singular) end
   return LU, pivots, info
-end
+end)
 
 local function permutation(pivots, m, like)
   if m == 0 then
@@ -176,8 +162,6 @@ local function triangles(LU)
   return LU:narrow(-1, 0, k):tril(-1) + eye, LU:narrow(-2, 0, k):triu()
 end
 
-local read_unpack = signature("lu_unpack",
-  {"LU_data: tensor", "LU_pivots: tensor", {"unpack_data: flag", true}, {"unpack_pivots: flag", true}})
 --- P, L and U from the result of lu_factor; a factor that was not requested is an empty tensor.
 --     local P, L, U = accelhost.lu_unpack(linalg.lu_factor(A))
 ---@param LU_data userdata (..., m, n)
@@ -185,28 +169,27 @@ local read_unpack = signature("lu_unpack",
 ---@return userdata P
 ---@return userdata L
 ---@return userdata U
-function factor.lu_unpack(...)
-  local LU, pivots, data, with_pivots = read_unpack(...)
-  check.matrices("lu_unpack", LU, "LU_data")
+factor.lu_unpack = named("lu_unpack", {
+  "LU_data: tensor", "LU_pivots: tensor", {"unpack_data: flag", true}, {"unpack_pivots: flag", true},
+}, function(what, LU, pivots, data, with_pivots)
+  check.matrices(what, LU, "LU_data")
   if pivots.dtype ~= "int32" then fail("lu_unpack: LU_pivots: expected int32, got %s", pivots.dtype) end
   local P, L, U = LU:new_empty(0), LU:new_empty(0), LU:new_empty(0)
   if with_pivots then P = permutation(pivots, LU:size(-2), LU) end
   if data then L, U = triangles(LU) end
   return P, L, U
-end
+end)
 
-local read_lu = signature("linalg.lu", {"A: tensor", {"pivot: flag", true}})
 --- P, L, U with A = P L U: a permutation, a unit lower and an upper triangle.
 --     local P, L, U = linalg.lu(A)
 ---@param A userdata (..., m, n)
 ---@return userdata P
 ---@return userdata L
 ---@return userdata U
-function factor.lu(...)
-  local A, pivot = read_lu(...)
-  local LU, pivots = lu_factor("linalg.lu", A, pivot)
+factor.lu = named("linalg.lu", {"A: tensor", {"pivot: flag", true}}, function(what, A, pivot)
+  local LU, pivots = lu_factor(what, A, pivot)
   return permutation(pivots, A:size(-2), A), triangles(LU)
-end
+end)
 
 -- By the triangles, so that the factors have a gradient: A = P L U, or A' = U' L' P'.
 local function solve_by_triangles(LU, pivots, B, adjoint)
@@ -219,16 +202,14 @@ local function solve_by_triangles(LU, pivots, B, adjoint)
   return C.matmul(P, C.matrix_triangular_solve(turned(LU), Y, true, true, true))
 end
 
-local read_lu_solve = signature("linalg.lu_solve",
-  {"LU: tensor", "pivots: tensor", "B: tensor", {"left: flag", true}, {"adjoint: flag", false}})
 --- The X of A X = B for lu_factor's result for A; of X A = B with left = false, of A' X = B with adjoint = true.
 --     local x = linalg.lu_solve(LU, pivots, B)
 ---@param LU userdata (..., n, n)
 ---@param pivots userdata (..., n)
 ---@param B userdata (..., n, k)
-function factor.lu_solve(...)
-  local LU, pivots, B, left, adjoint = read_lu_solve(...)
-  local name = "linalg.lu_solve"
+factor.lu_solve = named("linalg.lu_solve", {
+  "LU: tensor", "pivots: tensor", "B: tensor", {"left: flag", true}, {"adjoint: flag", false},
+}, function(name, LU, pivots, B, left, adjoint)
   check.square(name, LU, "LU")
   check.matrices(name, B, "B")
   check.same_dtype(name, LU, B)
@@ -246,15 +227,12 @@ function factor.lu_solve(...)
   local X = check.wants_grad(LU) and solve_by_triangles(LU, pivots, B, adjoint)
     or C.matrix_lu_solve(LU, pivots, B, adjoint)
   return left and X or turned(X)
-end
+end)
 
-local read_householder = signature("linalg.householder_product", {"A: tensor", "tau: tensor"})
 --- The first n columns of the product of the reflections 1 - tau_i v_i v_i', v_i being column i of A (..., m, n) below
 --- the diagonal with a 1 on it; tau (..., k), k <= n <= m.
 --     local Q = linalg.householder_product(A, tau)
-function factor.householder_product(...)
-  local A, tau = read_householder(...)
-  local name = "linalg.householder_product"
+factor.householder_product = named("linalg.householder_product", {"A: tensor", "tau: tensor"}, function(name, A, tau)
   check.matrices(name, A)
   check.same_dtype(name, A, tau)
   local m, n, k = A:size(-2), A:size(-1), tau:dim() > 0 and tau:size(-1) or 0
@@ -270,7 +248,7 @@ function factor.householder_product(...)
     Q = Q - tau:narrow(-1, i, 1):unsqueeze(-1) * C.matmul(v, C.matmul(turned(v), Q))
   end
   return Q
-end
+end)
 
 autocast(factor, "float32", "cholesky cholesky_ex qr svd svdvals eigh eigvalsh lu_factor lu_factor_ex lu"
   .. " lu_solve householder_product", "own")

@@ -5,7 +5,7 @@ local autocast = require "accelhost.util.autocast"
 local autograd = require "accelhost.autograd"
 local check = require "accelhost.linalg.check"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, named = arguments.fail, arguments.shape_text, arguments.named
 local norm = {}
 local inf = math.huge
 
@@ -23,15 +23,14 @@ local function vector_norm(x, ord, dim, keepdim)
   return C.norm(x, ord, dim, keepdim)
 end
 
-local read_vector = signature("linalg.vector_norm",
-  {"x: tensor", {"ord: number", 2}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"}})
 --- The p-norm of vectors, p = ord: (sum |x|^p)^(1/p), max |x| for inf, min |x| for -inf, the number of nonzeros for 0;
 --- over `dim`, or all elements. It is computed in `dtype`.
 --     local y = linalg.vector_norm(x, 1, {dim = 0})
-function norm.vector_norm(...)
-  local x, ord, dim, keepdim, dtype = read_vector(...)
-  return vector_norm(as_float("linalg.vector_norm", x, dtype, "x"), ord, dim, keepdim)
-end
+norm.vector_norm = named("linalg.vector_norm", {
+  "x: tensor", {"ord: number", 2}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"},
+}, function(what, x, ord, dim, keepdim, dtype)
+  return vector_norm(as_float(what, x, dtype, "x"), ord, dim, keepdim)
+end)
 
 -- ord -> {dim of the sums, dim of the result, "amax" or "amin" of the sums}
 local sums = {[1] = {-2, -1, "amax"}, [-1] = {-2, -1, "amin"}, [inf] = {-1, -2, "amax"}, [-inf] = {-1, -2, "amin"}}
@@ -72,26 +71,23 @@ local function matrix_norm(name, A, ord, dim, keepdim)
   return result:unsqueeze(math.min(unpack(wrapped))):unsqueeze(math.max(unpack(wrapped)))
 end
 
-local read_matrix = signature("linalg.matrix_norm",
-  {"A: tensor", {"ord: number|'fro'|'nuc'", "fro"}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"}})
 --- A norm of matrices, the last two dims unless `dim` names others: ord "fro" (of all elements), "nuc" (the sum of the
 --- singular values), 2 and -2 (the largest, the smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of
 --- rows).
 --     local y = linalg.matrix_norm(A, "nuc")
 ---@param A userdata (..., m, n)
-function norm.matrix_norm(...)
-  local A, ord, dim, keepdim, dtype = read_matrix(...)
-  return matrix_norm("linalg.matrix_norm", as_float("linalg.matrix_norm", A, dtype, "A"), ord, dim or {-2, -1}, keepdim)
-end
+norm.matrix_norm = named("linalg.matrix_norm", {
+  "A: tensor", {"ord: number|'fro'|'nuc'", "fro"}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"},
+}, function(what, A, ord, dim, keepdim, dtype)
+  return matrix_norm(what, as_float(what, A, dtype, "A"), ord, dim or {-2, -1}, keepdim)
+end)
 
-local read_norm = signature("linalg.norm",
-  {"A: tensor", {"ord: number|'fro'|'nuc'"}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"}})
 --- vector_norm or matrix_norm, as in NumPy: without ord the 2-norm of the elements, over `dim` or all; with ord the
 --- norm of vectors for one dim (or a tensor with one), of matrices for two.
 --     local y = linalg.norm(x)
-function norm.norm(...)
-  local A, ord, dim, keepdim, dtype = read_norm(...)
-  local name = "linalg.norm"
+norm.norm = named("linalg.norm", {
+  "A: tensor", {"ord: number|'fro'|'nuc'"}, {"dim: integers"}, {"keepdim: flag", false}, {"dtype: dtype"},
+}, function(name, A, ord, dim, keepdim, dtype)
   A = as_float(name, A, dtype, "A")
   local dims = dim == nil and A:dim() or type(dim) == "number" and 1 or #dim
   if ord == nil then return vector_norm(A, 2, dim, keepdim) end
@@ -100,41 +96,35 @@ function norm.norm(...)
     fail("%s: ord %s needs one dim or two (a string: two), got %d", name, tostring(ord), dims)
   end
   return matrix_norm(name, A, ord, dim or {-2, -1}, keepdim)
-end
+end)
 
-local read_det = signature("linalg.det", {"A: tensor"})
 --- The determinant of each matrix of A (..., n, n). Its gradient is right for singular matrices too; its second
 --- derivative needs others.
 --     local d = linalg.det(A)
-function norm.det(...)
-  local A = read_det(...)
-  check.square("linalg.det", A)
+norm.det = named("linalg.det", {"A: tensor"}, function(what, A)
+  check.square(what, A)
   return (C.matrix_det(A))
-end
+end)
 
-local read_slogdet = signature("linalg.slogdet", {"A: tensor"})
 --- The sign of the determinant and the logarithm of its size, which do not overflow: 0 and -inf for singular matrices.
 --     local sign, logabsdet = linalg.slogdet(A)
 ---@param A userdata (..., n, n)
 ---@return userdata sign
 ---@return userdata logabsdet
-function norm.slogdet(...)
-  local A = read_slogdet(...)
-  check.square("linalg.slogdet", A)
+norm.slogdet = named("linalg.slogdet", {"A: tensor"}, function(what, A)
+  check.square(what, A)
   local sign, logabsdet = C.matrix_slogdet(A)
   return sign, logabsdet
-end
+end)
 
-local read_logdet = signature("logdet", {"input: tensor"})
 --- The logarithm of the determinant: -inf where it is 0, nan where it is negative.
 --     local y = accelhost.logdet(A)
 ---@param input userdata (..., n, n)
-function norm.logdet(...)
-  local A = read_logdet(...)
-  check.square("logdet", A, "input")
+norm.logdet = named("logdet", {"input: tensor"}, function(what, A)
+  check.square(what, A, "input")
   local sign, logabsdet = C.matrix_slogdet(A)
   return C.where(sign:eq(-1), 0 / 0, logabsdet)
-end
+end)
 
 local eps = {float32 = 2 ^ -23, float64 = 2 ^ -52}
 
@@ -158,19 +148,17 @@ end
 local tolerances = {
   "A: tensor", {"atol: number|tensor"}, {"rtol: number|tensor"}, {"hermitian: flag", false},
 }
-local read_rank = signature("linalg.matrix_rank", tolerances)
 --- The number of singular values above max(atol, rtol times the largest), int64. rtol is the dtype's epsilon times
 --- max(m, n), or 0 if atol is set. hermitian = true is for symmetric matrices and is faster.
 --     local r = linalg.matrix_rank(A)
 ---@param A userdata (..., m, n)
-function norm.matrix_rank(...)
-  local A, atol, rtol, hermitian = read_rank(...)
-  check[hermitian and "square" or "matrices"]("linalg.matrix_rank", A)
+norm.matrix_rank = named("linalg.matrix_rank", tolerances, function(what, A, atol, rtol, hermitian)
+  check[hermitian and "square" or "matrices"](what, A)
   return C.autograd.no_grad(function()
-    local S = singular_values("linalg.matrix_rank", A, hermitian)
+    local S = singular_values(what, A, hermitian)
     return S:gt(threshold(A, S, atol, rtol):unsqueeze(-1)):sum(-1)
   end)
-end
+end)
 
 local function pinv_by_values(A, atol, rtol, hermitian)
   if A:numel() == 0 then
@@ -214,16 +202,14 @@ function Pinv.backward(ctx, grad)
   return PtK - turned(mm(K, P)) + mm(mm(Gt - mm(A, K), P), Pt) - mm(mm(PtK, P), A)
 end
 
-local read_pinv = signature("linalg.pinv", tolerances)
 --- The Moore-Penrose pseudoinverse (..., n, m): singular values up to max(atol, rtol times the largest) count as 0,
 --- rtol as for matrix_rank. hermitian = true is for symmetric matrices and uses their eigenvalues.
 --     local P = linalg.pinv(A)
 ---@param A userdata (..., m, n)
-function norm.pinv(...)
-  local A, atol, rtol, hermitian = read_pinv(...)
-  check[hermitian and "square" or "matrices"]("linalg.pinv", A)
+norm.pinv = named("linalg.pinv", tolerances, function(what, A, atol, rtol, hermitian)
+  check[hermitian and "square" or "matrices"](what, A)
   return (Pinv.apply(A, atol, rtol, hermitian))
-end
+end)
 
 -- X X = A implies dX X + X dX = dA, which the eigenvectors of A make diagonal: unlike the eigenvectors' own derivative
 -- this is finite for equal eigenvalues.
@@ -249,23 +235,18 @@ function Sqrth.backward(ctx, grad)
   return C.matmul(vectors, C.matmul(inner, turned(vectors)))
 end
 
-local read_sqrth = signature("linalg.matrix_sqrth", {"A: tensor"})
 --- The symmetric X with X X = A of symmetric positive-definite matrices (..., n, n), of which the lower triangle is
 --- read. Negative eigenvalues count as 0.
 --     local X = linalg.matrix_sqrth(A)
-function norm.matrix_sqrth(...)
-  local A = read_sqrth(...)
-  check.square("linalg.matrix_sqrth", A)
+norm.matrix_sqrth = named("linalg.matrix_sqrth", {"A: tensor"}, function(what, A)
+  check.square(what, A)
   return (Sqrth.apply(A))
-end
+end)
 
-local read_cond = signature("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'"}})
 --- The condition number |A|_p |inverse of A|_p; p as ord of matrix_norm, without it 2: the largest over the smallest
 --- singular value, which matrices that are not square have too. Singular matrices have inf, empty ones 0.
 --     local y = linalg.cond(A)
-function norm.cond(...)
-  local A, p = read_cond(...)
-  local name = "linalg.cond"
+norm.cond = named("linalg.cond", {"A: tensor", {"p: number|'fro'|'nuc'"}}, function(name, A, p)
   check.matrices(name, A)
   if A:size(-1) * A:size(-2) == 0 then
     local batch = A:shape()
@@ -282,12 +263,10 @@ function norm.cond(...)
   local result = last_dims_norm(name, A, p) * last_dims_norm(name, C.where(info:ne(0):unsqueeze(-1):unsqueeze(-1), inf,
     inverse), p)
   return result
-end
+end)
 
 local drivers = {gels = 0, gelsy = 1, gelsd = 2, gelss = 3}
 
-local read_lstsq = signature("linalg.lstsq",
-  {"A: tensor", "B: tensor", {"rcond: number"}, {"driver: 'gels'|'gelsy'|'gelsd'|'gelss'", "gelsy"}})
 --- The X for which |A X - B| is least, of smallest norm where there are several (driver gels: A of full rank only).
 --- Results: X (..., n, k); for gels, gelsd and gelss with m > n and full rank the sums of squares left over, else an
 --- empty tensor; the rank but for gels (int64); the singular values for gelsd and gelss. Singular values up to rcond
@@ -299,9 +278,9 @@ local read_lstsq = signature("linalg.lstsq",
 ---@return userdata residuals
 ---@return userdata rank
 ---@return userdata singular_values
-function norm.lstsq(...)
-  local A, B, rcond, driver = read_lstsq(...)
-  local name = "linalg.lstsq"
+norm.lstsq = named("linalg.lstsq", {
+  "A: tensor", "B: tensor", {"rcond: number"}, {"driver: 'gels'|'gelsy'|'gelsd'|'gelss'", "gelsy"},
+}, function(name, A, B, rcond, driver)
   check.matrices(name, A)
   check.float(name, B, "B")
   check.same_dtype(name, A, B)
@@ -333,7 +312,7 @@ function norm.lstsq(...)
   X = vectors and X:squeeze(-1) or X
   return X:contiguous(), residuals, drivers[driver] > 0 and rank or rank:new_empty(0),
     drivers[driver] > 1 and S or empty
-end
+end)
 
 autocast(norm, "float32", "matrix_rank pinv matrix_sqrth cond lstsq", "own")
 autocast(norm, "none", "vector_norm matrix_norm", "float32")

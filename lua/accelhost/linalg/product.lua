@@ -6,6 +6,7 @@ local autograd = require "accelhost.autograd"
 local check = require "accelhost.linalg.check"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local checked, named = arguments.checked, arguments.named
 
 local product = {}
 
@@ -49,21 +50,19 @@ local function chain(name, matrices)
   return multiply(matrices, best_splits(size), 1, count)
 end
 
-local read_multi_dot = signature("linalg.multi_dot", {"tensors: tensors"})
 --- The product of two or more matrices, in the order of multiplications that costs least. The first and the last may
 --- be vectors.
 --     local y = linalg.multi_dot {A, B, v}
-function product.multi_dot(...)
-  local tensors = read_multi_dot(...)
+product.multi_dot = named("linalg.multi_dot", {"tensors: tensors"}, function(what, tensors)
   if C.is_tensor(tensors) or #tensors < 2 then fail("linalg.multi_dot: tensors: expected at least 2 tensors") end
   local matrices, count = {unpack(tensors)}, #tensors
   local row, column = matrices[1]:dim() == 1, matrices[count]:dim() == 1
   if row then matrices[1] = matrices[1]:unsqueeze(0) end
   if column then matrices[count] = matrices[count]:unsqueeze(1) end
-  local result = chain("linalg.multi_dot", matrices)
+  local result = chain(what, matrices)
   if column then result = result:squeeze(1) end
   return row and result:squeeze(0) or result
-end
+end)
 
 --- The product of matrices, in the order that costs least: multi_dot with the matrices one by one.
 --     local y = accelhost.chain_matmul(A, B, C)
@@ -94,21 +93,19 @@ end
 
 function Constant.backward(ctx) return C.zeros_like(ctx.saved_tensors[1]) end
 
-local read_power = signature("linalg.matrix_power", {"A: tensor", "n: integer"})
 --- A times itself n times, by squaring; the identity for n = 0, powers of the inverse for n < 0.
 --     local B = linalg.matrix_power(A, 3)
 ---@param A userdata (..., k, k)
-function product.matrix_power(...)
-  local A, n = read_power(...)
-  square("linalg.matrix_power", A)
+product.matrix_power = named("linalg.matrix_power", {"A: tensor", "n: integer"}, function(what, A, n)
+  square(what, A)
   if n == 0 then -- the gradient is 0
     local result = identity_like(A):clone()
     return A.requires_grad and C.autograd.is_grad_enabled() and (Constant.apply(A, result)) or result
   end
   if n < 0 then
-    check.float("linalg.matrix_power", A)
+    check.float(what, A)
     local inverse, info = C.matrix_inverse(A)
-    check.info("linalg.matrix_power", info, check.singular)
+    check.info(what, info, check.singular)
     A, n = inverse, -n
   end
   local result
@@ -118,7 +115,7 @@ function product.matrix_power(...)
     if n > 0 then A = C.matmul(A, A) end
   end
   return result == A and A:clone() or result
-end
+end)
 
 -- The diagonal Pade approximant of degree 13 (N. Higham, "The scaling and squaring method for the matrix exponential
 -- revisited", 2005): good to float64's precision for a 1-norm up to 5.37.
@@ -139,13 +136,11 @@ local function pade_exp(A)
   return (C.matrix_solve(even - odd, even + odd))
 end
 
-local read_exp = signature("linalg.matrix_exp", {"A: tensor"})
 --- The matrix exponential of each matrix of A (..., n, n): 1 + A + A A / 2 + ..., by scaling, a Pade approximant and
 --- squaring.
 --     local B = linalg.matrix_exp(A)
-function product.matrix_exp(...)
-  local A = read_exp(...)
-  check.square("linalg.matrix_exp", A)
+product.matrix_exp = named("linalg.matrix_exp", {"A: tensor"}, function(what, A)
+  check.square(what, A)
   if A:numel() == 0 then return A:clone() end
   -- The number of halvings of each matrix, and of squarings of the result. A norm that is not finite needs none.
   local halvings, most
@@ -158,14 +153,13 @@ function product.matrix_exp(...)
   local B = pade_exp(A / C.pow(2, halvings))
   for i = 1, most do B = C.where(halvings:ge(i), C.matmul(B, B), B) end
   return B
-end
+end)
 
-local read_cross = signature("linalg.cross", {"input: tensor", "other: tensor", {"dim: integer", -1}})
 --- The cross product along a dim of size 3; the other dims broadcast.
 --     local y = linalg.cross(a, b)
-function product.cross(...)
-  local a, b, dim = read_cross(...)
-  local name = "linalg.cross"
+product.cross = named("linalg.cross", {
+  "input: tensor", "other: tensor", {"dim: integer", -1},
+}, function(name, a, b, dim)
   if a:dim() ~= b:dim() then
     fail("%s: expected as many dims on both sides, got %s and %s", name, shape_text(a), shape_text(b))
   end
@@ -173,16 +167,14 @@ function product.cross(...)
     fail("%s: expected size 3 in dim %d, got %s and %s", name, dim, shape_text(a), shape_text(b))
   end
   return a:roll(-1, dim) * b:roll(-2, dim) - a:roll(-2, dim) * b:roll(-1, dim)
-end
+end)
 
-local read_vecdot = signature("linalg.vecdot", {"x: tensor", "y: tensor", {"dim: integer", -1}})
 --- The sum of x * y along a dim; the others broadcast.
 --     local y = linalg.vecdot(a, b)
-function product.vecdot(...)
-  local x, y, dim = read_vecdot(...)
-  check.same_dtype("linalg.vecdot", x, y)
+product.vecdot = named("linalg.vecdot", {"x: tensor", "y: tensor", {"dim: integer", -1}}, function(what, x, y, dim)
+  check.same_dtype(what, x, y)
   return (x * y):sum(dim)
-end
+end)
 
 local read_diagonal = signature("linalg.diagonal",
   {"A: tensor", {"offset: integer", 0}, {"dim1: integer", -2}, {"dim2: integer", -1}})
@@ -192,15 +184,13 @@ function product.diagonal(...)
   return C.diagonal(read_diagonal(...))
 end
 
-local read_vander = signature("linalg.vander", {"x: tensor", {"N: count"}})
 --- The powers 0 .. N - 1 of each number of x (..., n) as rows (..., n, N); N is n by default. A 0-dim x is one number.
 --     local V = linalg.vander(x)
-function product.vander(...)
-  local x, count = read_vander(...)
+product.vander = checked("linalg.vander", {"x: tensor", {"N: count"}}, function(x, count)
   if x:dim() == 0 then x = x:reshape(1) end
   local powers = C.arange(count or x:size(-1), {device = x.device})
   return C.pow(x:unsqueeze(-1), x:is_floating_point() and powers:to(x.dtype) or powers)
-end
+end)
 
 autocast(product, "lower", "vecdot")
 autocast(product, "own", "matrix_exp")

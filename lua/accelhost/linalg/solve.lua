@@ -4,7 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local check = require "accelhost.linalg.check"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, named = arguments.fail, arguments.shape_text, arguments.named
 local solve = {}
 
 local function turned(x) return x:transpose(-1, -2) end
@@ -40,8 +40,6 @@ local function solve_ex(name, A, B, left)
   return X, info
 end
 
-local read_solve_ex = signature("linalg.solve_ex",
-  {"A: tensor", "B: tensor", {"left: flag", true}, {"check_errors: flag", false}})
 --- As solve, but a singular matrix raises with check_errors = true only; else its solution is nan and its info, an
 --- int32 number per matrix, is above 0.
 --     local X, info = linalg.solve_ex(A, B)
@@ -49,33 +47,30 @@ local read_solve_ex = signature("linalg.solve_ex",
 ---@param B userdata (..., n, k) or (..., n)
 ---@return userdata X
 ---@return userdata info
-function solve.solve_ex(...)
-  local A, B, left, check_errors = read_solve_ex(...)
-  local X, info = solve_ex("linalg.solve_ex", A, B, left)
-  if check_errors then check.info("linalg.solve_ex", info, check.singular) end
+solve.solve_ex = named("linalg.solve_ex", {
+  "A: tensor", "B: tensor", {"left: flag", true}, {"check_errors: flag", false},
+}, function(what, A, B, left, check_errors)
+  local X, info = solve_ex(what, A, B, left)
+  if check_errors then check.info(what, info, check.singular) end
   return X, info
-end
+end)
 
-local read_solve = signature("linalg.solve", {"A: tensor", "B: tensor", {"left: flag", true}})
 --- The X of A X = B, or of X A = B with left = false; A (..., n, n), B (..., n, k), or vectors (..., n). Batches
 --- broadcast. float32 or float64. A singular matrix is an error that names it.
 --     local x = linalg.solve(A, b)
-function solve.solve(...)
-  local A, B, left = read_solve(...)
-  local X, info = solve_ex("linalg.solve", A, B, left)
-  check.info("linalg.solve", info, check.singular)
+solve.solve = named("linalg.solve", {"A: tensor", "B: tensor", {"left: flag", true}}, function(what, A, B, left)
+  local X, info = solve_ex(what, A, B, left)
+  check.info(what, info, check.singular)
   return X
-end
+end)
 
-local read_triangular = signature("linalg.solve_triangular",
-  {"A: tensor", "B: tensor", "upper: flag", {"left: flag", true}, {"unitriangular: flag", false}})
 --- The X of A X = B (or X A = B) for triangular A (..., n, n), of which only the triangle is read, with
 --- unitriangular = true without its diagonal, which then counts as ones. A zero on the diagonal results in inf or nan.
 --     local x = linalg.solve_triangular(A, B, {upper = true})
 ---@param B userdata (..., n, k)
-function solve.solve_triangular(...)
-  local A, B, upper, left, unitriangular = read_triangular(...)
-  local name = "linalg.solve_triangular"
+solve.solve_triangular = named("linalg.solve_triangular", {
+  "A: tensor", "B: tensor", "upper: flag", {"left: flag", true}, {"unitriangular: flag", false},
+}, function(name, A, B, upper, left, unitriangular)
   check.square(name, A)
   check.matrices(name, B, "B")
   check.same_dtype(name, A, B)
@@ -84,42 +79,37 @@ function solve.solve_triangular(...)
   end
   A, B = check.one_batch(name, A, B)
   return C.matrix_triangular_solve(A, B, upper, left, unitriangular)
-end
+end)
 
-local read_inv_ex = signature("linalg.inv_ex", {"A: tensor", {"check_errors: flag", false}})
 --- The inverse and LAPACK's info per matrix (int32; above 0: singular, the inverse is nan).
 --     local inverse, info = linalg.inv_ex(A)
 ---@param A userdata (..., n, n)
 ---@return userdata inverse
 ---@return userdata info
-function solve.inv_ex(...)
-  local A, check_errors = read_inv_ex(...)
-  check.square("linalg.inv_ex", A)
+solve.inv_ex = named("linalg.inv_ex", {"A: tensor", {"check_errors: flag", false}}, function(what, A, check_errors)
+  check.square(what, A)
   local inverse, info = C.matrix_inverse(A)
-  if check_errors then check.info("linalg.inv_ex", info, check.singular) end
+  if check_errors then check.info(what, info, check.singular) end
   return inverse, info
-end
+end)
 
-local read_inv = signature("linalg.inv", {"A: tensor"})
 --- The inverse of each matrix of A (..., n, n), float32 or float64. A singular matrix is an error that names it. To
 --- solve equations, solve is faster and more precise.
 --     local B = linalg.inv(A)
-function solve.inv(...)
-  local A = read_inv(...)
-  check.square("linalg.inv", A)
+solve.inv = named("linalg.inv", {"A: tensor"}, function(what, A)
+  check.square(what, A)
   local inverse, info = C.matrix_inverse(A)
-  check.info("linalg.inv", info, check.singular)
+  check.info(what, info, check.singular)
   return inverse
-end
+end)
 
-local read_cholesky_solve = signature("cholesky_solve", {"B: tensor", "L: tensor", {"upper: flag", false}})
 --- The X of A X = B for A = L L' (upper = true: A = L' L), L the factor that cholesky returns. Batches broadcast.
 --     local x = accelhost.cholesky_solve(B, linalg.cholesky(A))
 ---@param B userdata (..., n, k)
 ---@param L userdata (..., n, n)
-function solve.cholesky_solve(...)
-  local B, L, upper = read_cholesky_solve(...)
-  local name = "cholesky_solve"
+solve.cholesky_solve = named("cholesky_solve", {
+  "B: tensor", "L: tensor", {"upper: flag", false},
+}, function(name, B, L, upper)
   check.square(name, L, "L")
   check.matrices(name, B, "B")
   check.same_dtype(name, L, B)
@@ -128,24 +118,20 @@ function solve.cholesky_solve(...)
   local first, second = L, turned(L)
   if upper then first, second = second, first end
   return C.matrix_triangular_solve(second, C.matrix_triangular_solve(first, B, false), true)
-end
+end)
 
-local read_cholesky_inverse = signature("cholesky_inverse", {"L: tensor", {"upper: flag", false}})
 --- The inverse of L L' (upper = true: L' L).
 --     local B = accelhost.cholesky_inverse(linalg.cholesky(A))
 ---@param L userdata (..., n, n)
-function solve.cholesky_inverse(...)
-  local L, upper = read_cholesky_inverse(...)
-  check.square("cholesky_inverse", L, "L")
+solve.cholesky_inverse = named("cholesky_inverse", {"L: tensor", {"upper: flag", false}}, function(what, L, upper)
+  check.square(what, L, "L")
   local eye = C.eye(L:size(-1), {dtype = L.dtype, device = L.device})
   return solve.cholesky_solve(eye, L, upper)
-end
+end)
 
-local read_tensorinv = signature("linalg.tensorinv", {"A: tensor", {"ind: count", 2}})
 --- The inverse of A as a map from its last dims to its first `ind` ones, whose sizes must have the same product.
 --     local B = linalg.tensorinv(accelhost.eye(6):reshape(2, 3, 6), {ind = 2})
-function solve.tensorinv(...)
-  local A, ind = read_tensorinv(...)
+solve.tensorinv = named("linalg.tensorinv", {"A: tensor", {"ind: count", 2}}, function(what, A, ind)
   local shape, first, rest, rows = A:shape(), {}, {}, 1
   for d = 1, #shape do
     if d <= ind then first[#first + 1], rows = shape[d], rows * shape[d] else rest[#rest + 1] = shape[d] end
@@ -154,19 +140,18 @@ function solve.tensorinv(...)
     fail("linalg.tensorinv: the first %d sizes of %s do not have the product of the rest", ind, shape_text(A))
   end
   for _, size in ipairs(first) do rest[#rest + 1] = size end
-  check.float("linalg.tensorinv", A)
+  check.float(what, A)
   local inverse, info = C.matrix_inverse(A:reshape(rows, rows))
-  check.info("linalg.tensorinv", info, check.singular)
+  check.info(what, info, check.singular)
   return inverse:reshape(rest)
-end
+end)
 
-local read_tensorsolve = signature("linalg.tensorsolve", {"A: tensor", "B: tensor", {"dims: integers"}})
 --- The X with tensordot(A, X, X:dim()) = B: the first dims of A (after those named by `dims` are moved to its end) are
 --- B's.
 --     local x = linalg.tensorsolve(accelhost.eye(6):reshape(2, 3, 6), accelhost.ones(2, 3))
-function solve.tensorsolve(...)
-  local A, B, dims = read_tensorsolve(...)
-  local name = "linalg.tensorsolve"
+solve.tensorsolve = named("linalg.tensorsolve", {
+  "A: tensor", "B: tensor", {"dims: integers"},
+}, function(name, A, B, dims)
   check.float(name, A)
   check.same_dtype(name, A, B)
   if dims then
@@ -185,7 +170,7 @@ function solve.tensorsolve(...)
   local X, info = C.matrix_solve(A:reshape(count, count), B:reshape(count, 1))
   check.info(name, info, check.singular)
   return X:reshape(rest)
-end
+end)
 
 autocast(solve, "float32", "solve_ex solve solve_triangular inv_ex inv cholesky_solve cholesky_inverse"
   .. " tensorinv tensorsolve", "own")

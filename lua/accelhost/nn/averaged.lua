@@ -14,14 +14,11 @@ function averaged.get_swa_avg_fn()
   return function(average, current, n) return average + (current - average) / (n + 1) end
 end
 
-local read_ema = arguments.signature("get_ema_avg_fn", {{"decay: probability", 0.999}})
-
 --- The function of the exponential moving average: decay average + (1 - decay) current.
 ---@return fun(average: table, current: table, n: number): table
-function averaged.get_ema_avg_fn(...)
-  local decay = read_ema(...)
+averaged.get_ema_avg_fn = arguments.checked("get_ema_avg_fn", {{"decay: probability", 0.999}}, function(decay)
   return function(average, current) return decay * average + (1 - decay) * current end
-end
+end)
 
 local function mover(weight_of)
   return function(averages, currents, n)
@@ -42,16 +39,15 @@ function averaged.get_swa_multi_avg_fn()
   return mover(function(n) return 1 / (n + 1) end)
 end
 
-local read_multi_ema = arguments.signature("get_ema_multi_avg_fn", {{"decay: probability", 0.999}})
-
 --- The exponential moving average for lists of tensors, in place.
 --
 --   local ema = optim.swa_utils.AveragedModel(model, {multi_avg_fn = optim.swa_utils.get_ema_multi_avg_fn(0.999)})
 ---@return fun(averages: table[], currents: table[], n: number)
-function averaged.get_ema_multi_avg_fn(...)
-  local decay = read_multi_ema(...)
+averaged.get_ema_multi_avg_fn = arguments.checked("get_ema_multi_avg_fn", {
+  {"decay: probability", 0.999},
+}, function(decay)
   return mover(function() return 1 - decay end)
-end
+end)
 
 local read_model = arguments.signature("AveragedModel", {
   "model: module", {"device: device"}, {"avg_fn: callable"}, {"multi_avg_fn: callable"}, {"use_buffers: flag", false},
@@ -133,8 +129,6 @@ end
 
 averaged.AveragedModel = AveragedModel
 
-local read_update = arguments.signature("update_bn", {"loader: iterable", "model: module", {"device: device"}})
-
 local function norms_of(model)
   local norms = {}
   for _, module in ipairs(model:modules()) do
@@ -151,8 +145,9 @@ end
 --   local swa = optim.swa_utils.AveragedModel(net)
 --   optim.swa_utils.update_bn(loader, swa)
 ---@param device string? device that batches are copied to
-function averaged.update_bn(...)
-  local loader, model, device = read_update(...)
+averaged.update_bn = arguments.checked("update_bn", {
+  "loader: iterable", "model: module", {"device: device"},
+}, function(loader, model, device)
   local norms, momenta = norms_of(model), {}
   if #norms == 0 then return end
   local training = model.training
@@ -170,6 +165,6 @@ function averaged.update_bn(...)
   end)
   for i, norm in ipairs(norms) do norm.momentum = momenta[i] end
   model:train(training)
-end
+end)
 
 return averaged

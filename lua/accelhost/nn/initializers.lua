@@ -45,17 +45,16 @@ local gains = {
 }
 local nonlinearities = "'linear'|'conv1d'|'conv2d'|'conv3d'|'conv_transpose1d'|'conv_transpose2d'|'conv_transpose3d'|"
   .. "'sigmoid'|'tanh'|'relu'|'leaky_relu'|'selu'"
-local read_gain = arguments.signature("calculate_gain", {"nonlinearity: " .. nonlinearities, {"param: number", 0.01}})
-
 --- The recommended gain for a nonlinearity: linear, conv*, sigmoid, tanh, relu, leaky_relu, selu.
 --
 --   nn.init.calculate_gain "relu"  --> 1.4142135623731
 ---@param param number? the negative slope of leaky_relu (default 0.01)
 ---@return number
-function init.calculate_gain(...)
-  local nonlinearity, slope = read_gain(...)
+init.calculate_gain = arguments.checked("calculate_gain", {
+  "nonlinearity: " .. nonlinearities, {"param: number", 0.01},
+}, function(nonlinearity, slope)
   return gains[nonlinearity] or math.sqrt(2.0 / (1 + slope ^ 2))
-end
+end)
 
 local read_uniform = arguments.signature("uniform_",
   {"tensor: tensor", {"a: number", 0}, {"b: number", 1}, {"generator: generator"}})
@@ -96,27 +95,23 @@ local read_ones = arguments.signature("ones_", {"tensor: tensor"})
 function init.ones_(...) return no_grad(fill, read_ones(...), 1) end
 
 local xavier = {"tensor: tensor", {"gain: number", 1}, {"generator: generator"}}
-local read_xavier_uniform = arguments.signature("xavier_uniform_", xavier)
 --- U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)).
 --
 --   nn.init.xavier_uniform_(accelhost.empty(3, 4)):size(1)  --> 4
-function init.xavier_uniform_(...)
-  local tensor, gain, generator = read_xavier_uniform(...)
-  local fan_in, fan_out = fans("xavier_uniform_", tensor)
+init.xavier_uniform_ = arguments.named("xavier_uniform_", xavier, function(what, tensor, gain, generator)
+  local fan_in, fan_out = fans(what, tensor)
   local std = gain * math.sqrt(2.0 / (fan_in + fan_out))
   local bound = math.sqrt(3.0) * std
   return no_grad(uniform, tensor, -bound, bound, generator)
-end
+end)
 
-local read_xavier_normal = arguments.signature("xavier_normal_", xavier)
 --- N(0, gain^2 * 2 / (fan_in + fan_out)).
 --
 --   nn.init.xavier_normal_(accelhost.empty(3, 4)):size(1)  --> 4
-function init.xavier_normal_(...)
-  local tensor, gain, generator = read_xavier_normal(...)
-  local fan_in, fan_out = fans("xavier_normal_", tensor)
+init.xavier_normal_ = arguments.named("xavier_normal_", xavier, function(what, tensor, gain, generator)
+  local fan_in, fan_out = fans(what, tensor)
   return no_grad(normal, tensor, 0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
-end
+end)
 
 local function kaiming_std(what, tensor, a, mode, nonlinearity)
   local fan_in, fan_out = fans(what, tensor)

@@ -10,29 +10,25 @@ local init = {}
 local function uniform(tensor, low, high, generator) return tensor:uniform_(low, high, {generator = generator}) end
 local function normal(tensor, mean, std, generator) return tensor:normal_(mean, std, {generator = generator}) end
 
-local read_eye = arguments.signature("eye_", {"tensor: tensor"})
 --- The identity matrix.
 --
 --   nn.init.eye_(accelhost.empty(2, 2))  --> tensor([[1., 0.],
 --   -->         [0., 1.]])
-function init.eye_(...)
-  local tensor = read_eye(...)
+init.eye_ = arguments.checked("eye_", {"tensor: tensor"}, function(tensor)
   if tensor:dim() ~= 2 then fail("eye_: expected 2 dims, got %d", tensor:dim()) end
   return no_grad(function()
     tensor:zero_()
     for i = 0, math.min(tensor:size(0), tensor:size(1)) - 1 do tensor[{i, i}] = 1 end
     return tensor
   end, tensor)
-end
+end)
 
-local read_dirac = arguments.signature("dirac_", {"tensor: tensor", {"groups: count", 1}})
 --- The convolution that returns its input, as far as there are channels: [out, in, ...] with 3 to 5 dims.
 --
 --   nn.init.dirac_(conv.weight, {groups = 2})
 ---@param groups integer? default 1: each group of outputs on its own
 ---@return Tensor
-function init.dirac_(...)
-  local tensor, groups = read_dirac(...)
+init.dirac_ = arguments.checked("dirac_", {"tensor: tensor", {"groups: count", 1}}, function(tensor, groups)
   local dims = tensor:dim()
   if dims < 3 or dims > 5 then fail("dirac_: expected 3 to 5 dims, got %d", dims) end
   local sizes = tensor:shape()
@@ -51,16 +47,15 @@ function init.dirac_(...)
     end
     return tensor
   end, tensor)
-end
+end)
 
-local read_sparse = arguments.signature("sparse_",
-  {"tensor: tensor", "sparsity: probability", {"std: nonnegative", 0.01}, {"generator: generator"}})
 --- N(0, std^2) with a share of zeros in each column of a matrix (Martens, 2010). A generator draws the zeros' places
 --- too, which PyTorch always draws from the global one.
 --
 --   nn.init.sparse_(accelhost.empty(4, 2), 0.5):count_nonzero()  --> tensor(4)
-function init.sparse_(...)
-  local tensor, sparsity, std, generator = read_sparse(...)
+init.sparse_ = arguments.checked("sparse_", {
+  "tensor: tensor", "sparsity: probability", {"std: nonnegative", 0.01}, {"generator: generator"},
+}, function(tensor, sparsity, std, generator)
   if tensor:dim() ~= 2 then fail("sparse_: expected 2 dims, got %d", tensor:dim()) end
   return no_grad(function()
     local rows = tensor:size(0)
@@ -72,7 +67,7 @@ function init.sparse_(...)
     end
     return tensor
   end, tensor)
-end
+end)
 
 local function normal_cdf(x)
   return (1 + C.tensor(x / math.sqrt(2), {dtype = "float64", device = "cpu"}):erf():item()) / 2
@@ -106,14 +101,13 @@ local function accept_uniform(tensor, mean, std, a, b, generator)
   until not pending:any():item()
 end
 
-local read_trunc = arguments.signature("trunc_normal_",
-  {"tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2},
-    {"generator: generator"}})
 --- N(mean, std^2) restricted to [a, b]: by rejection of normal draws, or of uniform ones where most would miss.
 --
 --   nn.init.trunc_normal_(accelhost.empty(100)):abs():le(2):all()  --> tensor(true)
-function init.trunc_normal_(...)
-  local tensor, mean, std, a, b, generator = read_trunc(...)
+init.trunc_normal_ = arguments.checked("trunc_normal_", {
+  "tensor: tensor", {"mean: number", 0}, {"std: positive", 1}, {"a: number", -2}, {"b: number", 2},
+  {"generator: generator"},
+}, function(tensor, mean, std, a, b, generator)
   if mean < a - 2 * std or mean > b + 2 * std then
     warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect")
   end
@@ -124,15 +118,14 @@ function init.trunc_normal_(...)
     draw(tensor, mean, std, a, b, generator)
     return tensor
   end, tensor)
-end
+end)
 
-local read_orthogonal = arguments.signature("orthogonal_",
-  {"tensor: tensor", {"gain: number", 1}, {"generator: generator"}})
 --- A (semi-)orthogonal matrix, rows by the rest: Gram-Schmidt, run twice, of a normal sample.
 --
 --   nn.init.orthogonal_(accelhost.empty(1, 2)):norm():round()  --> tensor(1.)
-function init.orthogonal_(...)
-  local tensor, gain, generator = read_orthogonal(...)
+init.orthogonal_ = arguments.checked("orthogonal_", {
+  "tensor: tensor", {"gain: number", 1}, {"generator: generator"},
+}, function(tensor, gain, generator)
   if tensor:dim() < 2 then fail("orthogonal_: expected at least 2 dims, got %d", tensor:dim()) end
   if tensor:numel() == 0 then return tensor end
   return no_grad(function()
@@ -152,6 +145,6 @@ function init.orthogonal_(...)
     tensor:copy_(q:reshape(tensor:shape()):to(tensor.dtype))
     return tensor:mul_(gain)
   end, tensor)
-end
+end)
 
 return init

@@ -8,7 +8,7 @@ local arguments = require "accelhost.util.arguments"
 local GreedyLR = require "accelhost.optim.greedy"
 local lr_scheduler = require "accelhost.optim.lr_scheduler"
 
-local fail, signature = arguments.fail, arguments.signature
+local fail, signature, checked = arguments.fail, arguments.signature, arguments.checked
 local cos, pi, max, sqrt = math.cos, math.pi, math.max, math.sqrt
 local schedules = {}
 
@@ -28,53 +28,50 @@ local function with_warmup(warmup, total, fn)
   end
 end
 
-local read_constant = signature("get_constant_schedule", {"optimizer", {"last_epoch: integer", -1}})
 --- The rate unchanged.
 --
 --   local schedule = optim.get_constant_schedule(optimizer)
 --   schedule:get_last_lr()[1]  --> 0.1
-function schedules.get_constant_schedule(...)
-  local optimizer, last_epoch = read_constant(...)
+schedules.get_constant_schedule = checked("get_constant_schedule", {
+  "optimizer", {"last_epoch: integer", -1},
+}, function(optimizer, last_epoch)
   return lambda(optimizer, function() return 1 end, last_epoch)
-end
+end)
 
-local read_constant_warmup = signature("get_constant_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps: nonnegative", {"last_epoch: integer", -1}})
 --- Linear warm-up, then constant.
 --
 --   local schedule = optim.get_constant_schedule_with_warmup(optimizer, {num_warmup_steps = 10})
 --   schedule:get_last_lr()[1]  --> 0
-function schedules.get_constant_schedule_with_warmup(...)
-  local optimizer, warmup, last_epoch = read_constant_warmup(...)
+schedules.get_constant_schedule_with_warmup = checked("get_constant_schedule_with_warmup", {
+  "optimizer", "num_warmup_steps: nonnegative", {"last_epoch: integer", -1},
+}, function(optimizer, warmup, last_epoch)
   return lambda(optimizer, function(step) return step < warmup and step / max(1, warmup) or 1 end, last_epoch)
-end
+end)
 
-local read_linear = signature("get_linear_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"last_epoch: integer", -1}})
 --- Linear warm-up, then linear to 0.
 --
 --   local schedule = optim.get_linear_schedule_with_warmup(optimizer,
 --     {num_warmup_steps = 10, num_training_steps = 100})
-function schedules.get_linear_schedule_with_warmup(...)
-  local optimizer, warmup, total, last_epoch = read_linear(...)
+schedules.get_linear_schedule_with_warmup = checked("get_linear_schedule_with_warmup", {
+  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"last_epoch: integer", -1},
+}, function(optimizer, warmup, total, last_epoch)
   return lambda(optimizer, with_warmup(warmup, total, function(step)
     return max(0, (total - step) / max(1, total - warmup))
   end), last_epoch)
-end
+end)
 
-local read_cosine = signature("get_cosine_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
-  {"last_epoch: integer", -1}})
 --- Linear warm-up, then num_cycles cosine waves (half a wave: down to 0).
 --
 --   local schedule = optim.get_cosine_schedule_with_warmup(optimizer,
 --     {num_warmup_steps = 10, num_training_steps = 100})
-function schedules.get_cosine_schedule_with_warmup(...)
-  local optimizer, warmup, total, cycles, last_epoch = read_cosine(...)
+schedules.get_cosine_schedule_with_warmup = checked("get_cosine_schedule_with_warmup", {
+  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
+  {"last_epoch: integer", -1},
+}, function(optimizer, warmup, total, cycles, last_epoch)
   return lambda(optimizer, with_warmup(warmup, total, function(_, part)
     return max(0, 0.5 * (1 + cos(pi * cycles * 2 * part)))
   end), last_epoch)
-end
+end)
 
 local read_restarts = signature("get_cosine_with_hard_restarts_schedule_with_warmup",
   {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 1},
@@ -91,15 +88,14 @@ function schedules.get_cosine_with_hard_restarts_schedule_with_warmup(...)
   end), last_epoch)
 end
 
-local read_polynomial = signature("get_polynomial_decay_schedule_with_warmup",
-  {"optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"lr_end: number", 1e-7},
-  {"power: number", 1}, {"last_epoch: integer", -1}})
 --- Linear warm-up, then a polynomial down to lr_end.
 --
 --   local schedule = optim.get_polynomial_decay_schedule_with_warmup(optimizer,
 --     {num_warmup_steps = 10, num_training_steps = 100})
-function schedules.get_polynomial_decay_schedule_with_warmup(...)
-  local optimizer, warmup, total, lr_end, power, last_epoch = read_polynomial(...)
+schedules.get_polynomial_decay_schedule_with_warmup = checked("get_polynomial_decay_schedule_with_warmup", {
+  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"lr_end: number", 1e-7},
+  {"power: number", 1}, {"last_epoch: integer", -1},
+}, function(optimizer, warmup, total, lr_end, power, last_epoch)
   local base = initial_lr(optimizer)
   if base <= lr_end then fail("polynomial schedule: lr_end %g must be below the initial lr %g", lr_end, base) end
   return lambda(optimizer, function(step)
@@ -107,28 +103,22 @@ function schedules.get_polynomial_decay_schedule_with_warmup(...)
     if step > total then return lr_end / base end
     return ((base - lr_end) * (1 - (step - warmup) / (total - warmup)) ^ power + lr_end) / base
   end, last_epoch)
-end
+end)
 
-local read_inverse = signature("get_inverse_sqrt_schedule",
-  {"optimizer", "num_warmup_steps: nonnegative", {"timescale: positive"}, {"last_epoch: integer", -1}})
 --- Linear warm-up, then 1 / sqrt(step).
 --
 --   local schedule = optim.get_inverse_sqrt_schedule(optimizer, {num_warmup_steps = 10})
-function schedules.get_inverse_sqrt_schedule(...)
-  local optimizer, warmup, timescale, last_epoch = read_inverse(...)
+schedules.get_inverse_sqrt_schedule = checked("get_inverse_sqrt_schedule", {
+  "optimizer", "num_warmup_steps: nonnegative", {"timescale: positive"}, {"last_epoch: integer", -1},
+}, function(optimizer, warmup, timescale, last_epoch)
   if timescale == nil then timescale = warmup ~= 0 and warmup or 10000 end
   local shift = timescale - warmup
   return lambda(optimizer, function(step)
     if step < warmup then return step / max(1, warmup) end
     return 1 / sqrt((step + shift) / timescale)
   end, last_epoch)
-end
+end)
 
-local read_min_lr = signature("get_cosine_with_min_lr_schedule_with_warmup", {
-  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
-  {"last_epoch: integer", -1}, {"min_lr: number"},
-  {"min_lr_rate: number"},
-})
 --- The lowest rate as a part of the initial one, from whichever of the two was given.
 local function lowest_rate(name, optimizer, min_lr, rate)
   if (min_lr == nil) == (rate == nil) then
@@ -141,14 +131,16 @@ end
 --
 --   local schedule = optim.get_cosine_with_min_lr_schedule_with_warmup(optimizer,
 --     {num_warmup_steps = 10, num_training_steps = 100, min_lr = 0.01})
-function schedules.get_cosine_with_min_lr_schedule_with_warmup(...)
-  local optimizer, warmup, total, cycles, last_epoch, min_lr, rate = read_min_lr(...)
+schedules.get_cosine_with_min_lr_schedule_with_warmup = checked("get_cosine_with_min_lr_schedule_with_warmup", {
+  "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
+  {"last_epoch: integer", -1}, {"min_lr: number"}, {"min_lr_rate: number"},
+}, function(optimizer, warmup, total, cycles, last_epoch, min_lr, rate)
   rate = lowest_rate("cosine_with_min_lr", optimizer, min_lr, rate)
   return lambda(optimizer, with_warmup(warmup, total, function(_, part)
     local factor = 0.5 * (1 + cos(pi * cycles * 2 * part))
     return max(0, factor * (1 - rate) + rate)
   end), last_epoch)
-end
+end)
 
 local read_warmup_rate = signature("get_cosine_with_min_lr_schedule_with_warmup_lr_rate", {
   "optimizer", "num_warmup_steps: nonnegative", "num_training_steps: nonnegative", {"num_cycles: number", 0.5},
@@ -185,18 +177,15 @@ local falls = {
   ["1-sqrt"] = function(part) return 1 - sqrt(part) end,
 }
 
-local read_wsd = signature("get_wsd_schedule", {
-  "optimizer", "num_warmup_steps: nonnegative", "num_decay_steps: nonnegative", {"num_training_steps: nonnegative"},
-  {"num_stable_steps: nonnegative"},
-  {"warmup_type", "linear"}, {"decay_type", "cosine"}, {"min_lr_ratio: number", 0}, {"num_cycles: number", 0.5},
-  {"last_epoch: integer", -1},
-})
 --- Warm-up, stable, decay. Shapes are linear, cosine or 1-sqrt.
 --
 --   local schedule = optim.get_wsd_schedule(optimizer,
 --     {num_warmup_steps = 10, num_decay_steps = 20, num_training_steps = 100})
-function schedules.get_wsd_schedule(...)
-  local optimizer, warmup, decay, total, stable, warmup_type, decay_type, ratio, cycles, last_epoch = read_wsd(...)
+schedules.get_wsd_schedule = checked("get_wsd_schedule", {
+  "optimizer", "num_warmup_steps: nonnegative", "num_decay_steps: nonnegative", {"num_training_steps: nonnegative"},
+  {"num_stable_steps: nonnegative"}, {"warmup_type", "linear"}, {"decay_type", "cosine"}, {"min_lr_ratio: number", 0},
+  {"num_cycles: number", 0.5}, {"last_epoch: integer", -1},
+}, function(optimizer, warmup, decay, total, stable, warmup_type, decay_type, ratio, cycles, last_epoch)
   if (total == nil) == (stable == nil) then
     fail("warmup_stable_decay: pass num_training_steps or num_stable_steps, not both")
   end
@@ -216,7 +205,7 @@ function schedules.get_wsd_schedule(...)
     end
     return ratio
   end, last_epoch)
-end
+end)
 
 -- name -> the options its function needs besides the optimizer, in its order
 local by_name = {
@@ -235,9 +224,6 @@ local by_name = {
   warmup_stable_decay = {"get_wsd_schedule", "num_warmup_steps", "num_training_steps"},
 }
 
-local read_scheduler = signature("get_scheduler",
-  {"name", "optimizer", {"num_warmup_steps"}, {"num_training_steps"}, {"scheduler_specific_kwargs"}})
-
 --- A schedule by the name the Trainer knows it by: constant, constant_with_warmup, linear, cosine,
 -- cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay,
 -- reduce_lr_on_plateau, greedy.
@@ -247,8 +233,9 @@ local read_scheduler = signature("get_scheduler",
 ---@param name string
 ---@param options table? {num_warmup_steps, num_training_steps, scheduler_specific_kwargs = {...}}
 ---@return LRScheduler
-function schedules.get_scheduler(...)
-  local name, optimizer, warmup, total, extra = read_scheduler(...)
+schedules.get_scheduler = checked("get_scheduler", {
+  "name", "optimizer", {"num_warmup_steps"}, {"num_training_steps"}, {"scheduler_specific_kwargs"},
+}, function(name, optimizer, warmup, total, extra)
   local options = {}
   for key, value in pairs(extra or {}) do options[key] = value end
   if name == "reduce_lr_on_plateau" then return lr_scheduler.ReduceLROnPlateau(optimizer, options) end
@@ -269,6 +256,6 @@ function schedules.get_scheduler(...)
     end
   end
   return schedules[entry[1]](optimizer, options)
-end
+end)
 
 return schedules

@@ -22,6 +22,9 @@ local function function_text(value)
   local name, arguments = C.system.signature(value)
   if name then return ("function %s(%s)"):format(name, arguments) end
   local info = debug.getinfo(value, "S")
+  if info.source:find "util/arguments%.lua$" then
+    info = debug.getinfo(require("accelhost.docs.signature").unguarded(value), "S")
+  end
   if info.linedefined < 0 then return "function (built in)" end
   return ("function (%s:%d)"):format(info.short_src, info.linedefined)
 end

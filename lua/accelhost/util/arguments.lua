@@ -239,6 +239,24 @@ function arguments.signature(what, parameters)
   end
 end
 
+--- Make a function that reads its arguments by a signature and calls the body with their values.
+---@param parameters (string|table)[] as of a signature
+---@param body function
+---@return fun(...): any
+function arguments.checked(what, parameters, body)
+  local read = arguments.signature(what, parameters)
+  return function(...) return body(read(...)) end
+end
+
+--- The same; the body's first argument is the name of the function, for messages.
+---@param parameters (string|table)[] as of a signature
+---@param body function
+---@return fun(...): any
+function arguments.named(what, parameters, body)
+  local read = arguments.signature(what, parameters)
+  return function(...) return body(what, read(...)) end
+end
+
 --- Make a reader for one signature that stores the values as fields: set(object, ...).
 ---@param parameters (string|table)[] as of a signature
 ---@return fun(object: table, ...)

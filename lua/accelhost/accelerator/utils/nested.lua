@@ -21,22 +21,17 @@ local function refuse(what)
   return function(value) fail("%s: expected tensors and tables of them, got %s", what, describe(value)) end
 end
 
-local read_apply = arguments.signature("recursively_apply",
-  {"func: callable", "data: any", {"error_on_other_type: flag", false}})
-
 --- A function of every tensor in a value, in the value's form; anything else in it is unchanged.
 --
 --   accelhost.utils.recursively_apply(function(t) return t * 2 end, {x = a}).x  --> tensor([2., 4., 6.])
 ---@param func fun(tensor: userdata): any
 ---@param error_on_other_type? boolean refuse values that are neither tensors nor tables
 ---@return any
-function nested.recursively_apply(...)
-  local func, data, strict = read_apply(...)
-  return map(data, func, strict and refuse "recursively_apply" or same)
-end
-
-local read_send = arguments.signature("send_to_device",
-  {"tensor: any", "device: device", {"non_blocking: false", false}, {"skip_keys: string|list"}})
+nested.recursively_apply = arguments.named("recursively_apply", {
+  "func: callable", "data: any", {"error_on_other_type: flag", false},
+}, function(what, func, data, strict)
+  return map(data, func, strict and refuse(what) or same)
+end)
 
 --- A value with all its tensors on a device.
 --
@@ -44,8 +39,9 @@ local read_send = arguments.signature("send_to_device",
 ---@param non_blocking? boolean false: copies are waited for
 ---@param skip_keys? string|string[] fields that stay where they are
 ---@return any
-function nested.send_to_device(...)
-  local value, device, _, skip = read_send(...)
+nested.send_to_device = arguments.checked("send_to_device", {
+  "tensor: any", "device: device", {"non_blocking: false", false}, {"skip_keys: string|list"},
+}, function(value, device, _, skip)
   local skipped = {}
   for _, key in ipairs(type(skip) == "table" and skip or {skip}) do skipped[key] = true end
   local function move(tensor) return tensor:to {device = device} end
@@ -53,7 +49,7 @@ function nested.send_to_device(...)
   local result = {}
   for key, item in pairs(value) do result[key] = skipped[key] and item or map(item, move, same) end
   return result
-end
+end)
 
 -- The first tensor in a value.
 local function first_of(value)
@@ -76,22 +72,21 @@ function nested.find_batch_size(data)
   return tensor:size(0)
 end
 
-local read_slice = arguments.signature("slice_tensors", {"data: any", "start: size", {"stop: size"}})
-
 --- The same rows of every tensor in a value.
 --
 --   accelhost.utils.slice_tensors({x = a}, 0, 2).x  --> tensor([1., 2.])
 ---@param start integer from 0
 ---@param stop? integer the first row that is left out, default: none
 ---@return any
-function nested.slice_tensors(...)
-  local data, start, stop = read_slice(...)
+nested.slice_tensors = arguments.named("slice_tensors", {
+  "data: any", "start: size", {"stop: size"},
+}, function(what, data, start, stop)
   return map(data, function(tensor)
     local rows = tensor:size(0)
     local from, to = math.min(start, rows), math.min(stop or rows, rows)
     return tensor:narrow(0, from, math.max(0, to - from))
-  end, refuse "slice_tensors")
-end
+  end, refuse(what))
+end)
 
 -- The values at one place of several tables of one form.
 local function join(list, dim)
@@ -119,18 +114,15 @@ local function join(list, dim)
   return result
 end
 
-local read_concatenate = arguments.signature("concatenate", {"data: list", {"dim: integer", 0}})
-
 --- Several values of one form as one, their tensors joined along a dim.
 --
 --   accelhost.utils.concatenate{{x = a}, {x = a}}.x:shape()  --> {6}
 ---@param data table[]
 ---@return any
-function nested.concatenate(...)
-  local data, dim = read_concatenate(...)
+nested.concatenate = arguments.checked("concatenate", {"data: list", {"dim: integer", 0}}, function(data, dim)
   if #data == 0 then fail "concatenate: expected at least one value" end
   return join(data, dim)
-end
+end)
 
 --- Shape and dtype of every tensor in a value.
 --

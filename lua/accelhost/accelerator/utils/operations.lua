@@ -16,22 +16,20 @@ function operations.gather(tensor)
   return (collectives.map("gather", collectives.gather, tensor))
 end
 
-local read_reduce = arguments.signature("reduce",
-  {"tensor: any", {"reduction: string", "mean"}, {"scale: number", 1}})
-
 --- Combine every process's tensors, on every process; tables are traversed. A collective.
 --
 --   accelhost.utils.reduce(a, "sum")  --> tensor([1., 2., 3.])
 ---@param reduction? string "sum", "mean", "max", "min" or "product"
 ---@param scale? number factor of the result
 ---@return any
-function operations.reduce(...)
-  local value, reduction, scale = read_reduce(...)
-  return (collectives.map("reduce", function(tensor)
+operations.reduce = arguments.named("reduce", {
+  "tensor: any", {"reduction: string", "mean"}, {"scale: number", 1},
+}, function(what, value, reduction, scale)
+  return (collectives.map(what, function(tensor)
     local result = collectives.reduce(tensor, reduction)
     return scale == 1 and result or result * scale
   end, value))
-end
+end)
 
 local function check_rank(what, from)
   if from >= comm.size() then
@@ -39,34 +37,31 @@ local function check_rank(what, from)
   end
 end
 
-local read_broadcast = arguments.signature("broadcast", {"tensor: any", {"from_process: size", 0}})
-
 --- One process's tensors on every process; tables are traversed. All pass tensors of one shape. A collective.
 --
 --   accelhost.utils.broadcast(a)  --> tensor([1., 2., 3.])
 ---@return any
-function operations.broadcast(...)
-  local value, from = read_broadcast(...)
-  check_rank("broadcast", from)
-  return (collectives.map("broadcast", function(tensor)
+operations.broadcast = arguments.named("broadcast", {
+  "tensor: any", {"from_process: size", 0},
+}, function(what, value, from)
+  check_rank(what, from)
+  return (collectives.map(what, function(tensor)
     local copy = tensor:detach():clone()
     if comm.size() > 1 then comm.broadcast(copy, from) end
     return copy
   end, value))
-end
-
-local read_pad = arguments.signature("pad_across_processes",
-  {"tensor: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false}})
+end)
 
 --- Pad every process's tensors to the longest along a dim; tables are traversed. A collective.
 --
 --   accelhost.utils.pad_across_processes(a)  --> tensor([1., 2., 3.])
 ---@return any
-function operations.pad_across_processes(...)
-  local value, dim, pad_index, pad_first = read_pad(...)
+operations.pad_across_processes = arguments.named("pad_across_processes", {
+  "tensor: any", {"dim: integer", 0}, {"pad_index: number", 0}, {"pad_first: flag", false},
+}, function(what, value, dim, pad_index, pad_first)
   local options = {dim = dim, pad_index = pad_index, pad_first = pad_first}
-  return (collectives.map("pad_across_processes", function(tensor) return collectives.pad(tensor, options) end, value))
-end
+  return (collectives.map(what, function(tensor) return collectives.pad(tensor, options) end, value))
+end)
 
 --- The items of every process's list in one list, on every process; numbers, texts, booleans, tensors and tables of
 --- them are serialised. With one process the result is a list, too. A collective.
@@ -79,22 +74,21 @@ function operations.gather_object(object)
   return objects.concatenated("gather_object", object)
 end
 
-local read_list = arguments.signature("broadcast_object_list", {"object_list: list", {"from_process: size", 0}})
-
 --- One process's list in the place of every process's. A collective.
 --
 --   accelhost.utils.broadcast_object_list{"a", "b"}  --> {a, b}
 ---@param object_list any[] changed in place
 ---@return any[] object_list
-function operations.broadcast_object_list(...)
-  local list, from = read_list(...)
-  check_rank("broadcast_object_list", from)
-  local all = objects.broadcast("broadcast_object_list", list, from)
+operations.broadcast_object_list = arguments.named("broadcast_object_list", {
+  "object_list: list", {"from_process: size", 0},
+}, function(what, list, from)
+  check_rank(what, from)
+  local all = objects.broadcast(what, list, from)
   if all ~= list then
     for i = math.max(#list, #all), 1, -1 do list[i] = all[i] end
   end
   return list
-end
+end)
 
 --- Return the tensor of one process on every process; the others pass nil. A collective.
 --

@@ -6,7 +6,7 @@ local dataset = require "accelhost.data.sets.dataset"
 local plan = require "accelhost.data.transforms.plan"
 local pointwise = require "accelhost.data.transforms.pointwise"
 
-local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
+local fail, describe, signature, named = arguments.fail, arguments.describe, arguments.signature, arguments.named
 local vision = {}
 
 ---@field data userdata uint8 [n, rows, columns] or [n, channels, rows, columns]
@@ -296,8 +296,6 @@ function SyntheticDigits:native()
   end
 end
 
-local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true}, {"transform: callable"}})
-
 --- MNIST's training and test set, normalised by MNIST's mean and deviation. Where it is not found, generated digits;
 --- but an error when `dir` or $ACCELHOST_DATA is set.
 --
@@ -306,10 +304,11 @@ local read_both = signature("mnist", {{"dir: string"}, {"announce: flag", true},
 ---@param announce? boolean print a line on stderr when digits are generated, default true
 ---@return ImageSet train
 ---@return ImageSet test
-function vision.mnist(...)
-  local dir, announce, transform = read_both(...)
+vision.mnist = named("mnist", {
+  {"dir: string"}, {"announce: flag", true}, {"transform: callable"},
+}, function(what, dir, announce, transform)
   transform = transform or pointwise.Compose {pointwise.ToTensor(), pointwise.Normalize(0.1307, 0.3081)}
-  local found, reason = find("mnist", dir)
+  local found, reason = find(what, dir)
   if found then
     return MNIST {root = found, train = true, transform = transform},
       MNIST {root = found, train = false, transform = transform}
@@ -319,6 +318,6 @@ function vision.mnist(...)
       :format(reason))
   end
   return SyntheticDigits {train = true, transform = transform}, SyntheticDigits {train = false, transform = transform}
-end
+end)
 
 return vision

@@ -44,26 +44,24 @@ end
 -- image * ratio + other * (1 - ratio)
 local function blend(image, other, ratio) return as(image, image:mul(ratio):add(other:mul(1 - ratio))) end
 
-local read_gray = arguments.signature("transforms.rgb_to_grayscale",
-  {"image: tensor", {"num_output_channels: count", 1}})
-
 --- The image in gray: 0.2989 red + 0.587 green + 0.114 blue.
 --
 --     y = data.transforms.functional.rgb_to_grayscale(image)
 ---@param image userdata [..., 3 or 1, rows, columns]
 ---@param num_output_channels? integer|table 1 (default) or 3
-function colors.rgb_to_grayscale(...)
-  local image, count = read_gray(...)
+colors.rgb_to_grayscale = arguments.named("transforms.rgb_to_grayscale", {
+  "image: tensor", {"num_output_channels: count", 1},
+}, function(what, image, count)
   if count ~= 1 and count ~= 3 then
     fail("transforms.rgb_to_grayscale: num_output_channels: expected 1 or 3, got %d", count)
   end
-  channels_of("transforms.rgb_to_grayscale", image)
+  channels_of(what, image)
   local result = gray(image):to(image.dtype)
   if count == 1 then return result:clone() end
   local shape = result:shape()
   shape[#shape - 2] = 3
   return result:expand(unpack(shape)):contiguous()
-end
+end)
 
 --- The image's values times a factor.
 --
@@ -252,26 +250,24 @@ function colors.kernel_sizes(what, value)
   return pair
 end
 
-local read_blur = arguments.signature("transforms.gaussian_blur",
-  {"image: tensor", "kernel_size: counts", {"sigma: positive|numbers"}})
-
 --- The image blurred by a Gaussian bell.
 --
 --     y = data.transforms.functional.gaussian_blur(image, 3, 0.8)
 ---@param image userdata [..., rows, columns]
 ---@param kernel_size integer|integer[] odd; {width, height}
 ---@param sigma? number|number[]|table its deviation in pixels; {x, y}; default kernel_size * 0.15 + 0.35
-function colors.gaussian_blur(...)
-  local image, kernel, sigma = read_blur(...)
-  sizes.check("transforms.gaussian_blur", image)
-  kernel = colors.kernel_sizes("transforms.gaussian_blur", kernel)
+colors.gaussian_blur = arguments.named("transforms.gaussian_blur", {
+  "image: tensor", "kernel_size: counts", {"sigma: positive|numbers"},
+}, function(what, image, kernel, sigma)
+  sizes.check(what, image)
+  kernel = colors.kernel_sizes(what, kernel)
   sigma = sigma or {kernel[1] * 0.15 + 0.35, kernel[2] * 0.15 + 0.35}
-  sigma = sizes.pair("transforms.gaussian_blur", "sigma", sigma)
+  sigma = sizes.pair(what, "sigma", sigma)
   if sigma[1] <= 0 or sigma[2] <= 0 then fail("transforms.gaussian_blur: sigma: expected numbers above 0") end
   if image:numel() == 0 then return image end
   local padded = moves.pad(floats_of(image), {(kernel[1] - 1) / 2, (kernel[2] - 1) / 2}, {padding_mode = "reflect"})
   local result = slide(slide(padded, -1, bell(kernel[1], sigma[1])), -2, bell(kernel[2], sigma[2]))
   return values.is_float(image.dtype) and result or result:round():to(image.dtype)
-end
+end)
 
 return colors

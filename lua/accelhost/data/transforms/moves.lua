@@ -4,7 +4,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local sizes = require "accelhost.data.transforms.sizes"
 
-local fail, signature = arguments.fail, arguments.signature
+local fail, named = arguments.fail, arguments.named
 local moves = {}
 
 --- The image mirrored left to right.
@@ -70,20 +70,17 @@ local function constant(image, left, top, right, bottom, fill)
   return result
 end
 
-local read_pad = signature("transforms.pad", {
-  "image: tensor", "padding: integers", {"fill: number|numbers", 0},
-  {"padding_mode: 'constant'|'edge'|'reflect'|'symmetric'", "constant"},
-})
-
 --- The image with an edge around it: of one value (of one for each channel), the nearest pixels, or mirrored ones
 --- without (reflect) or with (symmetric) the border itself. A negative edge cuts where the mode is constant.
 --
 --     y = data.transforms.functional.pad(image, 4, {padding_mode = "reflect"})
 ---@param padding integer|integer[] all, {left and right, top and bottom} or {left, top, right, bottom}
-function moves.pad(...)
-  local image, padding, fill, mode = read_pad(...)
-  sizes.check("transforms.pad", image)
-  local left, top, right, bottom = sizes.padding("transforms.pad", padding)
+moves.pad = named("transforms.pad", {
+  "image: tensor", "padding: integers", {"fill: number|numbers", 0},
+  {"padding_mode: 'constant'|'edge'|'reflect'|'symmetric'", "constant"},
+}, function(what, image, padding, fill, mode)
+  sizes.check(what, image)
+  local left, top, right, bottom = sizes.padding(what, padding)
   if type(fill) == "table" and #fill == 1 then fill = fill[1] end
   if mode ~= "constant" then
     if type(fill) == "table" then fail("transforms.pad: padding_mode '%s' needs one fill value", mode) end
@@ -100,20 +97,18 @@ function moves.pad(...)
   left, top, right, bottom = math.max(0, left), math.max(0, top), math.max(0, right), math.max(0, bottom)
   if left + top + right + bottom == 0 then return image end
   return constant(image, left, top, right, bottom, fill)
-end
-
-local read_crop = signature("transforms.crop",
-  {"image: tensor", "top: integer", "left: integer", "height: size", "width: size"})
+end)
 
 --- The part of the image that begins at (top, left); 0 where it reaches beyond the image.
 --
 --     y = data.transforms.functional.crop(image, 0, 0, 24, 24)
-function moves.crop(...)
-  local image, top, left, height, width = read_crop(...)
-  sizes.check("transforms.crop", image)
+moves.crop = named("transforms.crop", {
+  "image: tensor", "top: integer", "left: integer", "height: size", "width: size",
+}, function(what, image, top, left, height, width)
+  sizes.check(what, image)
   local bottom, right = top + height - image:size(-2), left + width - image:size(-1)
   return moves.pad(image, {-left, -top, right, bottom})
-end
+end)
 
 local function center(size, wanted)
   local before = wanted > size and math.floor((wanted - size) / 2) or 0
@@ -128,19 +123,18 @@ end
 ---@return integer at
 moves.center = center
 
-local read_center = signature("transforms.center_crop", {"image: tensor", "output_size: counts"})
-
 --- The middle of the image, with an edge of 0 where the image is smaller.
 --
 --   transforms.functional.center_crop(image, 20):size(-1)  --> 20
 ---@param output_size integer|integer[] {height, width}
-function moves.center_crop(...)
-  local image, size = read_center(...)
-  sizes.check("transforms.center_crop", image)
-  size = sizes.pair("transforms.center_crop", "output_size", size)
+moves.center_crop = named("transforms.center_crop", {
+  "image: tensor", "output_size: counts",
+}, function(what, image, size)
+  sizes.check(what, image)
+  size = sizes.pair(what, "output_size", size)
   local top, bottom, row = center(image:size(-2), size[1])
   local left, right, column = center(image:size(-1), size[2])
   return moves.pad(image, {left, top, right, bottom}):narrow(-2, row, size[1]):narrow(-1, column, size[2])
-end
+end)
 
 return moves

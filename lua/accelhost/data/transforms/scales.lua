@@ -6,7 +6,7 @@ local moves = require "accelhost.data.transforms.moves"
 local sizes = require "accelhost.data.transforms.sizes"
 local values = require "accelhost.data.transforms.values"
 
-local fail, signature = arguments.fail, arguments.signature
+local fail, named = arguments.fail, arguments.named
 local scales = {}
 
 local MODES = "'nearest'|'nearest-exact'|'bilinear'|'bicubic'|'lanczos'|'box'|'hamming'"
@@ -49,11 +49,6 @@ local function target(what, rows, columns, size, most)
   return new_short, new_long
 end
 
-local read_resize = signature("transforms.resize", {
-  "image: tensor", {"size: counts"}, {"interpolation: " .. MODES, "bilinear"}, {"max_size: count"},
-  {"antialias: flag", true},
-})
-
 --- The image in another size. A size of one integer is that of the shorter side; the other follows, up to `max_size`.
 --
 --     y = data.transforms.functional.resize(image, {16, 16})
@@ -63,18 +58,20 @@ local read_resize = signature("transforms.resize", {
 --- "hamming"; the last three with antialias alone
 ---@param max_size? integer of the longer side
 ---@param antialias? boolean sum over all pixels that fall together where the image shrinks; default true
-function scales.resize(...)
-  local image, size, mode, most, antialias = read_resize(...)
-  sizes.check("transforms.resize", image)
+scales.resize = named("transforms.resize", {
+  "image: tensor", {"size: counts"}, {"interpolation: " .. MODES, "bilinear"}, {"max_size: count"},
+  {"antialias: flag", true},
+}, function(what, image, size, mode, most, antialias)
+  sizes.check(what, image)
   local rows, columns = image:size(-2), image:size(-1)
   if rows < 1 or columns < 1 then fail("transforms.resize: an image of shape %s", arguments.shape_text(image)) end
-  local height, width = target("transforms.resize", rows, columns, size, most)
+  local height, width = target(what, rows, columns, size, most)
   if height < 1 or width < 1 then fail("transforms.resize: a size of (%d, %d)", height, width) end
   if height == rows and width == columns then return image end
   return computed(image, {"uint8", "float64", "float32"}, function(plain)
     return C.data.resize(plain, height, width, mode, antialias)
   end)
-end
+end)
 
 --- The part of the image that begins at (top, left), in another size.
 --
@@ -146,11 +143,6 @@ local function from_middle(what, center, image)
   return {center[1] - image:size(-1) / 2, center[2] - image:size(-2) / 2}
 end
 
-local read_rotate = signature("transforms.rotate", {
-  "image: tensor", "angle: number", {"interpolation: 'nearest'|'bilinear'", "nearest"}, {"expand: flag", false},
-  {"center: numbers"}, {"fill: numbers"},
-})
-
 --- The image turned counter-clockwise.
 --
 --     y = data.transforms.functional.rotate(image, 30)
@@ -160,9 +152,11 @@ local read_rotate = signature("transforms.rotate", {
 ---@param center? number[] {x, y} in pixels; default: the middle
 ---@param fill? number|number[] the value outside, one or one for each channel; without one 0, and pixels at the
 --- border are not blended with it
-function scales.rotate(...)
-  local image, angle, mode, expand, center, fill = read_rotate(...)
-  sizes.check("transforms.rotate", image, 3)
+scales.rotate = named("transforms.rotate", {
+  "image: tensor", "angle: number", {"interpolation: 'nearest'|'bilinear'", "nearest"}, {"expand: flag", false},
+  {"center: numbers"}, {"fill: numbers"},
+}, function(what, image, angle, mode, expand, center, fill)
+  sizes.check(what, image, 3)
   angle = angle % 360
   local rows, columns = image:size(-2), image:size(-1)
   if not center then
@@ -172,15 +166,10 @@ function scales.rotate(...)
       return image:flip(angle == 90 and -1 or -2):transpose(-2, -1)
     end
   end
-  local matrix = inverse_matrix(from_middle("transforms.rotate", center, image), -angle, {0, 0}, 1, {0, 0})
+  local matrix = inverse_matrix(from_middle(what, center, image), -angle, {0, 0}, 1, {0, 0})
   if expand then rows, columns = whole_size(matrix, rows, columns) end
-  return warped("transforms.rotate", image, matrix, rows, columns, mode, fill)
-end
-
-local read_affine = signature("transforms.affine", {
-  "image: tensor", "angle: number", "translate: numbers", "scale: positive", "shear: numbers",
-  {"interpolation: 'nearest'|'bilinear'", "nearest"}, {"fill: numbers"}, {"center: numbers"},
-})
+  return warped(what, image, matrix, rows, columns, mode, fill)
+end)
 
 --- The image sheared, scaled, turned and shifted, its middle (or `center`) kept in place by all but the shift.
 --
@@ -191,15 +180,17 @@ local read_affine = signature("transforms.affine", {
 ---@param shear number|number[] degrees along x, or {x, y}
 ---@param fill? number|number[] the value outside, as for rotate
 ---@param center? number[] {x, y} in pixels
-function scales.affine(...)
-  local image, angle, translate, scale, shear, mode, fill, center = read_affine(...)
-  sizes.check("transforms.affine", image, 3)
+scales.affine = named("transforms.affine", {
+  "image: tensor", "angle: number", "translate: numbers", "scale: positive", "shear: numbers",
+  {"interpolation: 'nearest'|'bilinear'", "nearest"}, {"fill: numbers"}, {"center: numbers"},
+}, function(what, image, angle, translate, scale, shear, mode, fill, center)
+  sizes.check(what, image, 3)
   if type(shear) == "number" then shear = {shear, 0} end
   if #shear == 1 then shear = {shear[1], shear[1]} end
   if type(translate) ~= "table" or #translate ~= 2 then fail("transforms.affine: translate: expected {x, y}") end
   if #shear ~= 2 then fail("transforms.affine: shear: expected one or two angles, got %d", #shear) end
-  local matrix = inverse_matrix(from_middle("transforms.affine", center, image), angle, translate, scale, shear)
-  return warped("transforms.affine", image, matrix, image:size(-2), image:size(-1), mode, fill)
-end
+  local matrix = inverse_matrix(from_middle(what, center, image), angle, translate, scale, shear)
+  return warped(what, image, matrix, image:size(-2), image:size(-1), mode, fill)
+end)
 
 return scales

@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local sizes = require "accelhost.data.transforms.sizes"
 
-local fail, signature = arguments.fail, arguments.signature
+local fail, checked = arguments.fail, arguments.checked
 local values = {}
 
 local FLOATS = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
@@ -16,9 +16,6 @@ function values.is_float(dtype) return FLOATS[dtype] == true end
 ---@return number
 function values.largest(dtype) return LARGEST[dtype] or 1 end
 
-local read_normalize = signature("transforms.normalize",
-  {"image: tensor", "mean: numbers", "std: numbers", {"inplace: flag", false}})
-
 --- (image - mean) / std per channel.
 --
 --   transforms.functional.normalize(image:float(), 0.5, 0.5):size(-1)  --> 28
@@ -26,8 +23,9 @@ local read_normalize = signature("transforms.normalize",
 ---@param mean number|number[] one for all channels, or one for each
 ---@param inplace? boolean|table change the image itself; default false
 ---@return userdata
-function values.normalize(...)
-  local image, mean, std, inplace = read_normalize(...)
+values.normalize = checked("transforms.normalize", {
+  "image: tensor", "mean: numbers", "std: numbers", {"inplace: flag", false},
+}, function(image, mean, std, inplace)
   if image:dim() < 3 or not FLOATS[image.dtype] then
     fail("Normalize: expected a float tensor [channels, rows, columns]; insert ToTensor before it")
   end
@@ -43,7 +41,7 @@ function values.normalize(...)
   local scale = C.tensor(std, {dtype = image.dtype, device = image.device}):view(#std, 1, 1)
   if inplace then return image:sub_(shift):div_(scale) end
   return image:sub(shift):div(scale)
-end
+end)
 
 -- Integers of one range as those of another.
 local function rescale(image, dtype)
@@ -53,16 +51,14 @@ local function rescale(image, dtype)
   return image:to(dtype):mul((to + 1) / (from + 1))
 end
 
-local read_dtype = signature("transforms.to_dtype",
-  {"image: tensor", {"dtype: dtype", "float32"}, {"scale: flag", false}})
-
 --- The image in another dtype. With `scale` its values are scaled from one dtype's range to the other's: 0 to 1 of
 --- floats, 0 to the largest number of integers.
 --
 --     y = data.transforms.functional.to_dtype(image, "float32", {scale = true})
 ---@return userdata
-function values.to_dtype(...)
-  local image, dtype, scale = read_dtype(...)
+values.to_dtype = checked("transforms.to_dtype", {
+  "image: tensor", {"dtype: dtype", "float32"}, {"scale: flag", false},
+}, function(image, dtype, scale)
   if image.dtype == dtype or not scale or image.dtype == "bool" or dtype == "bool" then return image:to(dtype) end
   if FLOATS[image.dtype] then
     if FLOATS[dtype] then return image:to(dtype) end
@@ -74,7 +70,7 @@ function values.to_dtype(...)
   end
   if FLOATS[dtype] then return image:to(dtype):div(LARGEST[image.dtype]) end
   return rescale(image, dtype)
-end
+end)
 
 --- The image without the part that begins at (i, j), where the values are v.
 --

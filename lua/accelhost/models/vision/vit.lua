@@ -76,7 +76,7 @@ function Embeddings:init(config)
   self.dropout = dropped(config.hidden_dropout_prob)
 end
 
--- Return the positions of an image of another size, by bicubic interpolation.
+--- Return the positions of an image of another size, by bicubic interpolation.
 function Embeddings:interpolate(height, width)
   local rows, columns = math.floor(height / self.patch[1]), math.floor(width / self.patch[2])
   local positions = self.position_embeddings

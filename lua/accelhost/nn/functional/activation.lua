@@ -3,7 +3,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 
-local fail, signature = arguments.fail, arguments.signature
+local fail, signature, checked = arguments.fail, arguments.signature, arguments.checked
 local F = {}
 
 --- fn(input, ...) under its name, with PyTorch's `inplace` behind its options (and before a `further` one), and the
@@ -116,12 +116,10 @@ end)
 --   F.tanhshrink(accelhost.tensor{0})  --> tensor([0.])
 F.tanhshrink = unary("tanhshrink", function(input) return input - C.tanh(input) end)
 
-local read_prelu = signature("prelu", {"input: tensor", "weight: tensor"})
 --- x where x > 0, else weight x, with one weight or one for each channel (dim 1).
 --
 --   F.prelu(accelhost.tensor{-4, 4}, accelhost.tensor{0.25})  --> tensor([-1.,  4.])
-function F.prelu(...)
-  local input, weight = read_prelu(...)
+F.prelu = checked("prelu", {"input: tensor", "weight: tensor"}, function(input, weight)
   local dims, count = input:dim(), weight:numel()
   local channels = dims > 1 and input:size(1) or 1
   if weight:dim() > 1 or count ~= 1 and count ~= channels then
@@ -134,38 +132,33 @@ function F.prelu(...)
     weight = weight:view(sizes)
   end
   return C.sloped(input, weight)
-end
+end)
 
-local read_glu = signature("glu", {"input: tensor", {"dim: integer", -1}})
 --- a sigmoid(b) of the halves a and b of a dim (Dauphin et al., 2017).
 --
 --     F.glu(accelhost.zeros(2, 6)):size(1)  --> 3
 ---@return userdata # of half the size along dim
-function F.glu(...)
-  local input, dim = read_glu(...)
+F.glu = checked("glu", {"input: tensor", {"dim: integer", -1}}, function(input, dim)
   local size = input:dim() > 0 and input:size(dim) or 1
   if size % 2 ~= 0 then fail("glu: expected an even size of dim %d, got input %s", dim, arguments.shape_text(input)) end
   return C.gated(input:narrow(dim, 0, size / 2), input:narrow(dim, size / 2, size / 2))
-end
+end)
 
-local read_softmin = signature("softmin", {"input: tensor", "dim: integer", {"dtype: dtype"}})
 --- softmax(-x) along a dim.
 --
 --   F.softmin(accelhost.zeros(2), 0)  --> tensor([0.5000, 0.5000])
-function F.softmin(...)
-  local input, dim, dtype = read_softmin(...)
+F.softmin = checked("softmin", {"input: tensor", "dim: integer", {"dtype: dtype"}}, function(input, dim, dtype)
   return C.softmax(-input, dim, dtype)
-end
+end)
 
-local read_gumbel = signature("gumbel_softmax",
-  {"logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"eps: number", 1e-10}, {"dim: integer", -1},
-    {"generator: generator"}})
 --- A sample of the Gumbel-softmax distribution, from `generator` if it is given; with hard = true one-hot, with the
 --- soft sample's gradient. `eps` means nothing, as in PyTorch.
 --
 --   F.gumbel_softmax(x, {hard = true}):sum()  --> tensor(2.)
-function F.gumbel_softmax(...)
-  local logits, tau, hard, _, dim, generator = read_gumbel(...)
+F.gumbel_softmax = checked("gumbel_softmax", {
+  "logits: tensor", {"tau: positive", 1}, {"hard: flag", false}, {"eps: number", 1e-10}, {"dim: integer", -1},
+  {"generator: generator"},
+}, function(logits, tau, hard, _, dim, generator)
   local noise = C.autograd.no_grad(function()
     return -C.empty_like(logits):exponential_(1, {generator = generator}):log_()
   end)
@@ -174,7 +167,7 @@ function F.gumbel_softmax(...)
   local index = soft:argmax(dim, true)
   local one = C.zeros_like(logits):scatter_(dim, index, 1)
   return one - soft:detach() + soft
-end
+end)
 
 -- Ops of the table with PyTorch's option `inplace` after the others: it selects the op that writes into its input.
 -- `place` is its position among the arguments. Calls without it are passed on unchanged.

@@ -9,7 +9,7 @@ local edges = require "accelhost.nn.functional.edges"
 local pad = require("accelhost.nn.functional.pad").pad
 local tuple = require("accelhost.nn.functional.sizes").tuple
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, signature, named = arguments.fail, arguments.shape_text, arguments.signature, arguments.named
 local F = {}
 
 local function kernel_of(weight, dims)
@@ -35,8 +35,8 @@ local function by_name(name, dims)
   return function(...)
     local given = select("#", ...)
     local last = given > 0 and select(given, ...)
-    local named = type(last) == "table" and type(last.padding) == "string"
-    if not named and type((select(5, ...))) ~= "string" then return op(...) end
+    local has_names = type(last) == "table" and type(last.padding) == "string"
+    if not has_names and type((select(5, ...))) ~= "string" then return op(...) end
     local input, weight, bias, stride, padding, dilation, groups = read(...)
     if weight:dim() ~= dims + 2 then return op(input, weight) end -- whose error has the expected dims
     stride, dilation = tuple(name, "stride", stride, dims), tuple(name, "dilation", dilation, dims)
@@ -95,28 +95,25 @@ local function frames_of(input, padding)
   return C.cat({zeros, frames, zeros}, 1)
 end
 
-local read_conv3d = signature("conv3d", {
-  "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: sizes|'same'|'valid'", 0},
-  {"dilation: counts", 1}, {"groups: count", 1},
-})
-
 --- Cross-correlation of volumes: input [N, C, D, H, W] or [C, D, H, W], weight [out, C / groups, kD, kH, kW]. Options
 -- are numbers or tables of three; padding = "same" and "valid" as in conv1d.
 --
 --   F.conv3d(accelhost.ones(1, 1, 3, 3, 3), accelhost.ones(1, 1, 3, 3, 3)):sum()  --> tensor(27.)
 ---@return userdata # [N, out, D', H', W'], sizes (size + 2 padding - dilation (k - 1) - 1) / stride + 1
-function F.conv3d(...)
-  local input, weight, bias, stride, padding, dilation, groups = read_conv3d(...)
-  check_volume("conv3d", input, weight, bias, {
+F.conv3d = named("conv3d", {
+  "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: sizes|'same'|'valid'", 0},
+  {"dilation: counts", 1}, {"groups: count", 1},
+}, function(what, input, weight, bias, stride, padding, dilation, groups)
+  check_volume(what, input, weight, bias, {
     weight_text = "(out, in / groups, kD, kH, kW)", groups = groups,
     channels_in = function() return weight:size(1) * groups end, channels_out = function() return weight:size(0) end,
   })
   if input:dim() == 4 then
     return F.conv3d(input:unsqueeze(0), weight, bias, stride, padding, dilation, groups):squeeze(0)
   end
-  stride, dilation = tuple("conv3d", "stride", stride, 3), tuple("conv3d", "dilation", dilation, 3)
-  if type(padding) ~= "string" then padding = tuple("conv3d", "padding", padding, 3) end
-  check_same("conv3d", padding, stride)
+  stride, dilation = tuple(what, "stride", stride, 3), tuple(what, "dilation", dilation, 3)
+  if type(padding) ~= "string" then padding = tuple(what, "padding", padding, 3) end
+  check_same(what, padding, stride)
   local kernel = kernel_of(weight, 3)
   local pads, around = edges.place(padding, kernel, dilation, true)
   if around then input = pad(input, around) end
@@ -137,7 +134,7 @@ function F.conv3d(...)
   local result = C.conv2d(stacked, flat, bias, plane(stride), plane(pads),
     plane(dilation), groups)
   return result:reshape(batch, depth, channels, result:size(2), result:size(3)):transpose(1, 2):contiguous()
-end
+end)
 
 local read_transpose3d = signature("conv_transpose3d", {
   "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: sizes", 0},

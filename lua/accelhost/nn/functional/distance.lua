@@ -4,18 +4,17 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local autograd = require "accelhost.autograd"
 
-local signature = arguments.signature
+local checked = arguments.checked
 local F = {}
 
-local read_normalize = signature("normalize",
-  {"input: tensor", {"p: number", 2}, {"dim: integer", 1}, {"eps: number", 1e-12}})
 --- input / max(|input|_p, eps) along a dim.
 --
 --   F.normalize(accelhost.tensor{3, 4}, {dim = 0})  --> tensor([0.6000, 0.8000])
-function F.normalize(...)
-  local input, p, dim, eps = read_normalize(...)
+F.normalize = checked("normalize", {
+  "input: tensor", {"p: number", 2}, {"dim: integer", 1}, {"eps: number", 1e-12},
+}, function(input, p, dim, eps)
   return input / C.norm(input, p, dim, true):clamp_min(eps)
-end
+end)
 
 -- Return x over its norm, which counts as at least eps; the gradient is that of the norm itself.
 local function unit(x, dim, eps)
@@ -24,13 +23,12 @@ local function unit(x, dim, eps)
   return x / length
 end
 
-local read_cosine = signature("cosine_similarity",
-  {"x1: tensor", "x2: tensor", {"dim: integer", 1}, {"eps: number", 1e-8}})
 --- x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along a dim of the shape that both broadcast to.
 --
 --   F.cosine_similarity(t, t)  --> tensor([1.0000, 1.0000])
-function F.cosine_similarity(...)
-  local x1, x2, dim, eps = read_cosine(...)
+F.cosine_similarity = checked("cosine_similarity", {
+  "x1: tensor", "x2: tensor", {"dim: integer", 1}, {"eps: number", 1e-8},
+}, function(x1, x2, dim, eps)
   if not C.same_shape(x1, x2) then
     local shape = (x1:detach() + x2:detach()):shape()
     x1, x2 = x1:expand(shape), x2:expand(shape)
@@ -42,21 +40,20 @@ function F.cosine_similarity(...)
   local result = product:sum(dim)
   product:free()
   return result
-end
+end)
 
-local read_pairwise = signature("pairwise_distance",
-  {"x1: tensor", "x2: tensor", {"p: number", 2}, {"eps: number", 1e-6}, {"keepdim: flag", false}})
 --- |x1 - x2 + eps|_p over the last dim.
 --
 --   F.pairwise_distance(accelhost.zeros(1, 2), accelhost.tensor{{3, 4}}):round()  --> tensor([5.])
-function F.pairwise_distance(...)
-  local x1, x2, p, eps, keepdim = read_pairwise(...)
+F.pairwise_distance = checked("pairwise_distance", {
+  "x1: tensor", "x2: tensor", {"p: number", 2}, {"eps: number", 1e-6}, {"keepdim: flag", false},
+}, function(x1, x2, p, eps, keepdim)
   local difference = x1 - x2
   difference = difference:is_floating_point() and difference:add_(eps) or difference + eps
   local distance = C.norm(difference, p, -1, keepdim)
   difference:free()
   return distance
-end
+end)
 
 -- The same by ops that have derivatives.
 local function pair_distances(input, p)
@@ -82,16 +79,14 @@ function Pdist.backward(ctx, grad)
   return C.autograd.grad({pair_distances(input, ctx.p)}, {input}, {grad_outputs = {grad}, create_graph = true})[1]
 end
 
-local read_pdist = signature("pdist", {"input: tensor", {"p: nonnegative", 2}})
 --- The distances |x_i - x_j|_p of all pairs of rows i < j of [N, D], in the order (0, 1), (0, 2), ...
 --
 --   F.pdist(accelhost.tensor{{0, 0}, {3, 4}})  --> tensor([5.])
 ---@return userdata # [N (N - 1) / 2]
-function F.pdist(...)
-  local input, p = read_pdist(...)
+F.pdist = checked("pdist", {"input: tensor", {"p: nonnegative", 2}}, function(input, p)
   if not (input.requires_grad and C.autograd.is_grad_enabled()) then return C.pair_distances(input, p) end
   return (Pdist.apply(input, p))
-end
+end)
 
 autocast(F, "none", "cosine_similarity pdist", "float32")
 

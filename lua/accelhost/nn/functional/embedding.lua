@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, signature, named = arguments.fail, arguments.shape_text, arguments.signature, arguments.named
 local F = {}
 
 -- The rows that are used are cut to the length max_norm, in the table itself.
@@ -28,21 +28,18 @@ local function refuse_sparse(what, sparse)
   if sparse then fail("%s: sparse: there are no sparse tensors here; gradients are dense", what) end
 end
 
-local read_embedding = signature("embedding", {
-  "input: tensor", "weight: tensor", {"padding_idx: integer"}, {"max_norm: positive"}, {"norm_type: number", 2},
-  {"scale_grad_by_freq: flag", false}, {"sparse: flag", false},
-})
-
 --- Rows of weight [rows, width] by number (from 0): [..., width] for integers of any shape. The row padding_idx gets no
 -- gradient. With max_norm the rows that are used are first cut to that norm_type-norm, in weight itself. sparse = true
 -- is refused.
-function F.embedding(...)
-  local input, weight, padding_idx, max_norm, norm_type, by_frequency, sparse = read_embedding(...)
-  refuse_sparse("embedding", sparse)
+F.embedding = named("embedding", {
+  "input: tensor", "weight: tensor", {"padding_idx: integer"}, {"max_norm: positive"}, {"norm_type: number", 2},
+  {"scale_grad_by_freq: flag", false}, {"sparse: flag", false},
+}, function(what, input, weight, padding_idx, max_norm, norm_type, by_frequency, sparse)
+  refuse_sparse(what, sparse)
   if max_norm then renorm(weight, input, max_norm, norm_type) end
   local rows = C.embedding(input, weight, padding_idx)
   return by_frequency and scaled_by_frequency(rows, input) or rows
-end
+end)
 
 -- Return the begin and end of each bag in a row of numbers, from 0.
 local function bags_of(input, offsets, include_last)

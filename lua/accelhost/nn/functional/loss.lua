@@ -5,7 +5,7 @@ local autocast = require "accelhost.util.autocast"
 local reduction_of = require "accelhost.nn.functional.reduction"
 local warn = require "accelhost.util.warn"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, checked, named = arguments.fail, arguments.shape_text, arguments.checked, arguments.named
 local reduce, reduce_own, reduction_row = reduction_of.reduce, reduction_of.reduce_own, reduction_of.row
 local F = {}
 
@@ -42,62 +42,58 @@ local function reduce_weighted(what, loss, input, weight, reduction)
   return weight and reduction == "mean" and loss:sum() / weight:sum() or reduce_own(loss, reduction)
 end
 
-local read_mse = signature("mse_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
 --- (input - target)^2, times a weight for each element; their mean is over the sum of the weights.
 --
 --   F.mse_loss(a, b)  --> tensor(9.)
-function F.mse_loss(...)
-  local input, target, reduction, weight = read_mse(...)
-  check_shapes("mse_loss", input, target)
-  return reduce_weighted("mse_loss", C.squared_difference(input, target), input, weight, reduction)
-end
+F.mse_loss = named("mse_loss", {
+  "input: tensor", "target: tensor", reduction_row, {"weight: tensor"},
+}, function(what, input, target, reduction, weight)
+  check_shapes(what, input, target)
+  return reduce_weighted(what, C.squared_difference(input, target), input, weight, reduction)
+end)
 
-local read_l1 = signature("l1_loss", {"input: tensor", "target: tensor", reduction_row, {"weight: tensor"}})
 --- |input - target|, times a weight for each element; their mean is over the sum of the weights.
 --
 --   F.l1_loss(a, b)  --> tensor(3.)
-function F.l1_loss(...)
-  local input, target, reduction, weight = read_l1(...)
-  check_shapes("l1_loss", input, target)
+F.l1_loss = named("l1_loss", {
+  "input: tensor", "target: tensor", reduction_row, {"weight: tensor"},
+}, function(what, input, target, reduction, weight)
+  check_shapes(what, input, target)
   local difference = input - target
   local loss = difference:abs()
   difference:free()
-  return reduce_weighted("l1_loss", loss, input, weight, reduction)
-end
+  return reduce_weighted(what, loss, input, weight, reduction)
+end)
 
-local read_smooth = signature("smooth_l1_loss",
-  {"input: tensor", "target: tensor", reduction_row, {"beta: nonnegative", 1}})
 --- Quadratic below beta, linear above: d^2 / (2 beta), |d| - beta / 2.
 --
 --   F.smooth_l1_loss(a, b)  --> tensor(2.5000)
-function F.smooth_l1_loss(...)
-  local input, target, reduction, beta = read_smooth(...)
-  check_shapes("smooth_l1_loss", input, target)
+F.smooth_l1_loss = named("smooth_l1_loss", {
+  "input: tensor", "target: tensor", reduction_row, {"beta: nonnegative", 1},
+}, function(what, input, target, reduction, beta)
+  check_shapes(what, input, target)
   local loss = beta == 0 and (input - target):abs() or C.smooth_l1(input, target, beta)
   return reduce_own(loss, reduction)
-end
+end)
 
-local read_huber = signature("huber_loss",
-  {"input: tensor", "target: tensor", reduction_row, {"delta: positive", 1}, {"weight: tensor"}})
 --- d^2 / 2 below delta, delta (|d| - delta / 2) above, times a weight for each element.
 --
 --   F.huber_loss(a, b)  --> tensor(2.5000)
-function F.huber_loss(...)
-  local input, target, reduction, delta, weight = read_huber(...)
-  check_shapes("huber_loss", input, target)
-  return reduce_own(weigh("huber_loss", C.huber(input, target, delta), input, weight), reduction)
-end
+F.huber_loss = named("huber_loss", {
+  "input: tensor", "target: tensor", reduction_row, {"delta: positive", 1}, {"weight: tensor"},
+}, function(what, input, target, reduction, delta, weight)
+  check_shapes(what, input, target)
+  return reduce_own(weigh(what, C.huber(input, target, delta), input, weight), reduction)
+end)
 
-local read_kl = signature("kl_div", {
-  "input: tensor", "target: tensor", {"reduction: 'none'|'mean'|'sum'|'batchmean'", "mean"},
-  {"log_target: flag", false},
-})
 --- target (log target - input); "batchmean" divides the sum by the batch size.
 --
 --   F.kl_div(accelhost.zeros(2), accelhost.ones(2), {reduction = "sum"})  --> tensor(0.)
-function F.kl_div(...)
-  local input, target, reduction, log_target = read_kl(...)
-  check_broadcast("kl_div", input, target)
+F.kl_div = named("kl_div", {
+  "input: tensor", "target: tensor", {"reduction: 'none'|'mean'|'sum'|'batchmean'", "mean"},
+  {"log_target: flag", false},
+}, function(what, input, target, reduction, log_target)
+  check_broadcast(what, input, target)
   local loss
   if log_target then
     loss = target:exp() * (target - input)
@@ -107,19 +103,17 @@ function F.kl_div(...)
   end
   if reduction == "batchmean" then return loss:sum() / (input:dim() > 0 and input:size(0) or 1) end
   return reduce(loss, reduction)
-end
+end)
 
-local read_poisson = signature("poisson_nll_loss", {
-  "input: tensor", "target: tensor", {"log_input: flag", true}, {"full: flag", false}, {"eps: number", 1e-8},
-  reduction_row,
-})
 --- exp(x) - target x, the negative log likelihood of a Poisson distribution of rate exp(x), or of rate x without
 -- log_input: x - target log(x + eps). `full` adds Stirling's approximation of log(target!) for targets above 1.
 --
 --   F.poisson_nll_loss(accelhost.zeros(2), accelhost.ones(2))  --> tensor(1.)
 ---@return userdata # like input, or reduced
-function F.poisson_nll_loss(...)
-  local input, target, log_input, full, eps, reduction = read_poisson(...)
+F.poisson_nll_loss = checked("poisson_nll_loss", {
+  "input: tensor", "target: tensor", {"log_input: flag", true}, {"full: flag", false}, {"eps: number", 1e-8},
+  reduction_row,
+}, function(input, target, log_input, full, eps, reduction)
   local loss = log_input and input:exp() - target * input or input - target * (input + eps):log()
   if full then
     local large = target:gt(1)
@@ -127,7 +121,7 @@ function F.poisson_nll_loss(...)
     loss = loss + C.where(large, t * t:log() - t + (t * (2 * math.pi)):log() * 0.5, 0):to(loss.dtype)
   end
   return reduce(loss, reduction)
-end
+end)
 
 -- A variance that broadcasts to the input: of its shape, or without its last dim, or with one dim of size 1.
 local function checked_variance(input, var)
@@ -147,24 +141,22 @@ local function checked_variance(input, var)
   fail("gaussian_nll_loss: var: shape %s does not fit input %s", shape_text(var), shape_text(input))
 end
 
-local read_gaussian = signature("gaussian_nll_loss", {
-  "input: tensor", "target: tensor", "var: tensor|number", {"full: flag", false}, {"eps: positive", 1e-6},
-  reduction_row,
-})
 --- (log(var) + (input - target)^2 / var) / 2 with var at least eps; `full` adds log(2 pi) / 2. The variance is a
 -- number, or a tensor of the input's shape, of that shape without its last dim, or with one dim of size 1.
 --
 --   F.gaussian_nll_loss(a, b, accelhost.ones(3))  --> tensor(4.5000)
 ---@return userdata # like input, or reduced
-function F.gaussian_nll_loss(...)
-  local input, target, var, full, eps, reduction = read_gaussian(...)
+F.gaussian_nll_loss = checked("gaussian_nll_loss", {
+  "input: tensor", "target: tensor", "var: tensor|number", {"full: flag", false}, {"eps: positive", 1e-6},
+  reduction_row,
+}, function(input, target, var, full, eps, reduction)
   var = checked_variance(input, var):clone()
   C.autograd.no_grad(function() var:clamp_min_(eps) end)
   local difference = input - target
   local loss = (var:log() + difference * difference / var) * 0.5
   if full then loss = loss + 0.5 * math.log(2 * math.pi) end
   return reduce(loss, reduction)
-end
+end)
 
 autocast(F, "float32", "mse_loss l1_loss smooth_l1_loss huber_loss kl_div poisson_nll_loss")
 

@@ -2,13 +2,8 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, checked = arguments.fail, arguments.shape_text, arguments.checked
 local F = {}
-
-local read_instance = signature("instance_norm", {
-  "input: tensor", {"running_mean: tensor"}, {"running_var: tensor"}, {"weight: tensor"}, {"bias: tensor"},
-  {"use_input_stats: flag", true}, {"momentum: number", 0.1}, {"eps: number", 1e-5},
-})
 
 --- Normalise every channel of every sample of [N, C, ...] on its own (Ulyanov et al., 2016): a batch norm whose
 -- channels are the N C planes. The running statistics, one per channel, move by the mean over the samples; without
@@ -16,8 +11,10 @@ local read_instance = signature("instance_norm", {
 --
 --   F.instance_norm(images):size(-1)  --> 28
 ---@return userdata # like input
-function F.instance_norm(...)
-  local input, mean, var, weight, bias, use_input, momentum, eps = read_instance(...)
+F.instance_norm = checked("instance_norm", {
+  "input: tensor", {"running_mean: tensor"}, {"running_var: tensor"}, {"weight: tensor"}, {"bias: tensor"},
+  {"use_input_stats: flag", true}, {"momentum: number", 0.1}, {"eps: number", 1e-5},
+}, function(input, mean, var, weight, bias, use_input, momentum, eps)
   if input:dim() < 3 then fail("instance_norm: expected an input (N, C, ...), got %s", shape_text(input)) end
   local sizes = input:shape()
   local samples, channels, planes = sizes[1], sizes[2], input:shape()
@@ -40,19 +37,16 @@ function F.instance_norm(...)
     end)
   end
   return result:view(sizes)
-end
-
-local read_response = signature("local_response_norm", {
-  "input: tensor", "size: count", {"alpha: number", 1e-4}, {"beta: number", 0.75}, {"k: number", 1},
-})
+end)
 
 --- x / (k + alpha mean(x'^2))^beta, the mean over `size` neighbouring channels x' of [N, C, ...], with zeros beyond the
 -- first and last (Krizhevsky et al., 2012).
 --
 --   F.local_response_norm(images, 2):size(-1)  --> 28
 ---@return userdata # like input
-function F.local_response_norm(...)
-  local input, size, alpha, beta, k = read_response(...)
+F.local_response_norm = checked("local_response_norm", {
+  "input: tensor", "size: count", {"alpha: number", 1e-4}, {"beta: number", 0.75}, {"k: number", 1},
+}, function(input, size, alpha, beta, k)
   if input:dim() < 3 then fail("local_response_norm: expected an input (N, C, ...), got %s", shape_text(input)) end
   if input:numel() == 0 then return input end
   local sizes = input:shape()
@@ -63,6 +57,6 @@ function F.local_response_norm(...)
     squares:new_zeros {sizes[1], 1, after, rest}}, 2)
   local means = C.avg_pool2d(squares, {size, 1}, 1)
   return input / (means * alpha + k):pow(beta):reshape(sizes)
-end
+end)
 
 return F

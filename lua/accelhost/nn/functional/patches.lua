@@ -2,7 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, checked, named = arguments.fail, arguments.shape_text, arguments.checked, arguments.named
 local F = {}
 
 local function pair(name, what, value)
@@ -11,33 +11,29 @@ local function pair(name, what, value)
   return value
 end
 
-local read_unfold = signature("unfold", {
-  "input: tensor", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0}, {"stride: counts", 1},
-})
 --- The windows of (N, C, H, W) as columns: (N, C * kernel area, windows), in the order of a convolution's weights and
 --- positions; without N also. Padding is zeros.
 --     columns = F.unfold(images, 3, {padding = 1})  --> [2, 9, 784]
-function F.unfold(...)
-  local input, kernel, dilation, padding, stride = read_unfold(...)
+F.unfold = named("unfold", {
+  "input: tensor", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0}, {"stride: counts", 1},
+}, function(what, input, kernel, dilation, padding, stride)
   if input:dim() ~= 3 and input:dim() ~= 4 then
     fail("unfold: input: expected (N, C, H, W) or (C, H, W), got %s", shape_text(input))
   end
-  return C.im2col(input, pair("unfold", "kernel_size", kernel), pair("unfold", "dilation", dilation),
-    pair("unfold", "padding", padding), pair("unfold", "stride", stride))
-end
+  return C.im2col(input, pair(what, "kernel_size", kernel), pair(what, "dilation", dilation),
+    pair(what, "padding", padding), pair(what, "stride", stride))
+end)
 
-local read_fold = signature("fold", {
-  "input: tensor", "output_size: counts", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0},
-  {"stride: counts", 1},
-})
 --- The sum of windows, columns as unfold returns them (N, C * kernel area, windows), into images (N, C, H, W) of
 --- output_size (H, W); without N also. Where windows overlap, they add up.
 --     y = F.fold(accelhost.ones(2, 9, 784), {28, 28}, 3, {padding = 1})  --> [2, 1, 28, 28]
-function F.fold(...)
-  local input, size, kernel, dilation, padding, stride = read_fold(...)
-  return C.col2im(input, pair("fold", "output_size", size), pair("fold", "kernel_size", kernel),
-    pair("fold", "dilation", dilation), pair("fold", "padding", padding), pair("fold", "stride", stride))
-end
+F.fold = named("fold", {
+  "input: tensor", "output_size: counts", "kernel_size: counts", {"dilation: counts", 1}, {"padding: sizes", 0},
+  {"stride: counts", 1},
+}, function(what, input, size, kernel, dilation, padding, stride)
+  return C.col2im(input, pair(what, "output_size", size), pair(what, "kernel_size", kernel),
+    pair(what, "dilation", dilation), pair(what, "padding", padding), pair(what, "stride", stride))
+end)
 
 -- The leading sizes, then channels, height and width.
 local function image_sizes(name, input)
@@ -61,39 +57,33 @@ local function permuted(x, lead, order)
   return x:permute(dims)
 end
 
-local read_shuffle = signature("pixel_shuffle", {"input: tensor", "upscale_factor: count"})
 --- Channels into space: (..., C r r, H, W) to (..., C, H r, W r), r = upscale_factor.
 --     y = F.pixel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 1, 6, 6]
-function F.pixel_shuffle(...)
-  local input, r = read_shuffle(...)
-  local lead, c, h, w = image_sizes("pixel_shuffle", input)
+F.pixel_shuffle = named("pixel_shuffle", {"input: tensor", "upscale_factor: count"}, function(what, input, r)
+  local lead, c, h, w = image_sizes(what, input)
   if c % (r * r) ~= 0 then
     fail("pixel_shuffle: the %d channels of %s are not a multiple of %d", c, shape_text(input), r * r)
   end
   c = c / (r * r)
   local parts = input:reshape(with(lead, c, r, r, h, w))
   return permuted(parts, #lead, {1, 4, 2, 5, 3}):reshape(with(lead, c, h * r, w * r))
-end
+end)
 
-local read_unshuffle = signature("pixel_unshuffle", {"input: tensor", "downscale_factor: count"})
 --- Space into channels: (..., C, H r, W r) to (..., C r r, H, W), r = downscale_factor.
 --     y = F.pixel_unshuffle(images, 2)  --> [2, 4, 14, 14]
-function F.pixel_unshuffle(...)
-  local input, r = read_unshuffle(...)
-  local lead, c, h, w = image_sizes("pixel_unshuffle", input)
+F.pixel_unshuffle = named("pixel_unshuffle", {"input: tensor", "downscale_factor: count"}, function(what, input, r)
+  local lead, c, h, w = image_sizes(what, input)
   if h % r ~= 0 or w % r ~= 0 then
     fail("pixel_unshuffle: height and width of %s are not multiples of %d", shape_text(input), r)
   end
   h, w = h / r, w / r
   local parts = input:reshape(with(lead, c, h, r, w, r))
   return permuted(parts, #lead, {1, 3, 5, 2, 4}):reshape(with(lead, c * r * r, h, w))
-end
+end)
 
-local read_channels = signature("channel_shuffle", {"input: tensor", "groups: count"})
 --- The channels of (N, C, ...) in `groups` groups, one from each in turn.
 --     y = F.channel_shuffle(accelhost.ones(2, 4, 3, 3), 2)  --> [2, 4, 3, 3]
-function F.channel_shuffle(...)
-  local input, groups = read_channels(...)
+F.channel_shuffle = checked("channel_shuffle", {"input: tensor", "groups: count"}, function(input, groups)
   if input:dim() < 3 then
     fail("channel_shuffle: expected an input of at least 3 dims, got %s", shape_text(input))
   end
@@ -103,7 +93,7 @@ function F.channel_shuffle(...)
     fail("channel_shuffle: the %d channels of %s do not make %d groups", c, shape_text(input), groups)
   end
   return input:reshape(n, groups, c / groups, unpack(sizes, 3)):transpose(1, 2):reshape(sizes)
-end
+end)
 F.native_channel_shuffle = F.channel_shuffle
 
 return F

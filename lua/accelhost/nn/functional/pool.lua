@@ -5,7 +5,7 @@ local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local tuple = require("accelhost.nn.functional.sizes").tuple
 
-local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local fail, shape_text, signature, named = arguments.fail, arguments.shape_text, arguments.signature, arguments.named
 local F = {}
 
 local function plane(values) return {values[2], values[3]} end
@@ -26,20 +26,16 @@ local function result_sizes(input, ...)
   return sizes
 end
 
-local read_max = signature("max_pool3d", {
-  "input: tensor", "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"dilation: counts", 1},
-  {"ceil_mode: flag", false}, {"return_indices: flag", false},
-})
-
 --- The largest value of each window of [N, C, D, H, W] or [C, D, H, W]; padding counts as -inf. Options are numbers or
 -- tables of three; stride defaults to kernel_size.
 --
 --   F.max_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2):sum()  --> tensor(1.)
 ---@return userdata
 ---@return userdata? indices with return_indices: the position of each maximum in its volume, counted from 0
-function F.max_pool3d(...)
-  local input, kernel, stride, padding, dilation, ceil_mode, return_indices = read_max(...)
-  local what = "max_pool3d"
+F.max_pool3d = named("max_pool3d", {
+  "input: tensor", "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"dilation: counts", 1},
+  {"ceil_mode: flag", false}, {"return_indices: flag", false},
+}, function(what, input, kernel, stride, padding, dilation, ceil_mode, return_indices)
   kernel = tuple(what, "kernel_size", kernel, 3)
   stride = tuple(what, "stride", stride or kernel, 3)
   padding, dilation = tuple(what, "padding", padding, 3), tuple(what, "dilation", dilation, 3)
@@ -54,20 +50,16 @@ function F.max_pool3d(...)
   local flat = deep:reshape(n, c, deep:size(2) * deep:size(3))
   local indices = places:reshape(n, c, d * oh * ow):gather(2, flat) + C.floor_divide(flat, oh * ow) * (h * w)
   return deepest:reshape(sizes), indices:reshape(sizes)
-end
-
-local read_average = signature("avg_pool3d", {
-  "input: tensor", "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"ceil_mode: flag", false},
-  {"count_include_pad: flag", true}, {"divisor_override: integer"},
-})
+end)
 
 --- The mean of each window of [N, C, D, H, W] or [C, D, H, W]; padding counts as 0 unless count_include_pad is false. A
 -- divisor_override divides the sums instead of the number of elements.
 --
 --   F.avg_pool3d(accelhost.ones(1, 1, 2, 2, 2), 2):sum()  --> tensor(1.)
-function F.avg_pool3d(...)
-  local input, kernel, stride, padding, ceil_mode, count_padding, divisor = read_average(...)
-  local what = "avg_pool3d"
+F.avg_pool3d = named("avg_pool3d", {
+  "input: tensor", "kernel_size: counts", {"stride: counts"}, {"padding: sizes", 0}, {"ceil_mode: flag", false},
+  {"count_include_pad: flag", true}, {"divisor_override: integer"},
+}, function(what, input, kernel, stride, padding, ceil_mode, count_padding, divisor)
   if divisor == 0 then fail("avg_pool3d: divisor_override must not be 0") end
   kernel = tuple(what, "kernel_size", kernel, 3)
   stride, padding = tuple(what, "stride", stride or kernel, 3), tuple(what, "padding", padding, 3)
@@ -80,7 +72,7 @@ function F.avg_pool3d(...)
     count_padding, one)
   if divisor then means = means / divisor end
   return means:reshape(result_sizes(input, n, c, means:size(2), oh, ow))
-end
+end)
 
 -- The three sizes of an adaptive pool's result; false keeps the input's.
 local function open_sizes(what, size, ...)
@@ -89,23 +81,19 @@ local function open_sizes(what, size, ...)
   return size
 end
 
-local read_adaptive = signature("adaptive_avg_pool3d", {"input: tensor", "output_size: open_sizes"})
-
 --- The means of output_size windows of [N, C, D, H, W] or [C, D, H, W]; false keeps the input's size.
 --
 --   F.adaptive_avg_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
-function F.adaptive_avg_pool3d(...)
-  local input, size = read_adaptive(...)
-  local n, c, d, h, w = volume_sizes("adaptive_avg_pool3d", input)
-  size = open_sizes("adaptive_avg_pool3d", size, d, h, w)
+F.adaptive_avg_pool3d = named("adaptive_avg_pool3d", {
+  "input: tensor", "output_size: open_sizes",
+}, function(what, input, size)
+  local n, c, d, h, w = volume_sizes(what, input)
+  size = open_sizes(what, size, d, h, w)
   if size[2] * size[3] == 0 then return input:new_zeros(result_sizes(input, n, c, unpack(size))) end
   local means = C.adaptive_avg_pool2d(input:reshape(n, c * d, h, w), plane(size))
   means = C.adaptive_avg_pool2d(means:reshape(n, c, d, size[2] * size[3]), {size[1], size[2] * size[3]})
   return means:reshape(result_sizes(input, n, c, unpack(size)))
-end
-
-local read_adaptive_max = signature("adaptive_max_pool3d",
-  {"input: tensor", "output_size: open_sizes", {"return_indices: flag", false}})
+end)
 
 --- The largest value of each of output_size windows of [N, C, D, H, W] or [C, D, H, W]; with return_indices also its
 --- place in the volume.
@@ -113,10 +101,11 @@ local read_adaptive_max = signature("adaptive_max_pool3d",
 --   F.adaptive_max_pool3d(images:unsqueeze(2), 1):size(-1)  --> 1
 ---@return userdata
 ---@return userdata? indices with return_indices, int64
-function F.adaptive_max_pool3d(...)
-  local input, size, return_indices = read_adaptive_max(...)
-  local n, c, d, h, w = volume_sizes("adaptive_max_pool3d", input)
-  size = open_sizes("adaptive_max_pool3d", size, d, h, w)
+F.adaptive_max_pool3d = named("adaptive_max_pool3d", {
+  "input: tensor", "output_size: open_sizes", {"return_indices: flag", false},
+}, function(what, input, size, return_indices)
+  local n, c, d, h, w = volume_sizes(what, input)
+  size = open_sizes(what, size, d, h, w)
   if size[2] * size[3] == 0 then
     local sizes = result_sizes(input, n, c, unpack(size))
     return input:new_zeros(sizes), return_indices and input:new_zeros(sizes, {dtype = "int64"}) or nil
@@ -129,7 +118,7 @@ function F.adaptive_max_pool3d(...)
   local flat = deep:reshape(n, c, size[1] * pixels)
   local indices = places:reshape(n, c, d * pixels):gather(2, flat) + C.floor_divide(flat, pixels) * (h * w)
   return deepest:reshape(sizes), indices:reshape(sizes)
-end
+end)
 
 local averages = {C.avg_pool1d, C.avg_pool2d, F.avg_pool3d}
 

@@ -4,6 +4,7 @@ local arguments = require "accelhost.util.arguments"
 local pool = require "accelhost.nn.functional.pool"
 
 local fail, shape_text, signature = arguments.fail, arguments.shape_text, arguments.signature
+local checked = arguments.checked
 local F = {}
 
 -- mode -> the number of spatial dims that it accepts, nil for any
@@ -77,10 +78,6 @@ local function resample_bytes(input, ...)
   return C.resample(input:float(), ...):round():clamp(0, 255):to("uint8")
 end
 
-local read_interpolate = signature("interpolate", {
-  "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}, {"mode: " .. names, "nearest"},
-  {"align_corners: flag"}, {"recompute_scale_factor: flag"}, {"antialias: flag", false},
-})
 --- Resize the space of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size`, or by `scale_factor` (a number, or one per
 --- dim; sizes are rounded down). Modes: nearest (as always, rounding down) and nearest-exact for any dtype; linear,
 --- bilinear, trilinear for 3, 4, 5 dims; bicubic and, with antialias, lanczos for 4; area: means. align_corners = true
@@ -88,8 +85,10 @@ local read_interpolate = signature("interpolate", {
 --- unless recompute_scale_factor is true. antialias = true widens the filter when shrinking. float16 and bfloat16 are
 --- computed in float32; bytes are rounded. Second derivatives exist.
 --     y = F.interpolate(images, {scale_factor = 2, mode = "bilinear"})  --> [2, 1, 56, 56]
-function F.interpolate(...)
-  local input, size, scale_factor, mode, align_corners, recompute, antialias = read_interpolate(...)
+F.interpolate = checked("interpolate", {
+  "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}, {"mode: " .. names, "nearest"},
+  {"align_corners: flag"}, {"recompute_scale_factor: flag"}, {"antialias: flag", false},
+}, function(input, size, scale_factor, mode, align_corners, recompute, antialias)
   check_mode(input, mode, align_corners, antialias)
   local out, scales = sizes_of(input, size, scale_factor, recompute)
   if mode == "area" then return area(input, out) end
@@ -99,7 +98,7 @@ function F.interpolate(...)
   end
   local resample = input.dtype == "uint8" and not nearest and resample_bytes or C.resample
   return resample(input, out, scales[1], scales[2], scales[3], mode, align_corners or false, antialias)
-end
+end)
 
 local read_upsample = signature("upsample", {
   "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}, {"mode: " .. names, "nearest"},
@@ -111,22 +110,20 @@ function F.upsample(...)
   return F.interpolate(read_upsample(...))
 end
 
-local read_nearest = signature("upsample_nearest",
-  {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
 --- interpolate in mode "nearest", by an older name.
 --     y = F.upsample_nearest(images, {scale_factor = 2})  --> [2, 1, 56, 56]
-function F.upsample_nearest(...)
-  local input, size, scale_factor = read_nearest(...)
+F.upsample_nearest = checked("upsample_nearest", {
+  "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"},
+}, function(input, size, scale_factor)
   return F.interpolate(input, size, scale_factor)
-end
+end)
 
-local read_bilinear = signature("upsample_bilinear",
-  {"input: tensor", {"size: counts"}, {"scale_factor: number|numbers"}})
 --- interpolate in mode "bilinear" with align_corners = true, by an older name.
 --     y = F.upsample_bilinear(images, {scale_factor = 2})  --> [2, 1, 56, 56]
-function F.upsample_bilinear(...)
-  local input, size, scale_factor = read_bilinear(...)
+F.upsample_bilinear = checked("upsample_bilinear", {
+  "input: tensor", {"size: counts"}, {"scale_factor: number|numbers"},
+}, function(input, size, scale_factor)
   return F.interpolate(input, size, scale_factor, "bilinear", true)
-end
+end)
 
 return F

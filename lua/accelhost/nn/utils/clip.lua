@@ -40,17 +40,14 @@ function clip.clip_grad_value_(...)
   C.optim.clip_grad_value(parameters, clip_value)
 end
 
-local read_total = arguments.signature("get_total_norm", {
-  "tensors: tensors", {"norm_type: positive|'inf'", 2}, {"error_if_nonfinite: flag", false}, {"foreach: flag"},
-})
-
 --- The norm of all elements of some tensors together, as of gradients.
 --
 --   nn.utils.get_total_norm{accelhost.tensor{3}, accelhost.tensor{4}}  --> tensor(5.)
 ---@param tensors table|table[]
 ---@return Tensor norm 0-dim
-function clip.get_total_norm(...)
-  local tensors, norm_type, strict = read_total(...)
+clip.get_total_norm = arguments.checked("get_total_norm", {
+  "tensors: tensors", {"norm_type: positive|'inf'", 2}, {"error_if_nonfinite: flag", false}, {"foreach: flag"},
+}, function(tensors, norm_type, strict)
   if C.is_tensor(tensors) then tensors = {tensors} end
   local order, norms = order_of(norm_type), {}
   for i, tensor in ipairs(tensors) do norms[i] = tensor:norm(order):reshape(1) end
@@ -61,10 +58,7 @@ function clip.get_total_norm(...)
     arguments.fail("get_total_norm: the norm of order %s is not finite", norm_type)
   end
   return total
-end
-
-local read_scale = arguments.signature("clip_grads_with_norm_",
-  {"parameters: tensors", "max_norm: nonnegative", "total_norm: tensor|nonnegative", {"foreach: flag"}})
+end)
 
 --- Scale all gradients by max_norm / total_norm when that is below 1: the second half of clip_grad_norm_.
 --
@@ -73,8 +67,9 @@ local read_scale = arguments.signature("clip_grads_with_norm_",
 --   w.grad:norm()  --> tensor(1.0000)
 ---@param parameters table|table[]
 ---@param total_norm Tensor|number their norm, one element
-function clip.clip_grads_with_norm_(...)
-  local parameters, max_norm, total = read_scale(...)
+clip.clip_grads_with_norm_ = arguments.checked("clip_grads_with_norm_", {
+  "parameters: tensors", "max_norm: nonnegative", "total_norm: tensor|nonnegative", {"foreach: flag"},
+}, function(parameters, max_norm, total)
   if C.is_tensor(total) then
     if total:numel() ~= 1 then
       arguments.fail("clip_grads_with_norm_: total_norm: expected one number, got %s", arguments.describe(total))
@@ -87,6 +82,6 @@ function clip.clip_grads_with_norm_(...)
       if parameter.grad ~= nil then parameter.grad:mul_(factor) end
     end
   end)
-end
+end)
 
 return clip

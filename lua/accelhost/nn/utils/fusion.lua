@@ -83,34 +83,31 @@ local function fuse(what, layer, bn, transpose)
   return made
 end
 
-local read_conv = arguments.signature("fuse_conv_bn_eval",
-  {"conv: module", "bn: module", {"transpose: flag", false}})
-
 --- Return one convolution that computes `conv` and then `bn` in evaluation mode.
 --
 --   nn.utils.fuse_conv_bn_eval(nn.Conv2d(1, 2, 3):eval(), nn.BatchNorm2d(2):eval())(images):size(1)  --> 2
 ---@param bn Module BatchNorm1d or BatchNorm2d
 ---@param transpose boolean? default false; true for a transposed convolution
 ---@return Module conv a new one
-function fusion.fuse_conv_bn_eval(...)
-  local conv, bn, transpose = read_conv(...)
-  return fuse("fuse_conv_bn_eval", conv, bn, transpose)
-end
-
-local read_linear = arguments.signature("fuse_linear_bn_eval", {"linear: module", "bn: module"})
+fusion.fuse_conv_bn_eval = arguments.named("fuse_conv_bn_eval", {
+  "conv: module", "bn: module", {"transpose: flag", false},
+}, function(what, conv, bn, transpose)
+  return fuse(what, conv, bn, transpose)
+end)
 
 --- Return one linear layer that computes `linear` and then `bn` in evaluation mode.
 --
 --   nn.utils.fuse_linear_bn_eval(nn.Linear(4, 2):eval(), nn.BatchNorm1d(2):eval())(x):size(1)  --> 2
 ---@param bn Module BatchNorm1d
 ---@return Module linear a new one
-function fusion.fuse_linear_bn_eval(...)
-  local linear, bn = read_linear(...)
+fusion.fuse_linear_bn_eval = arguments.named("fuse_linear_bn_eval", {
+  "linear: module", "bn: module",
+}, function(what, linear, bn)
   if bn.num_features ~= 1 and linear.out_features ~= bn.num_features then
     fail("fuse_linear_bn_eval: expected as many features of bn as outputs of linear, or 1, got %s and %s",
       tostring(bn.num_features), tostring(linear.out_features))
   end
-  return fuse("fuse_linear_bn_eval", linear, bn, false)
-end
+  return fuse(what, linear, bn, false)
+end)
 
 return fusion

@@ -70,21 +70,19 @@ function hooked.weight_norm(...)
   return module
 end
 
-local read_remove_weight_norm = arguments.signature("remove_weight_norm",
-  {"module: module", {"name: string", "weight"}})
-
 --- Make the weight a plain parameter again.
 --
 --   nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(4, 2)))(x):size(1)  --> 2
 ---@return Module module
-function hooked.remove_weight_norm(...)
-  local module, name = read_remove_weight_norm(...)
-  local value = remove_hook("remove_weight_norm", module, WeightNorm, name)
+hooked.remove_weight_norm = arguments.named("remove_weight_norm", {
+  "module: module", {"name: string", "weight"},
+}, function(what, module, name)
+  local value = remove_hook(what, module, WeightNorm, name)
   module:_drop(name .. "_g")
   module:_drop(name .. "_v")
   module:register_parameter(name, parameter.new(value))
   return module
-end
+end)
 
 local SpectralNorm = kind_of(function(self, module, training)
   local original, u, v = module[self.name .. "_orig"], module[self.name .. "_u"], module[self.name .. "_v"]
@@ -126,19 +124,17 @@ function hooked.spectral_norm(...)
   return module
 end
 
-local read_remove_spectral_norm = arguments.signature("remove_spectral_norm",
-  {"module: module", {"name: string", "weight"}})
-
 --- Make the weight a plain parameter again.
 --
 --   nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(4, 2)))(x):size(1)  --> 2
 ---@return Module module
-function hooked.remove_spectral_norm(...)
-  local module, name = read_remove_spectral_norm(...)
-  local value = remove_hook("remove_spectral_norm", module, SpectralNorm, name)
+hooked.remove_spectral_norm = arguments.named("remove_spectral_norm", {
+  "module: module", {"name: string", "weight"},
+}, function(what, module, name)
+  local value = remove_hook(what, module, SpectralNorm, name)
   for _, part in ipairs {"_orig", "_u", "_v"} do module:_drop(name .. part) end
   module:register_parameter(name, parameter.new(value))
   return module
-end
+end)
 
 return hooked

@@ -25,15 +25,14 @@ function utils.parameters_to_vector(...)
   return C.cat(parts, 0)
 end
 
-local read_back = arguments.signature("vector_to_parameters", {"vector: tensor", "parameters: tensors"})
-
 --- Write a vector back into the parameters.
 --
 --   nn.utils.vector_to_parameters(accelhost.zeros(23), net:parameters())
 --   net(x):detach():abs():sum()  --> tensor(0.)
 ---@param vector Tensor [total]
-function utils.vector_to_parameters(...)
-  local vector, parameters = read_back(...)
+utils.vector_to_parameters = arguments.checked("vector_to_parameters", {
+  "vector: tensor", "parameters: tensors",
+}, function(vector, parameters)
   parameters = list_of(parameters)
   local total = 0
   for _, parameter in ipairs(parameters) do total = total + parameter:numel() end
@@ -47,7 +46,7 @@ function utils.vector_to_parameters(...)
       at = at + parameter:numel()
     end
   end)
-end
+end)
 
 --- A module whose parameters are not initialised (and draw no random numbers), for one that is filled at once.
 --

@@ -183,21 +183,16 @@ local function inject(module)
   module.parametrizations = container.ModuleDict()
 end
 
-local read_is = arguments.signature("is_parametrized", {"module: module", {"tensor_name: string"}})
-
 --- Has the module a parametrization, or one of the tensor of this name?
 --
 --   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
-function parametrize.is_parametrized(...)
-  local module, name = read_is(...)
+parametrize.is_parametrized = arguments.checked("is_parametrized", {
+  "module: module", {"tensor_name: string"},
+}, function(module, name)
   if name then return list_of(module, name) ~= nil end
   local lists = lists_of(module)
   return lists ~= nil and lists:len() > 0
-end
-
-local read_register = arguments.signature("register_parametrization", {
-  "module: module", "tensor_name: string", "parametrization: module", {"unsafe: flag", false},
-})
+end)
 
 local function register_another(list, module, name, parametrization, unsafe)
   if not unsafe then
@@ -223,8 +218,9 @@ end
 ---@param tensor_name string a parameter or buffer
 ---@param unsafe boolean? default false: dtype and shape have to stay; true: nothing is checked
 ---@return Module module
-function parametrize.register_parametrization(...)
-  local module, name, parametrization, unsafe = read_register(...)
+parametrize.register_parametrization = arguments.checked("register_parametrization", {
+  "module: module", "tensor_name: string", "parametrization: module", {"unsafe: flag", false},
+}, function(module, name, parametrization, unsafe)
   parametrization:train(module.training)
   local list = list_of(module, name)
   if list then
@@ -240,11 +236,7 @@ function parametrize.register_parametrization(...)
   if not lists_of(module) then inject(module) end
   module.parametrizations[name] = list
   return module
-end
-
-local read_remove = arguments.signature("remove_parametrizations", {
-  "module: module", "tensor_name: string", {"leave_parametrized: flag", true},
-})
+end)
 
 --- Make module[tensor_name] a plain parameter or buffer again.
 --
@@ -253,8 +245,9 @@ local read_remove = arguments.signature("remove_parametrizations", {
 --   nn.utils.parametrize.is_parametrized(net.fc1)  --> false
 ---@param leave_parametrized boolean? default true: it keeps its value; false: it gets the original's
 ---@return Module module
-function parametrize.remove_parametrizations(...)
-  local module, name, leave = read_remove(...)
+parametrize.remove_parametrizations = arguments.checked("remove_parametrizations", {
+  "module: module", "tensor_name: string", {"leave_parametrized: flag", true},
+}, function(module, name, leave)
   local list = list_of(module, name)
   if not list then fail("remove_parametrizations: '%s' of %s is not parametrized", name, module._name) end
   local original = list.count == 1 and list.original or nil
@@ -278,16 +271,13 @@ function parametrize.remove_parametrizations(...)
   end
   put(module, name, original)
   return module
-end
-
-local read_transfer = arguments.signature("transfer_parametrizations_and_params", {
-  "from_module: module", "to_module: module", {"tensor_name: string"},
-})
+end)
 
 --- Copy the parametrizations of another module to a module, of one tensor or of all, and the originals' values.
 ---@return Module to_module
-function parametrize.transfer_parametrizations_and_params(...)
-  local from, to, only = read_transfer(...)
+parametrize.transfer_parametrizations_and_params = arguments.checked("transfer_parametrizations_and_params", {
+  "from_module: module", "to_module: module", {"tensor_name: string"},
+}, function(from, to, only)
   local lists = lists_of(from)
   for _, name in ipairs(only and {only} or lists and lists:keys() or {}) do
     local list = list_of(from, name)
@@ -302,7 +292,7 @@ function parametrize.transfer_parametrizations_and_params(...)
     end
   end
   return to
-end
+end)
 
 local read_type = arguments.signature("type_before_parametrizations", {"module: module"})
 

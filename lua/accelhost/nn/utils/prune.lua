@@ -15,6 +15,7 @@ local namespace = require "accelhost.util.namespace"
 local other_dims = require("accelhost.nn.utils.weight").other_dims
 
 local fail, no_grad, signature = arguments.fail, C.autograd.no_grad, arguments.signature
+local checked, named = arguments.checked, arguments.named
 local prune = {}
 
 --- The base of pruning methods. A subclass has PRUNING_TYPE ("unstructured", "structured" or "global") and
@@ -329,10 +330,6 @@ add_function("ln_structured", LnStructured, {"amount: nonnegative", "n: number",
 ---@names custom_from_mask
 add_function("custom_from_mask", CustomFromMask, {"mask: tensor"})
 
-local read_global = signature("global_unstructured", {
-  "parameters: list", "pruning_method: any", {"amount: nonnegative"}, {"importance_scores: tensor_list"},
-})
-
 --- Prune the elements of several parameters together, by one method: those of the least importance among all.
 --
 --   local net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
@@ -343,8 +340,9 @@ local read_global = signature("global_unstructured", {
 ---@param pruning_method table an unstructured class, such as L1Unstructured
 ---@param amount number? the argument of its constructor
 ---@param importance_scores Tensor[]? one like each parameter; default: the parameters
-function prune.global_unstructured(...)
-  local parameters, Method, amount, importance_scores = read_global(...)
+prune.global_unstructured = named("global_unstructured", {
+  "parameters: list", "pruning_method: any", {"amount: nonnegative"}, {"importance_scores: tensor_list"},
+}, function(what, parameters, Method, amount, importance_scores)
   if not (class.is_class(Method) and Method.PRUNING_TYPE == "unstructured") then
     fail("global_unstructured: pruning_method: expected a class of unstructured pruning such as L1Unstructured, got %s",
       arguments.describe(Method))
@@ -352,8 +350,8 @@ function prune.global_unstructured(...)
   local scores, masks = {}, {}
   for i, pair in ipairs(parameters) do
     local module, name = unpack(type(pair) == "table" and pair or {})
-    arguments.check("global_unstructured", ("parameters[%d][1]"):format(i), "module", module)
-    arguments.check("global_unstructured", ("parameters[%d][2]"):format(i), "string", name)
+    arguments.check(what, ("parameters[%d][1]"):format(i), "module", module)
+    arguments.check(what, ("parameters[%d][2]"):format(i), "string", name)
     local tensor = module[name]
     if not C.is_tensor(tensor) then fail("global_unstructured: %s has no parameter '%s'", module._name, name) end
     local given = importance_scores and importance_scores[i] or tensor
@@ -370,9 +368,7 @@ function prune.global_unstructured(...)
     prune.custom_from_mask(module, name, mask:narrow(0, at, tensor:numel()):view(tensor:shape()))
     at = at + tensor:numel()
   end
-end
-
-local read_remove = signature("remove", {"module: module", "name: string"})
+end)
 
 --- Make the pruning permanent: the parameter has its name again, with zeros, and is not masked any more.
 --
@@ -380,8 +376,7 @@ local read_remove = signature("remove", {"module: module", "name: string"})
 --   nn.utils.prune.remove(layer, "weight")
 --   layer.weight:eq(0):sum()  --> tensor(4)
 ---@return Module module
-function prune.remove(...)
-  local module, name = read_remove(...)
+prune.remove = checked("remove", {"module: module", "name: string"}, function(module, name)
   local method = method_of(module, name)
   if not method then fail("remove: '%s' of %s is not pruned", name, module._name) end
   local original, value = module[name .. "_orig"], no_grad(method.apply_mask, method, module)
@@ -390,7 +385,7 @@ function prune.remove(...)
   for _, field in ipairs {name, name .. "_orig", name .. "_mask"} do module:_drop(field) end
   module:register_parameter(name, original)
   return module
-end
+end)
 
 local read_is_pruned = signature("is_pruned", {"module: module"})
 

@@ -59,24 +59,21 @@ local function lengths_of(what, lengths, count, steps)
   return list
 end
 
-local read_pack = arguments.signature("pack_padded_sequence", {
-  "input: tensor", "lengths: tensor|list", {"batch_first: flag", false}, {"enforce_sorted: flag", true},
-})
-
 --- Pack padded sequences.
 --
 --   nn.utils.rnn.pack_padded_sequence(x:t(), {4, 2}).batch_sizes  --> tensor([2, 2, 1, 1])
 ---@param input Tensor [steps, batch, ...], with batch_first [batch, steps, ...]
 ---@param lengths Tensor a tensor or a table of integers; falling unless enforce_sorted is false
 ---@return PackedSequence
-function rnn.pack_padded_sequence(...)
-  local input, lengths, batch_first, enforce_sorted = read_pack(...)
+rnn.pack_padded_sequence = arguments.named("pack_padded_sequence", {
+  "input: tensor", "lengths: tensor|list", {"batch_first: flag", false}, {"enforce_sorted: flag", true},
+}, function(what, input, lengths, batch_first, enforce_sorted)
   if input:dim() < 2 then
     fail("pack_padded_sequence: expected an input of at least 2 dims, got %s", shape_text(input))
   end
   if batch_first then input = input:transpose(0, 1) end
   local steps, batch = input:size(0), input:size(1)
-  lengths = lengths_of("pack_padded_sequence", lengths, batch, steps)
+  lengths = lengths_of(what, lengths, batch, steps)
   local order, place = {}, {}
   for i = 1, batch do order[i] = i end
   if enforce_sorted then
@@ -106,11 +103,7 @@ function rnn.pack_padded_sequence(...)
   local sorted = {}
   for i, sequence in ipairs(order) do sorted[i], place[sequence] = sequence - 1, i - 1 end
   return PackedSequence(data, int64(sizes), int64(sorted, input.device), int64(place, input.device))
-end
-
-local read_pad = arguments.signature("pad_packed_sequence", {
-  "sequence: any", {"batch_first: flag", false}, {"padding_value: number", 0}, {"total_length: count"},
-})
+end)
 
 --- The inverse of pack_padded_sequence.
 --
@@ -119,8 +112,9 @@ local read_pad = arguments.signature("pad_packed_sequence", {
 ---@param sequence PackedSequence
 ---@return Tensor padded [steps, batch, ...], with batch_first [batch, steps, ...]
 ---@return Tensor lengths int64 [batch]
-function rnn.pad_packed_sequence(...)
-  local sequence, batch_first, padding_value, total_length = read_pad(...)
+rnn.pad_packed_sequence = arguments.checked("pad_packed_sequence", {
+  "sequence: any", {"batch_first: flag", false}, {"padding_value: number", 0}, {"total_length: count"},
+}, function(sequence, batch_first, padding_value, total_length)
   if not rnn.is_packed(sequence) then
     fail("pad_packed_sequence: sequence: expected a PackedSequence, got %s", describe(sequence))
   end
@@ -147,19 +141,16 @@ function rnn.pad_packed_sequence(...)
   table.remove(shape, 1)
   local padded = with_padding:index_select(0, int64(rows, data.device)):reshape(steps, batch, unpack(shape))
   return batch_first and padded:transpose(0, 1) or padded, int64(lengths)
-end
-
-local read_pad_sequence = arguments.signature("pad_sequence", {
-  "sequences: list", {"batch_first: flag", false}, {"padding_value: number", 0},
-  {"padding_side: 'right'|'left'", "right"},
-})
+end)
 
 --- Tensors [length, ...] of unequal lengths as one, the shorter ones filled up.
 --
 --   nn.utils.rnn.pad_sequence({a, accelhost.tensor{9}}, {batch_first = true})[1]  --> tensor([9., 0., 0.])
 ---@return Tensor [longest, count, ...], with batch_first [count, longest, ...]
-function rnn.pad_sequence(...)
-  local sequences, batch_first, padding_value, side = read_pad_sequence(...)
+rnn.pad_sequence = arguments.checked("pad_sequence", {
+  "sequences: list", {"batch_first: flag", false}, {"padding_value: number", 0},
+  {"padding_side: 'right'|'left'", "right"},
+}, function(sequences, batch_first, padding_value, side)
   local longest = 0
   if #sequences == 0 then fail "pad_sequence: expected at least one sequence" end
   for i, sequence in ipairs(sequences) do
@@ -176,39 +167,33 @@ function rnn.pad_sequence(...)
     padded[i] = C.cat(side == "right" and {sequence, fill} or {fill, sequence}, 0)
   end
   return C.stack(padded, batch_first and 0 or 1)
-end
-
-local read_pack_sequence = arguments.signature("pack_sequence", {"sequences: list", {"enforce_sorted: flag", true}})
+end)
 
 --- Pack tensors [length, ...] of unequal lengths.
 --
 --   nn.utils.rnn.pack_sequence{a, accelhost.tensor{9}}.data  --> tensor([1., 9., 2., 3.])
 ---@return PackedSequence
-function rnn.pack_sequence(...)
-  local sequences, enforce_sorted = read_pack_sequence(...)
+rnn.pack_sequence = arguments.checked("pack_sequence", {
+  "sequences: list", {"enforce_sorted: flag", true},
+}, function(sequences, enforce_sorted)
   local lengths = {}
   for i, sequence in ipairs(sequences) do lengths[i] = C.is_tensor(sequence) and sequence:size(0) or 0 end
   return rnn.pack_padded_sequence(rnn.pad_sequence(sequences), lengths, {enforce_sorted = enforce_sorted})
-end
-
-local read_unpad = arguments.signature("unpad_sequence", {
-  "padded_sequences: tensor", "lengths: tensor|list", {"batch_first: flag", false},
-})
+end)
 
 --- The tensors that pad_sequence was given.
 --
 --   nn.utils.rnn.unpad_sequence(x, {4, 2}, {batch_first = true})[2]  --> tensor([-5.,  6.])
 ---@return Tensor[]
-function rnn.unpad_sequence(...)
-  local padded, lengths, batch_first = read_unpad(...)
+rnn.unpad_sequence = arguments.named("unpad_sequence", {
+  "padded_sequences: tensor", "lengths: tensor|list", {"batch_first: flag", false},
+}, function(what, padded, lengths, batch_first)
   if not batch_first then padded = padded:transpose(0, 1) end
-  lengths = lengths_of("unpad_sequence", lengths, padded:size(0), padded:size(1))
+  lengths = lengths_of(what, lengths, padded:size(0), padded:size(1))
   local list = {}
   for i, length in ipairs(lengths) do list[i] = padded:select(0, i - 1):narrow(0, 0, length) end
   return list
-end
-
-local read_unpack = arguments.signature("unpack_sequence", {"packed_sequences: any"})
+end)
 
 --- The tensors that pack_sequence was given.
 --
@@ -216,26 +201,22 @@ local read_unpack = arguments.signature("unpack_sequence", {"packed_sequences: a
 --   list[2]  --> tensor([1.])
 ---@param packed_sequences PackedSequence
 ---@return Tensor[]
-function rnn.unpack_sequence(...)
-  local packed = read_unpack(...)
+rnn.unpack_sequence = arguments.checked("unpack_sequence", {"packed_sequences: any"}, function(packed)
   if not rnn.is_packed(packed) then
     fail("unpack_sequence: packed_sequences: expected a PackedSequence, got %s", describe(packed))
   end
   local padded, lengths = rnn.pad_packed_sequence(packed, {batch_first = true})
   return rnn.unpad_sequence(padded, lengths, {batch_first = true})
-end
-
-local read_invert = arguments.signature("invert_permutation", {"permutation: tensor"})
+end)
 
 --- The permutation that undoes another.
 --
 --   nn.utils.rnn.invert_permutation(accelhost.tensor({2, 0, 1}, {dtype = "int64"}))  --> tensor([1, 2, 0])
 ---@param permutation userdata int64 [n], each of 0..n-1 once
 ---@return userdata
-function rnn.invert_permutation(...)
-  local permutation = read_invert(...)
+rnn.invert_permutation = arguments.checked("invert_permutation", {"permutation: tensor"}, function(permutation)
   local places = C.arange(permutation:size(0), {dtype = "int64", device = permutation.device})
   return C.empty_like(permutation):scatter_(0, permutation, places)
-end
+end)
 
 return rnn

@@ -33,13 +33,6 @@ local blank = setmetatable({}, {
 
 local function name_of(tracker) return type(tracker) == "string" and tracker or tracker.name end
 
-local read_init = arguments.signature("init_trackers", {
-  "project_name: string", {"config: table"}, {"init_kwargs: table"},
-})
-local read_get = arguments.signature("get_tracker", {"name: string", {"unwrap: flag", false}})
-local read_log = arguments.signature("log", {"values: table", {"step: integer"}, {"log_kwargs: table"}})
-local read_images = arguments.signature("log_images", {"values: table", {"step: integer"}, {"log_kwargs: table"}})
-
 -- A table of options by tracker: each has to be for one that there is.
 local function check_options(what, name, options, trackers)
   local known = {}
@@ -98,8 +91,9 @@ end
 ---@param config? table<string, any> the run's configuration: numbers, booleans, texts
 ---@param init_kwargs? table<string, table> options by tracker, such as {jsonl = {purge_step = 100}}: a resumed run
 --- continues at that step, and values that were logged from it on are dropped; load_state does so by itself
-function Trackers:init_trackers(...)
-  local project, config, init_kwargs = read_init(...)
+Trackers.init_trackers = arguments.method("init_trackers", {
+  "project_name: string", {"config: table"}, {"init_kwargs: table"},
+}, function(self, project, config, init_kwargs)
   local what = "init_trackers"
   if project == "" or project:find "^%.%.?$" or project:find "%z" then
     fail("%s: project_name: expected the name of a folder, got '%s'", what, project)
@@ -115,7 +109,7 @@ function Trackers:init_trackers(...)
   for _, tracker in ipairs(config and self.list or {}) do
     if tracker.store_init_configuration then tracker:store_init_configuration(config) end
   end
-end
+end)
 
 --- The tracker of a name; on other processes than the main one an object all of whose methods do nothing.
 --
@@ -124,8 +118,9 @@ end
 --   own:get_tracker("tensorboard", {unwrap = true}):add_histogram("noise", accelhost.randn(100), 1)
 ---@param unwrap? boolean return the object with which it writes, such as the SummaryWriter
 ---@return any
-function Trackers:get_tracker(...)
-  local name, unwrap = read_get(...)
+Trackers.get_tracker = arguments.method("get_tracker", {
+  "name: string", {"unwrap: flag", false},
+}, function(self, name, unwrap)
   if comm.rank() > 0 then return blank end
   purge(self, 0)
   local known = {}
@@ -135,7 +130,7 @@ function Trackers:get_tracker(...)
   end
   return fail("get_tracker: there is no tracker '%s' (there are: %s)%s", name, table.concat(known, ", "),
     arguments.did_you_mean(name, known))
-end
+end)
 
 -- The values and, if asked for, the sensors of the CUDA device.
 local function with_sensors(accelerator, values)
@@ -160,8 +155,9 @@ end
 -- accelhost.report too, by step or, without one, by count.
 ---@param values table<string, any>
 ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {walltime = 12}}
-function Trackers:log(...)
-  local values, step, log_kwargs = read_log(...)
+Trackers.log = arguments.method("log", {
+  "values: table", {"step: integer"}, {"log_kwargs: table"},
+}, function(self, values, step, log_kwargs)
   if comm.rank() == 0 then
     local trackers = started(self, "log")
     check_options("log", "log_kwargs", log_kwargs, trackers)
@@ -171,7 +167,7 @@ function Trackers:log(...)
     note_step(self, step or values.step)
   end
   if os.getenv "ACCELHOST_TRIAL" then trial.log(values, step) end -- last, since it may end the process
-end
+end)
 
 --- Log batches of images (NCHW) with the trackers that store images. On other processes than the main one nothing
 --- happens.
@@ -181,8 +177,9 @@ end
 --   own:log_images({digits = accelhost.rand(4, 1, 28, 28)}, {step = 1})     -- in TensorBoard's files
 ---@param values table<string, userdata> uint8, or floats from 0 to 1
 ---@param log_kwargs? table<string, table> options by tracker, such as {tensorboard = {dataformats = "NHWC"}}
-function Trackers:log_images(...)
-  local values, step, log_kwargs = read_images(...)
+Trackers.log_images = arguments.method("log_images", {
+  "values: table", {"step: integer"}, {"log_kwargs: table"},
+}, function(self, values, step, log_kwargs)
   if comm.rank() > 0 then return end
   local trackers, kept = started(self, "log_images"), false
   check_options("log_images", "log_kwargs", log_kwargs, trackers)
@@ -195,7 +192,7 @@ function Trackers:log_images(...)
   end
   if not kept then fail("log_images: none of the trackers keeps images; 'tensorboard' does") end
   note_step(self, step)
-end
+end)
 
 --- Finish the trackers and remove them.
 function Trackers:finish()

@@ -82,14 +82,11 @@ for _, name in ipairs {"mean", "mode", "variance", "support"} do
   Distribution["_get_" .. name] = function(self) fail("%s has no %s", self._name, name) end
 end
 
-local read_shape = arguments.signature("sample", {{"sample_shape: sizes", {}}})
-
 -- Return the shape of the result of sample(...), and the sample shape.
-function Distribution:_extended_shape(...)
-  local shape = read_shape(...)
+Distribution._extended_shape = arguments.method("sample", {{"sample_shape: sizes", {}}}, function(self, shape)
   if type(shape) == "number" then shape = {shape} end
   return dims.concat(shape, self._batch_shape, self._event_shape), shape
-end
+end)
 
 --- Samples, without gradients: [sample_shape, batch_shape, event_shape].
 --

@@ -268,20 +268,17 @@ function Items:extend(items)
   return self
 end
 
-local read_insert = arguments.signature("insert", {"index: count", "item: any"})
-
 --- Insert an item before the one at a place, counted from 1; `len() + 1` is the end.
 ---@param item Module|Tensor
 ---@return Module self
-function Items:insert(...)
-  local index, item = read_insert(...)
+Items.insert = arguments.method("insert", {"index: count", "item: any"}, function(self, index, item)
   local count = settle(self)
   if index < 1 or index > count + 1 then
     fail("insert: %s has %d items, there is no place %d", self._name, count, index)
   end
   insert(self, index, item)
   return self
-end
+end)
 
 --- Remove an item and return it.
 ---@param index integer? its place, counted from 1, or from -1 backwards; default: the last
@@ -295,16 +292,13 @@ function Items:pop(index)
   return remove(self, place)
 end
 
-local read_slice = arguments.signature("slice", {{"first: integer", 1}, {"last: integer", -1}})
-
 --- A new container of the same class with the items `first` to `last`, both included, as string.sub counts: from 1, or
 --- from -1 backwards. The items are shared; those of a Sequential keep their names.
 --
 --   local net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 --   #net:slice(1, 2)  --> 2
 ---@return Module
-function Items:slice(...)
-  local first, last = read_slice(...)
+Items.slice = arguments.method("slice", {{"first: integer", 1}, {"last: integer", -1}}, function(self, first, last)
   local count, made = settle(self), self._class:_blank()
   if first < 0 then first = count + 1 + first end
   if last < 0 then last = count + 1 + last end
@@ -313,7 +307,7 @@ function Items:slice(...)
   end
   made.training = self.training
   return made
-end
+end)
 
 --- Raise when a table holds more than an array: named items have no order.
 local function check_array(what, items)

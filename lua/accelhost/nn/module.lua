@@ -14,7 +14,7 @@ local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
 local parameter = require "accelhost.nn.parameter"
 
-local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
+local fail, describe, signature, method = arguments.fail, arguments.describe, arguments.signature, arguments.method
 
 --- The base of all modules: parameters, buffers and submodules that are assigned to fields are registered. A class is
 --- made by extend and needs init and forward; calling an object runs its hooks and forward.
@@ -195,13 +195,12 @@ function Module._assign(self, name, value)
   self._fields[name] = value
 end
 
-local read_buffer = signature("register_buffer", {"name: string", {"tensor: tensor"}, {"persistent: flag", true}})
-
 --- Register a tensor that is part of the state but no parameter (running statistics, masks).
 ---@param tensor Tensor? nil reserves the name
 ---@param persistent boolean|table? default true: part of the state_dict
-function Module:register_buffer(...)
-  local name, tensor, persistent = read_buffer(...)
+Module.register_buffer = method("register_buffer", {
+  "name: string", {"tensor: tensor"}, {"persistent: flag", true},
+}, function(self, name, tensor, persistent)
   local held = self._fields[name]
   if held == nil and self._item then held = self:_item(name) end
   if held ~= nil and self._kind[name] ~= "buffer" then
@@ -210,19 +209,18 @@ function Module:register_buffer(...)
   register(self, name, "buffer")
   self._transient[name] = not persistent or nil
   self._fields[name] = tensor
-end
-
-local read_parameter = signature("register_parameter", {"name: string", {"param: tensor"}})
+end)
 
 --- Register a parameter under a name; the same as assigning it.
 ---@param param Tensor? an nn.Parameter, or nil for "none here"
-function Module:register_parameter(...)
-  local name, value = read_parameter(...)
+Module.register_parameter = method("register_parameter", {
+  "name: string", {"param: tensor"},
+}, function(self, name, value)
   if value ~= nil and not parameter.is_parameter(value) then
     fail("register_parameter: param: expected an nn.Parameter or nil, got %s", describe(value))
   end
   getmetatable(self).__newindex(self, name, value)
-end
+end)
 
 local read_module = signature("add_module", {"name: string", "module: module"})
 
@@ -243,15 +241,12 @@ require "accelhost.nn.copy"(Module, is_module)
 
 -- Modes.
 
-local read_mode = signature("train", {{"mode: flag", true}})
-
 --- Training mode: dropout drops, batch normalisation uses the batch.
 ---@return Module self
-function Module:train(...)
-  local mode = read_mode(...)
+Module.train = method("train", {{"mode: flag", true}}, function(self, mode)
   for _, module in ipairs(self:modules()) do module.training = mode end
   return self
-end
+end)
 
 --- Evaluation mode.
 ---@return Module self
@@ -259,22 +254,16 @@ function Module:eval()
   return self:train(false)
 end
 
-local read_requires_grad = signature("requires_grad_", {{"requires_grad: flag", true}})
-
 --- Freeze (false) or unfreeze all parameters.
 ---@return Module self
-function Module:requires_grad_(...)
-  local requires_grad = read_requires_grad(...)
+Module.requires_grad_ = method("requires_grad_", {{"requires_grad: flag", true}}, function(self, requires_grad)
   for _, tensor in ipairs(self:parameters()) do tensor.requires_grad = requires_grad end
   return self
-end
-
-local read_zero_grad = signature("zero_grad", {{"set_to_none: flag", true}})
+end)
 
 --- Forget the gradients of all parameters.
 ---@param set_to_none boolean|table? default true; false fills them with zeros
-function Module:zero_grad(...)
-  local set_to_none = read_zero_grad(...)
+Module.zero_grad = method("zero_grad", {{"set_to_none: flag", true}}, function(self, set_to_none)
   for _, tensor in ipairs(self:parameters()) do
     if set_to_none then
       tensor.grad = nil
@@ -282,7 +271,7 @@ function Module:zero_grad(...)
       tensor.grad:zero_()
     end
   end
-end
+end)
 
 --- Apply fn to every parameter (in place: the tensor objects stay), gradient and buffer.
 local function convert(self, fn)
@@ -362,23 +351,17 @@ function Module:cuda(device)
   return self:to(device and "cuda:" .. tostring(device) or "cuda")
 end
 
-local read_type = signature("type", {"dst_type: dtype"})
-
 --- Convert all parameters and buffers to a dtype, also those of integers.
 ---@return Module self
-function Module:type(...)
-  local dtype = read_type(...)
+Module.type = method("type", {"dst_type: dtype"}, function(self, dtype)
   return convert(self, function(tensor) return tensor:to(dtype) end)
-end
-
-local read_to_empty = signature("to_empty", {"device: device"})
+end)
 
 --- Move to a device without the values: parameters and buffers are there, unset.
 ---@return Module self
-function Module:to_empty(...)
-  local device = read_to_empty(...)
+Module.to_empty = method("to_empty", {"device: device"}, function(self, device)
   return convert(self, function(tensor) return C.empty_like(tensor, {device = device}) end)
-end
+end)
 
 --- Raise an error: not here. `compile`: there is no compiler, ops are native code already (`accelerator:compile(step)`
 --- captures a training step as one graph). `share_memory`: ranks share gradients through the accelerator, and the

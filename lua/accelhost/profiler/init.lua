@@ -152,22 +152,18 @@ function Profile:key_averages(group_by_input_shape)
   return averages_of(recording_of(self, "key_averages"), group_by_input_shape == true, self._kernels)
 end
 
-local read_table = arguments.signature("kernel_table", {{"row_limit: integer", 40}, {"steps: count", 1}})
-
 --- The kernels that CUDA devices executed, as a text: a line for each op and kernel with its calls, its time on the
 --- device, GB/s and their share of the memory's bandwidth, TFLOP/s and their share of the card's, where known. A step
 --- that is replayed as a graph is one line.
 ---@param row_limit? integer default 40; negative: all
 ---@param steps? integer numbers are divided by it
 ---@return string
-function Profile:kernel_table(...)
-  local row_limit, steps = read_table(...)
+Profile.kernel_table = arguments.method("kernel_table", {
+  {"row_limit: integer", 40}, {"steps: count", 1},
+}, function(self, row_limit, steps)
   recording_of(self, "kernel_table")
   return device_times.text(self._kernels, steps, row_limit)
-end
-
-local read_memory_table = arguments.signature("memory_table", {{"row_limit: integer", 20}, {"model: module"},
-  {"optimizer: any"}})
+end)
 
 --- The memory of the CPU that is alive when most is, as a text (with profile_memory): by kind and by the op that
 --- allocated it. "saved for backward" was allocated before a backward and freed later; blocks are as large as the
@@ -180,12 +176,13 @@ local read_memory_table = arguments.signature("memory_table", {{"row_limit: inte
 ---@param model? Module whose parameters are a line
 ---@param optimizer? Optimizer whose state is a line
 ---@return string
-function Profile:memory_table(...)
-  local row_limit, model, optimizer = read_memory_table(...)
+Profile.memory_table = arguments.method("memory_table", {
+  {"row_limit: integer", 20}, {"model: module"}, {"optimizer: any"},
+}, function(self, row_limit, model, optimizer)
   local recording = recording_of(self, "memory_table")
   if not self._options[2] then fail "profile:memory_table: nothing was recorded; set profile_memory = true" end
   return memory_use.text(memory_use.at_peak(recording, {model = model, optimizer = optimizer}), row_limit)
-end
+end)
 
 --- The spans, in order: an array of {name, kind, thread, start_us, duration_us, memory, shapes, kernel}. `kernel` names
 --- the implementation of an op: "openblas sgemm", "oneDNN bfloat16 matmul brg:avx512_core_bf16", "own relu float32"; it

@@ -217,12 +217,6 @@ function Tokenizer:__call(...)
   return BatchEncoding(columns, words, ids, self)
 end
 
-local read_pad = arguments.signature("tokenizer.pad", {
-  "encoded_inputs: any", {"padding: flag|'longest'|'max_length'|'do_not_pad'", true}, {"max_length: size"},
-  {"pad_to_multiple_of: count"}, {"padding_side: 'right'|'left'"}, {"return_attention_mask: flag"},
-  {"return_tensors: 'pt'|false", "pt"},
-})
-
 --- Pad texts that were encoded without padding: samples (tables by name, such as rows of a data set or results of a
 --- call), or one table of columns. For collate functions: `collate_fn = function(rows) return tokenizer:pad(rows) end`.
 --
@@ -240,8 +234,11 @@ local read_pad = arguments.signature("tokenizer.pad", {
 ---@param return_attention_mask? boolean by default when model_input_names has it
 ---@param return_tensors? string|false "pt" (the default): int64 tensors; false: tables
 ---@return BatchEncoding
-function Tokenizer:pad(...)
-  local encoded, how, max_length, multiple, side, mask, tensors = read_pad(...)
+Tokenizer.pad = arguments.method("tokenizer.pad", {
+  "encoded_inputs: any", {"padding: flag|'longest'|'max_length'|'do_not_pad'", true}, {"max_length: size"},
+  {"pad_to_multiple_of: count"}, {"padding_side: 'right'|'left'"}, {"return_attention_mask: flag"},
+  {"return_tensors: 'pt'|false", "pt"},
+}, function(self, encoded, how, max_length, multiple, side, mask, tensors)
   local samples, single = padder.samples_of(encoded)
   if how == "max_length" and not max_length then
     if self.model_max_length > 1e20 then
@@ -258,7 +255,7 @@ function Tokenizer:pad(...)
     columns[name] = tensors and column or column:tolist()
   end
   return BatchEncoding(columns, nil, columns.input_ids, self)
-end
+end)
 
 -- One text.
 

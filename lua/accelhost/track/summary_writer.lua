@@ -75,11 +75,6 @@ local function summary(self, wall_time, step, ...)
   self:_write(wall_time, step, messages.summary(...))
 end
 
-local read_scalar = arguments.signature("add_scalar", {
-  "tag: string", "scalar_value", {"global_step: integer"}, {"walltime: number"}, {"new_style: flag", false},
-  {"double_precision: flag", false},
-})
-
 --- Add a point of a curve.
 --
 --   writer:add_scalar("loss/train", 0.25, 3)
@@ -88,15 +83,13 @@ local read_scalar = arguments.signature("add_scalar", {
 ---@param walltime? number seconds since 1970, default now
 ---@param new_style? boolean as a tensor
 ---@param double_precision? boolean in float64; with new_style
-function SummaryWriter:add_scalar(...)
-  local tag, value, step, wall_time, new_style, double = read_scalar(...)
+SummaryWriter.add_scalar = arguments.method("add_scalar", {
+  "tag: string", "scalar_value", {"global_step: integer"}, {"walltime: number"}, {"new_style: flag", false},
+  {"double_precision: flag", false},
+}, function(self, tag, value, step, wall_time, new_style, double)
   value = values.number("add_scalar", values.text("add_scalar: tag", tag), value)
   summary(self, wall_time, step, messages.scalar(tag, value, new_style and (double and "double" or "float") or nil))
-end
-
-local read_scalars = arguments.signature("add_scalars", {
-  "main_tag: string", "tag_scalar_dict: table", {"global_step: integer"}, {"walltime: number"},
-})
+end)
 
 -- The writer of a folder below, which is resumed as this one.
 local function inner_writer(self, name)
@@ -113,20 +106,16 @@ end
 --   writer:add_scalars("loss", {train = 0.25, valid = 0.5}, 3)
 ---@param main_tag string the plot
 ---@param tag_scalar_dict table<string, number> values by name
-function SummaryWriter:add_scalars(...)
-  local tag, given, step, wall_time = read_scalars(...)
+SummaryWriter.add_scalars = arguments.method("add_scalars", {
+  "main_tag: string", "tag_scalar_dict: table", {"global_step: integer"}, {"walltime: number"},
+}, function(self, tag, given, step, wall_time)
   wall_time = wall_time or C.system.time()
   for _, name in ipairs(values.names("add_scalars: tag_scalar_dict", given)) do
     local value = values.number("add_scalars", tag .. "/" .. name, given[name])
     local folder = ("%s_%s"):format(tag, name):gsub("/", "_")
     inner_writer(self, folder):add_scalar(tag, value, step, wall_time)
   end
-end
-
-local read_histogram = arguments.signature("add_histogram", {
-  "tag: string", "values: tensor|numbers", {"global_step: integer"}, {"bins: 'tensorflow'|count|numbers", "tensorflow"},
-  {"walltime: number"}, {"max_bins: count"},
-})
+end)
 
 --- Add a histogram of a tensor's values, such as a weight's or a gradient's.
 --
@@ -135,12 +124,14 @@ local read_histogram = arguments.signature("add_histogram", {
 ---@param bins? string|integer|number[] "tensorflow" (widths that grow by a tenth), a number of bins of one width, or
 --- edges
 ---@param max_bins? integer merge neighbours until there are about that many
-function SummaryWriter:add_histogram(...)
-  local tag, given, step, bins, wall_time, max_bins = read_histogram(...)
+SummaryWriter.add_histogram = arguments.method("add_histogram", {
+  "tag: string", "values: tensor|numbers", {"global_step: integer"}, {"bins: 'tensorflow'|count|numbers", "tensorflow"},
+  {"walltime: number"}, {"max_bins: count"},
+}, function(self, tag, given, step, bins, wall_time, max_bins)
   if not C.is_tensor(given) then given = C.tensor(type(given) == "table" and given or {given}, {dtype = "float64"}) end
   values.text("add_histogram: tag", tag)
   summary(self, wall_time, step, messages.histogram(tag, histogram.of("add_histogram", given, bins, max_bins)))
-end
+end)
 
 local function add_picture(self, what, tag, image, step, wall_time, layout)
   values.text(what .. ": tag", tag)
@@ -149,50 +140,36 @@ local function add_picture(self, what, tag, image, step, wall_time, layout)
   summary(self, wall_time, step, messages.image(tag, C.data.encode_png(image), rows, columns, channels))
 end
 
-local read_image = arguments.signature("add_image", {
-  "tag: string", "img_tensor: tensor", {"global_step: integer"}, {"walltime: number"}, {"dataformats: string", "CHW"},
-})
-
 --- Add an image: uint8, or floats from 0 to 1. Needs libpng's plugin.
 --
 --   writer:add_image("noise", accelhost.rand(3, 16, 16), 0)
 ---@param img_tensor userdata 1, 3 or 4 channels
 ---@param dataformats? string the order of its dims, such as "HWC" or "HW"
-function SummaryWriter:add_image(...)
-  local tag, image, step, wall_time, layout = read_image(...)
+SummaryWriter.add_image = arguments.method("add_image", {
+  "tag: string", "img_tensor: tensor", {"global_step: integer"}, {"walltime: number"}, {"dataformats: string", "CHW"},
+}, function(self, tag, image, step, wall_time, layout)
   add_picture(self, "add_image", tag, image, step, wall_time, layout)
-end
-
-local read_images = arguments.signature("add_images", {
-  "tag: string", "img_tensor: tensor", {"global_step: integer"}, {"walltime: number"}, {"dataformats: string", "NCHW"},
-})
+end)
 
 --- Add a batch of images as one grid with 8 of them in a row.
 --
 --   writer:add_images("digits", accelhost.rand(16, 1, 28, 28), 0)
 ---@param dataformats? string the order of its dims
-function SummaryWriter:add_images(...)
-  local tag, images, step, wall_time, layout = read_images(...)
+SummaryWriter.add_images = arguments.method("add_images", {
+  "tag: string", "img_tensor: tensor", {"global_step: integer"}, {"walltime: number"}, {"dataformats: string", "NCHW"},
+}, function(self, tag, images, step, wall_time, layout)
   add_picture(self, "add_images", tag, images, step, wall_time, layout)
-end
-
-local read_text = arguments.signature("add_text", {
-  "tag: string", "text_string: string", {"global_step: integer"}, {"walltime: number"},
-})
+end)
 
 --- Add a text, which TensorBoard shows as Markdown.
 --
 --   writer:add_text("notes", "the learning rate was **halved**", 3)
-function SummaryWriter:add_text(...)
-  local tag, text, step, wall_time = read_text(...)
+SummaryWriter.add_text = arguments.method("add_text", {
+  "tag: string", "text_string: string", {"global_step: integer"}, {"walltime: number"},
+}, function(self, tag, text, step, wall_time)
   values.text("add_text: tag", tag)
   summary(self, wall_time, step, messages.text(tag, values.text(("add_text: '%s'"):format(tag), text)))
-end
-
-local read_parameters = arguments.signature("add_hparams", {
-  "hparam_dict: table", "metric_dict: table", {"hparam_domain_discrete: table"}, {"run_name: string"},
-  {"global_step: integer"},
-})
+end)
 
 -- Check the domain of each parameter: a list of values of its kind.
 local function check_domains(domains, parameters)
@@ -217,8 +194,10 @@ end
 ---@param hparam_domain_discrete? table<string, any[]> allowed values of a parameter
 ---@param run_name? string the folder, default the time
 ---@param global_step? integer of the metrics
-function SummaryWriter:add_hparams(...)
-  local parameters, metrics, domains, run_name, step = read_parameters(...)
+SummaryWriter.add_hparams = arguments.method("add_hparams", {
+  "hparam_dict: table", "metric_dict: table", {"hparam_domain_discrete: table"}, {"run_name: string"},
+  {"global_step: integer"},
+}, function(self, parameters, metrics, domains, run_name, step)
   local _, plain = values.flat("add_hparams: hparam_dict", parameters)
   local tags, numbers = values.names("add_hparams: metric_dict", metrics), {}
   for i, tag in ipairs(tags) do numbers[i] = values.number("add_hparams: metric_dict", tag, metrics[tag]) end
@@ -227,7 +206,7 @@ function SummaryWriter:add_hparams(...)
   for _, value in ipairs {messages.parameters(plain, tags, domains)} do summary(writer, nil, step, value) end
   for i, tag in ipairs(tags) do writer:add_scalar(tag, numbers[i], step) end
   writer:close()
-end
+end)
 
 --- The folder of the file.
 --

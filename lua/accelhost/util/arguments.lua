@@ -257,6 +257,15 @@ function arguments.named(what, parameters, body)
   return function(...) return body(what, read(...)) end
 end
 
+--- The same for a method: the body's first argument is the object.
+---@param parameters (string|table)[] as of a signature
+---@param body function
+---@return fun(self: any, ...): any
+function arguments.method(what, parameters, body)
+  local read = arguments.signature(what, parameters)
+  return function(self, ...) return body(self, read(...)) end
+end
+
 --- Make a reader for one signature that stores the values as fields: set(object, ...).
 ---@param parameters (string|table)[] as of a signature
 ---@return fun(object: table, ...)

@@ -7,11 +7,6 @@ local averaging = later "accelhost.averaging"
 local shards = later "accelhost.checkpoint.shards"
 local stored = later "accelhost.checkpoint.stored"
 
-local read_save = arguments.signature("accelerator:save", {"obj: any", "f: string", {"safe_serialization: flag", true}})
-local read_model = arguments.signature("save_model",
-  {"model: module", "save_directory: string", {"max_shard_size: string|number", "10GB"},
-  {"safe_serialization: flag", true}})
-
 local function check_safe(what, safe)
   if not safe then
     arguments.fail("%s: safe_serialization: files here are data always; leave it out", what)
@@ -30,13 +25,14 @@ local Accelerator = {}
 ---@param obj any tensors, numbers, texts, booleans and tables of them
 ---@param f string the file
 ---@param safe_serialization? boolean only true: files are data
-function Accelerator:save(...)
-  local object, path, safe = read_save(...)
+Accelerator.save = arguments.method("accelerator:save", {
+  "obj: any", "f: string", {"safe_serialization: flag", true},
+}, function(self, object, path, safe)
   check_safe("save", safe)
   local writes = self.is_main_process
   if self.project_configuration.save_on_each_node then writes = self.is_local_main_process end
   if writes then require("accelhost.io").save(object, path) end
-end
+end)
 
 --- Write a model's weights into a folder, on the main process only: model.safetensors, or, where that would be larger
 --- than max_shard_size, model-00001-of-0000N.safetensors and model.safetensors.index.json, which Hugging Face's
@@ -47,8 +43,10 @@ end
 ---@param save_directory string made when it is not there
 ---@param max_shard_size? integer|string bytes of a file: a number, or "10GB" (10^9), "500MiB"; default "10GB"
 ---@param safe_serialization? boolean only true: files are data
-function Accelerator:save_model(...)
-  local model, folder, size, safe = read_model(...)
+Accelerator.save_model = arguments.method("save_model", {
+  "model: module", "save_directory: string", {"max_shard_size: string|number", "10GB"},
+  {"safe_serialization: flag", true},
+}, function(self, model, folder, size, safe)
   check_safe("save_model", safe)
   local most = shards.bytes("save_model: max_shard_size", size)
   averaging.make_whole(self)
@@ -67,6 +65,6 @@ function Accelerator:save_model(...)
   for i, tensor in ipairs(tensors) do tensors[i] = stored.plain(tensor) end
   averaging.release(self)
   shards.write(folder, names, tensors, tied, most)
-end
+end)
 
 return Accelerator

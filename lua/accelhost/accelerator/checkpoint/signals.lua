@@ -19,8 +19,6 @@ local known = {"TERM", "USR1", "INT", "HUP"}
 local read = arguments.signature("save_on_signal",
   {{"output_dir: string"}, {"signals: list", {"TERM", "USR1"}}, {"every: count", 1}})
 
-local read_check = arguments.signature("check_signal", {{"save: flag", true}})
-
 -- The signal that any process has got, as its place among the known ones; 0 for none. A collective.
 local function agreed(own)
   local place = 0
@@ -65,8 +63,7 @@ end
 --   end
 ---@param save? boolean default true; or {save = false}
 ---@return string|false
-function SignalWatch:check_signal(...)
-  local save = read_check(...)
+SignalWatch.check_signal = arguments.method("check_signal", {{"save: flag", true}}, function(self, save)
   local asked, virtual_shards = self.asked, self.accelerator._virtual_shards
   if not asked then fail "check_signal: call save_on_signal first" end
   if virtual_shards and not virtual_shards:is_between() then return false end
@@ -76,6 +73,6 @@ function SignalWatch:check_signal(...)
   if not name then return false end
   if save then self.accelerator:save_state(asked.dir) end
   return name
-end
+end)
 
 return SignalWatch

@@ -19,12 +19,6 @@ end
 --- Lower this process's flag.
 function Processes:reset() self.trigger = false end
 
-local read_split = arguments.signature("split_between_processes",
-  {"inputs: any", {"apply_padding: flag", false}, {"fn: function"}})
-
-local read_on = arguments.signature("on_process", {"fn: callable", "process_index: size"})
-local read_on_local = arguments.signature("on_local_process", {"fn: callable", "local_process_index: size"})
-
 -- A function that runs fn where `here` is true, or in a job of one process, and does nothing elsewhere.
 local function only(what, fn, here)
   arguments.check(what, "fn", "callable", fn)
@@ -82,13 +76,14 @@ end
 ---@param apply_padding? boolean repeat the last item, so that all processes get equally many
 ---@param fn? fun(part: table|userdata): any
 ---@return table|userdata
-function Processes:split_between_processes(...)
-  local inputs, apply_padding, fn = read_split(...)
+Processes.split_between_processes = arguments.method("split_between_processes", {
+  "inputs: any", {"apply_padding: flag", false}, {"fn: function"},
+}, function(self, inputs, apply_padding, fn)
   local split = require "accelhost.accelerator.process.split"
   local part = split(inputs, self.state.process_index, self.state.num_processes, {apply_padding = apply_padding})
   if fn then return fn(part) end
   return part
-end
+end)
 
 --- Run fn on the main process first, then on the others: the others find files that it downloads. A collective.
 --
@@ -132,10 +127,9 @@ function Processes:on_last_process(fn) return only("on_last_process", fn, self.s
 --   accelerator:on_process(print, {process_index = 1})("on process 1")
 ---@param process_index integer from 0
 ---@return function
-function Processes:on_process(...)
-  local fn, index = read_on(...)
+Processes.on_process = arguments.method("on_process", {"fn: callable", "process_index: size"}, function(self, fn, index)
   return only("on_process", fn, self.state.process_index == index)
-end
+end)
 
 --- A function that runs fn on one process of every host and does nothing on the others; in a job of one process it
 --- runs.
@@ -143,9 +137,10 @@ end
 --   accelerator:on_local_process(print, {local_process_index = 1})("on process 1 of each host")
 ---@param local_process_index integer from 0
 ---@return function
-function Processes:on_local_process(...)
-  local fn, index = read_on_local(...)
+Processes.on_local_process = arguments.method("on_local_process", {
+  "fn: callable", "local_process_index: size",
+}, function(self, fn, index)
   return only("on_local_process", fn, self.state.local_process_index == index)
-end
+end)
 
 return Processes

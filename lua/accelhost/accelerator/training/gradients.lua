@@ -37,9 +37,6 @@ local function weight_of(self)
   return (self.micro_step or self.accelerator._batch_proportions) and 1 or nil
 end
 
-local read_backward = arguments.signature("backward",
-  {"loss: tensor", {"weight: nonnegative"}, {"retain_graph: flag", false}})
-
 -- A window that a break left open ends with the pass it was in.
 local function check_window(self, loader)
   if not self.accelerator._accumulation.sync_with_dataloader then return end
@@ -50,9 +47,6 @@ local function check_window(self, loader)
   end
   self.window_loader, self.window_epoch = loader or false, loader and loader.epoch or false
 end
-
-local read_join = arguments.signature("join_uneven_inputs",
-  {"joinables: modules", "fn: function", {"even_batches: flag"}})
 
 -- Set even_batches of the prepared loaders; returns a function that restores it.
 local function set_even(self, even)
@@ -86,13 +80,14 @@ end
 ---@param weight? number of this micro-step in the mean, such as its samples or tokens; default: the batch's samples
 --- as a share of a full batch, 1 for a batch of no prepared loader
 ---@param retain_graph? boolean keep the graph for another backward
-function Gradients:backward(...)
-  local loss, weight, retain_graph = read_backward(...)
+Gradients.backward = arguments.method("backward", {
+  "loss: tensor", {"weight: nonnegative"}, {"retain_graph: flag", false},
+}, function(self, loss, weight, retain_graph)
   weight = weight or weight_of(self)
   if weight and weight ~= 1 then loss = loss * weight end
   averaging.backward(self.accelerator, self.accelerator._loss_scaler:scale(loss), weight, {retain_graph = retain_graph})
   if self.accelerator.mixed_precision == "fp8" then self.accelerator._precision.fp8:end_backward() end
-end
+end)
 
 --- One micro-step: synchronises at every gradient_accumulation_steps-th one and at a loader's last batch. With a
 --- function, runs it and returns its results; without, the following statements up to the next call are the micro-step.
@@ -173,8 +168,9 @@ end
 ---@param joinables Module[] the models that are trained
 ---@param even_batches? boolean of the prepared loaders of sets with get(i) or shard(n, i), while fn runs
 ---@return any # the results of fn
-function Gradients:join_uneven_inputs(...)
-  local models, fn, even = read_join(...)
+Gradients.join_uneven_inputs = arguments.method("join_uneven_inputs", {
+  "joinables: modules", "fn: function", {"even_batches: flag"},
+}, function(self, models, fn, even)
   if C.recovery.is_on() then
     arguments.fail("join_uneven_inputs: with live recovery all processes iterate over equally many batches: "
       .. "leave it out")
@@ -204,7 +200,7 @@ function Gradients:join_uneven_inputs(...)
     self.joining = before
     restore()
   end, fn)
-end
+end)
 
 --- Scale the gradients so that their norm is at most max_norm; in a step that does not synchronise, nothing. With
 --- sharding it is the norm over the shards of all processes, and a collective.

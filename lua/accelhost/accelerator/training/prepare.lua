@@ -172,9 +172,6 @@ local function forget_stale(accelerator, model)
   end)
 end
 
-local read_unwrap = arguments.signature("unwrap_model", {"model: module", {"keep_fp32_wrapper: flag", true}})
-local read_state = arguments.signature("get_state_dict", {"model: module", {"unwrap: flag", true}})
-
 -- Return a flag for each object: is it moved to the device?
 local function placements(self, list, count)
   arguments.check("prepare", "device_placement", "list", list)
@@ -320,11 +317,12 @@ end
 --   accelhost.save(accelerator:get_state_dict(net), os.tmpname())
 ---@param unwrap? boolean no difference here: prepare wraps nothing around a model
 ---@return table<string, Tensor>
-function Prepared:get_state_dict(...)
-  local model = read_state(...)
+Prepared.get_state_dict = arguments.method("get_state_dict", {
+  "model: module", {"unwrap: flag", true},
+}, function(self, model)
   if self.accelerator.sharding == "full" then return sharding.model_state(self.accelerator, model) end
   return model:state_dict()
-end
+end)
 
 --- Return the model as it was before prepare: the same object, since prepare wraps nothing around it. With
 --- mixed_precision its forward still runs under autocast and returns float32, unless keep_fp32_wrapper is false.
@@ -332,11 +330,12 @@ end
 --   accelerator:unwrap_model(net) == net  --> true
 ---@param keep_fp32_wrapper? boolean false: the forward is the model's own again
 ---@return Module
-function Prepared:unwrap_model(...)
-  local model, keep = read_unwrap(...)
+Prepared.unwrap_model = arguments.method("unwrap_model", {
+  "model: module", {"keep_fp32_wrapper: flag", true},
+}, function(self, model, keep)
   if not keep then self.accelerator._precision:restore_forward(model) end
   return model
-end
+end)
 
 --- Let go of everything that prepare was given: models keep their values and gradients, which are averaged no more.
 --

@@ -14,7 +14,7 @@ local IterableDataset = require("accelhost.data.iterable").IterableDataset
 local steps = require "accelhost.data.tables.row_steps"
 local worker = require "accelhost.data.loader.worker"
 
-local fail, describe, signature = arguments.fail, arguments.describe, arguments.signature
+local fail, describe, method = arguments.fail, arguments.describe, arguments.method
 
 ---@field column_names string[]? in order; nil where a function of map decides
 ---@field epoch integer which pass is shuffled next (set_epoch)
@@ -157,8 +157,6 @@ function RowStream:take(n) return behind(self, steps.Take(self._step, check_coun
 ---@return RowStream
 function RowStream:skip(n) return behind(self, steps.Skip(self._step, check_count("skip", n))) end
 
-local read_shard = signature("shard", {"num_shards: count", "index: size"})
-
 --- Return one of several shards, which together have each row once: files (or parts of a table) where their number is a
 --- multiple of num_shards, else every num_shards-th row. In several processes a loader reads each process's shard by
 --- itself.
@@ -168,13 +166,10 @@ local read_shard = signature("shard", {"num_shards: count", "index: size"})
 --   --> 3
 ---@param index integer from 0
 ---@return RowStream
-function RowStream:shard(...)
-  local count, index = read_shard(...)
+RowStream.shard = method("shard", {"num_shards: count", "index: size"}, function(self, count, index)
   if index >= count then fail("shard: index: expected 0 to %d, got %d", count - 1, index) end
   return behind(self, count == 1 and self._step or self._step:shard(count, index))
-end
-
-local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count", 1000}, {"generator: generator"}})
+end)
 
 --- The rows in a drawn order: each is drawn from a buffer of buffer_size rows, in which the next row replaces it, and
 --- files (or parts of a table) are read in a drawn order. The order is a function of the seed and the epoch
@@ -184,12 +179,13 @@ local read_shuffle = signature("shuffle", {{"seed: size"}, {"buffer_size: count"
 --   local set = data.Table{n = {1, 2, 3}}:to_iterable_dataset():shuffle{seed = 42, buffer_size = 2}
 ---@param generator? userdata to draw the seed from
 ---@return RowStream
-function RowStream:shuffle(...)
-  local seed, size, generator = read_shuffle(...)
+RowStream.shuffle = method("shuffle", {
+  {"seed: size"}, {"buffer_size: count", 1000}, {"generator: generator"},
+}, function(self, seed, size, generator)
   if seed and generator then fail("shuffle: pass a seed or a generator, not both") end
   local bytes = seed and C.data.seed_bytes(seed) or C.data.draw_seed(generator)
   return behind(self, steps.Shuffle(self._step, bytes, size))
-end
+end)
 
 -- Columns.
 

@@ -314,17 +314,15 @@ function PreTrainedModel:extend(name)
   return made
 end
 
-local read_save = arguments.signature("save_pretrained",
-  {"save_directory: string", {"max_shard_size: number|string", "50GB"}})
-
 --- Write config.json and the weights into a folder, as the transformers library reads them. Tied weights are written
 --- once; files of an earlier save that this one does not write are removed.
 --
 --   | model:save_pretrained("out", {max_shard_size = "500MB"})
 ---@param save_directory string made when it is not there
 ---@param max_shard_size? integer|string bytes of a file: a number, or "10GB" (10^9), "500MiB"
-function PreTrainedModel:save_pretrained(...)
-  local folder, size = read_save(...)
+PreTrainedModel.save_pretrained = arguments.method("save_pretrained", {
+  "save_directory: string", {"max_shard_size: number|string", "50GB"},
+}, function(self, folder, size)
   local most = shards.bytes("save_pretrained: max_shard_size", size)
   if C.data.look(folder) == "file" then fail("save_pretrained: '%s' is a file, not a folder", folder) end
   local made, reason = C.io.make_folder(folder)
@@ -342,6 +340,6 @@ function PreTrainedModel:save_pretrained(...)
   self.config:with(changes):save_pretrained(folder)
   local generates = self.generation_config
   if generates then C.io.write_text(folder .. "/generation_config.json", C.json.encode(generates, 2) .. "\n") end
-end
+end)
 
 return {PreTrainedModel = PreTrainedModel}

@@ -92,14 +92,13 @@ function run.program(words, options)
   for name in pairs(env) do names[#names + 1] = name end
   table.sort(names)
   local parts = {}
-  if options.dir then parts[#parts + 1] = "cd " .. run.quote(options.dir) .. " &&" end
-  parts[#parts + 1] = "exec env"
+  if options.dir then parts[#parts + 1] = "cd " .. run.quote(options.dir) .. " || exit;" end
   for _, name in ipairs(names) do
-    if env[name] == false then parts[#parts + 1] = "-u " .. name end
+    local value = env[name]
+    parts[#parts + 1] = value == false and ("unset %s;"):format(name)
+      or ("export %s=%s;"):format(name, run.quote(value))
   end
-  for _, name in ipairs(names) do
-    if env[name] ~= false then parts[#parts + 1] = name .. "=" .. run.quote(env[name]) end
-  end
+  parts[#parts + 1] = "exec"
   parts[#parts + 1] = ("timeout -k 2 %d"):format(math.max(options.timeout or LEAST, LEAST) * slowness)
   for _, word in ipairs(words) do parts[#parts + 1] = run.quote(word) end
   local input = "/dev/null"

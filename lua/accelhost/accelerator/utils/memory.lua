@@ -19,8 +19,7 @@ end
 --
 --   accelhost.utils.clear_device_cache()
 function memory.clear_device_cache()
-  collectgarbage()
-  collectgarbage()
+  collectgarbage() -- and empty_cache once more, for what the finalizers of this collection have dropped
   C.system.empty_cache()
 end
 

@@ -47,23 +47,26 @@ trap '[ -z "$pool" ] || end_tree "$pool"; rm -rf "$folder"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# The longest jobs, which begin first.
-longest='examples/smoke parity/parity distributed/elastic memory/steady distributed/hosts_training
-    distributed/sharding distributed/recover distributed/machines distributed/hosts_cases distributed/launch
-    surface/arguments cli/help cli/repl trainer/transformers device/cuda_nccl trainer/trainer cli/jobs'
+# The longest jobs, of 10 to 60 seconds, which begin first.
+longest='examples/smoke parity/parity distributed/elastic device/cuda_nccl distributed/sharding distributed/launch
+    distributed/machines models/encoders jupyter/protocol distributed/recover cli/repl jupyter/jupyter cli/gpu_scripts
+    distributed/processes device/cuda_attention_wide cli/order memory/steady distributed/hosts_cases cli/install
+    surface/arguments cli/help distributed/hosts_training device/cuda_sharding'
 
 # in_batches DEVICE SIZE: of the spec files on stdin, lines of DEVICE and SIZE of them
 in_batches() { xargs -r -n "$2" echo "$1"; }
 
-# plan_specs SPEC...: jobs of these specs; specs that start processes are separate jobs
+# plan_specs SPEC...: the longest of these specs, then those that start no process
 plan_specs() {
     printf '%s\n' "$@" >"$folder/specs"
     for name in $longest; do echo "spec/${name}_spec.lua"; done | grep -xFf "$folder/specs" >"$folder/first"
     in_batches cpu 1 <"$folder/first"
-    unit=$(scripts/test-suite.sh unit "$@")
-    echo "$unit" | grep -vxFf "$folder/first" | in_batches cpu 25
-    echo "$unit" | cat - "$folder/first" | grep -vxFf - "$folder/specs" | in_batches cpu 1
+    scripts/test-suite.sh unit "$@" >"$folder/unit"
+    grep -vxFf "$folder/first" "$folder/unit" | in_batches cpu 25
 }
+
+# plan_others: the other specs, which are separate jobs
+plan_others() { cat "$folder/first" "$folder/unit" | grep -vxFf - "$folder/specs" | in_batches cpu 1; }
 
 # plan_devices SPEC...: jobs of those that run on the test device, and of a minute of them on the simulated GPU
 plan_devices() {
@@ -73,14 +76,18 @@ plan_devices() {
     fi
 }
 
-# plan: the jobs of this run, one a line: the arguments of test-job.sh from DEVICE on
+# plan: the jobs of this run, one a line: the arguments of test-job.sh from DEVICE on. The longest begin first, so that
+# no processor is idle at the end.
 plan() {
     [ -n "${SKIP_SELFTEST:-}" ] || echo self-tests
     [ -z "${SKIP_SPECS:-}" ] || return 0
+    with_specs=
+    [ -z "$specs" ] || [ -n "${DEVICE_ONLY:-}" ] || with_specs=yes
     # shellcheck disable=SC2086
-    [ -z "$specs" ] || [ -n "${DEVICE_ONLY:-}" ] || plan_specs $specs
+    [ -z "$with_specs" ] || plan_specs $specs
     # shellcheck disable=SC2086
     case $suite in all | devices) [ -z "$every" ] || plan_devices $every ;; esac
+    [ -z "$with_specs" ] || plan_others
 }
 
 # count TEXT: add the numbers of "N passed, N failed[, N skipped]"; fails when TEXT is something else

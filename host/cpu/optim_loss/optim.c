@@ -17,12 +17,13 @@
 
 enum {
     CHUNK = 8192,         /* elements of a thread's chunk: seven float arrays of it stay in the second cache */
-    HALF_CHUNK = 1024,    /* fp16 and bf16 are widened into buffers on the stack */
+    HALF_CHUNK = 256,     /* fp16 and bf16 are widened into buffers on the stack, while the next ones are fetched */
     ARRAYS = 2 + AH_OPTIM_STATES,
 };
 
-static void update_half(enum ah_optim_kind kind, const struct ah_optim_options *options, double step,
-                        const double *scalar, uint16_t *const *array, int64_t n, enum ah_dtype dtype)
+static void update_half(const struct scalars_f32 *scalars, enum ah_optim_kind kind,
+                        const struct ah_optim_options *options, double step, uint16_t *const *array, int64_t n,
+                        enum ah_dtype dtype)
 {
     float buffer[ARRAYS][HALF_CHUNK], *wide[ARRAYS];
     for (int64_t begin = 0; begin < n; begin += HALF_CHUNK) {
@@ -32,7 +33,7 @@ static void update_half(enum ah_optim_kind kind, const struct ah_optim_options *
             if (array[a])
                 ah_cast(length, buffer[a], AH_F32, 1, array[a] + begin, dtype, 1);
         }
-        update_f32(kind, options, step, scalar, wide, length);
+        update_f32(scalars, kind, options, step, wide, length);
         for (int a = 0; a < ARRAYS; a++)
             if (a != 1 && array[a])
                 ah_cast(length, array[a] + begin, dtype, 1, buffer[a], AH_F32, 1);
@@ -46,12 +47,18 @@ static void update_part(enum ah_optim_kind kind, const struct ah_optim_options *
     void *array[ARRAYS] = {(char *)segment->param + skip, (char *)segment->grad + skip};
     for (int i = 0; i < AH_OPTIM_STATES; i++)
         array[2 + i] = segment->state[i] ? (char *)segment->state[i] + skip : NULL;
+    if (dtype == AH_F64) {
+        struct scalars_f64 scalars;
+        set_scalars_f64(&scalars, kind, options, segment->step, segment->scalar);
+        update_f64(&scalars, kind, options, segment->step, (double *const *)array, n);
+        return;
+    }
+    struct scalars_f32 scalars;
+    set_scalars_f32(&scalars, kind, options, segment->step, segment->scalar);
     if (dtype == AH_F32)
-        update_f32(kind, options, segment->step, segment->scalar, (float *const *)array, n);
-    else if (dtype == AH_F64)
-        update_f64(kind, options, segment->step, segment->scalar, (double *const *)array, n);
+        update_f32(&scalars, kind, options, segment->step, (float *const *)array, n);
     else
-        update_half(kind, options, segment->step, segment->scalar, (uint16_t *const *)array, n, dtype);
+        update_half(&scalars, kind, options, segment->step, (uint16_t *const *)array, n, dtype);
 }
 
 /* The segments laid end to end, cut into chunks that never cross a segment's border. */

@@ -146,44 +146,42 @@ static inline __attribute__((always_inline)) void SUFFIX(rprop_loop)(const struc
     }
 }
 
-/* Update n elements; t[0] is the parameter, t[1] the gradient, t[2..] the state. */
-static void SUFFIX(update)(enum ah_optim_kind kind, const struct ah_optim_options *o, double step,
-                         const double *scalar, REAL *const *t, int64_t n)
+/* Update n elements by the scalars of the step; t[0] is the parameter, t[1] the gradient, t[2..] the state. */
+static void SUFFIX(update)(const struct SUFFIX(scalars) *s, enum ah_optim_kind kind, const struct ah_optim_options *o,
+                         double step, REAL *const *t, int64_t n)
 {
-    struct SUFFIX(scalars) s;
-    SUFFIX(set_scalars)(&s, kind, o, step, scalar);
     bool decay = o->weight_decay != 0;
     switch (kind) {
     case AH_OPTIM_SGD:
         if (!t[2])
-            decay ? SUFFIX(sgd_loop)(&s, t[0], t[1], NULL, n, true, false, false)
-                  : SUFFIX(sgd_loop)(&s, t[0], t[1], NULL, n, false, false, false);
+            decay ? SUFFIX(sgd_loop)(s, t[0], t[1], NULL, n, true, false, false)
+                  : SUFFIX(sgd_loop)(s, t[0], t[1], NULL, n, false, false, false);
         else if (step == 1)
-            SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, true, o->nesterov);
+            SUFFIX(sgd_loop)(s, t[0], t[1], t[2], n, decay, true, o->nesterov);
         else
-            o->nesterov ? SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, true)
-                        : SUFFIX(sgd_loop)(&s, t[0], t[1], t[2], n, decay, false, false);
+            o->nesterov ? SUFFIX(sgd_loop)(s, t[0], t[1], t[2], n, decay, false, true)
+                        : SUFFIX(sgd_loop)(s, t[0], t[1], t[2], n, decay, false, false);
         break;
     case AH_OPTIM_RMSPROP:
         if (t[3] || t[4])
-            SUFFIX(rmsprop_loop)(&s, t[0], t[1], t[2], t[3], t[4], n, decay);
+            SUFFIX(rmsprop_loop)(s, t[0], t[1], t[2], t[3], t[4], n, decay);
         else
-            decay ? SUFFIX(rmsprop_loop)(&s, t[0], t[1], t[2], NULL, NULL, n, true)
-                  : SUFFIX(rmsprop_loop)(&s, t[0], t[1], t[2], NULL, NULL, n, false);
+            decay ? SUFFIX(rmsprop_loop)(s, t[0], t[1], t[2], NULL, NULL, n, true)
+                  : SUFFIX(rmsprop_loop)(s, t[0], t[1], t[2], NULL, NULL, n, false);
         break;
     case AH_OPTIM_ADAGRAD:
-        SUFFIX(adagrad_loop)(&s, t[0], t[1], t[2], n, decay);
+        SUFFIX(adagrad_loop)(s, t[0], t[1], t[2], n, decay);
         break;
     case AH_OPTIM_ADADELTA:
-        SUFFIX(adadelta_loop)(&s, t[0], t[1], t[2], t[3], n, decay);
+        SUFFIX(adadelta_loop)(s, t[0], t[1], t[2], t[3], n, decay);
         break;
     case AH_OPTIM_ASGD:
-        SUFFIX(asgd_loop)(&s, t[0], t[1], t[2], n, decay);
+        SUFFIX(asgd_loop)(s, t[0], t[1], t[2], n, decay);
         break;
     case AH_OPTIM_RPROP:
-        SUFFIX(rprop_loop)(&s, t[0], t[1], t[2], t[3], n);
+        SUFFIX(rprop_loop)(s, t[0], t[1], t[2], t[3], n);
         break;
     default:
-        SUFFIX(update_adam)(&s, kind, o, t, n);
+        SUFFIX(update_adam)(s, kind, o, t, n);
     }
 }

@@ -333,6 +333,21 @@ for _, dtype in ipairs {"int8", "nf4"} do
   }
 end
 
+-- The same tokens next to llama.cpp (peers/llama_cpp.py), in elapsed time, with weights of the same width.
+local llama_rows, llama_cpp = {}, os.getenv "LLAMA_CPP"
+for _, dtype in ipairs {"bfloat16", "int8", "nf4"} do
+  for threads = 1, 2 do
+    local name, arguments = ("decoder_write_%s_%dt"):format(dtype, threads), "5 " .. dtype
+    llama_rows[#llama_rows + 1] = name
+    workloads[name] = {
+      ours = ours("decoder.lua", "write " .. arguments, 1, threads),
+      peer = options.against and run_by(options.against, "decoder.lua", "write " .. arguments, 1, threads)
+        or llama_cpp and python and torch("llama_cpp.py", arguments, 1, threads) or nil,
+      peer_name = options.against and "the other build" or "llama.cpp",
+    }
+  end
+end
+
 -- Training steps of an encoder of distilbert-base's shape, on texts of equal and of different lengths.
 for _, shape in ipairs {"full", "padded"} do
   local arguments = shape .. " 3"
@@ -431,6 +446,7 @@ row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)
 for _, dtype in ipairs {"int8", "nf4"} do
   row("decoder_token_" .. dtype, "decoder_write_" .. dtype, "token_ms", "ms of processor time", true)
 end
+for _, name in ipairs(llama_rows) do row(name, name, "token_elapsed_ms", "ms", true) end
 for _, case in ipairs(image_models) do row(case[1], case[1], "step_ms", "ms of processor time", true) end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end

@@ -5,6 +5,7 @@
 -- quantised, the rest is bfloat16. SHAPE 0.5b is that of Qwen2-0.5B.
 local accelhost = require "accelhost"
 local models, peft = accelhost.models, accelhost.peft
+local now = require("accelhost._C").system.now
 
 local TOKENS, NEW = 128, 32
 local what, blocks, dtype = arg[1], tonumber(arg[2]), arg[3] or "float32"
@@ -91,16 +92,21 @@ end
 local function write()
   if quantised[dtype] then quantise() else model:to(dtype):eval() end
   local bytes = model:get_memory_footprint()
-  local reading, writing = {}, {}
+  local reading, writing, elapsed = {}, {}, {}
   for block = 0, blocks do
-    local begin, first = os.clock(), nil
+    local begin, first, first_at = os.clock(), nil, nil
     model:generate(ids, {
-      max_new_tokens = NEW + 1, min_new_tokens = NEW + 1, on_token = function() first = first or os.clock() end,
+      max_new_tokens = NEW + 1, min_new_tokens = NEW + 1,
+      on_token = function() first, first_at = first or os.clock(), first_at or now() end,
     })
-    if block > 0 then reading[block], writing[block] = first - begin, (os.clock() - first) / NEW end
+    if block > 0 then
+      reading[block], writing[block], elapsed[block] = first - begin, (os.clock() - first) / NEW,
+        (now() - first_at) / NEW
+    end
   end
   print("prompt_ms", 1e3 * median(reading))
   print("token_ms", 1e3 * median(writing))
+  print("token_elapsed_ms", 1e3 * median(elapsed))
   print("memory_gb_s", memory_rate())
   print("token_gb_s", bytes / median(writing) / 1e9)
 end

@@ -189,7 +189,10 @@ function LoraLinear:add_to(result, x, name)
   local a = self.lora_A[name]
   if x.dtype ~= a.weight.dtype then x = x:to(a.weight.dtype) end
   if self.lora_magnitude_vector:contains(name) then return add_dora(self, result, x, name) end
-  return result + self.lora_B[name](a(self.lora_dropout[name](x))) * self.scaling[name]
+  local b, scaling = self.lora_B[name], self.scaling[name]
+  local low = a(self.lora_dropout[name](x))
+  if b.bias then return result + b(low) * scaling end
+  return result + b(low * scaling) -- the narrow side is multiplied: 2 % of a step
 end
 
 -- Embeddings.

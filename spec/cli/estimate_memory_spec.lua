@@ -84,7 +84,7 @@ describe("accelhost estimate-memory", function()
     lfs.mkdir "gptq"
     write("gptq/config.json", '{"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4}}')
     check.has(estimate("gptq").stderr, "gptq/config.json: quantization_config: quant_method: expected "
-      .. "\"bitsandbytes\", got \"gptq\": read the folder of the model as it was before, with quantization_config = models.Bits")
+      .. "\"bitsandbytes\", got \"gptq\": read the folder of the model as it was before, with quantization_config")
   end)
 
   it("reads the folder of a checkpoint by its config.json, without weights", function()

@@ -35,3 +35,26 @@ describe("AutoTokenizer of a folder of", function()
     end)
   end
 end)
+
+describe("AutoTokenizer of a folder without a padding_side", function()
+  local sides = require("spec.support.fixtures").load "padding_sides"
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+
+  for _, kind in ipairs(fixture.kinds) do
+    it(("pads on transformers' side: %s%s"):format(kind.family, kind.older and ", older" or ""), function()
+      files.write("tokenizer.json", kind.files["tokenizer.json"])
+      for _, row in ipairs(sides.rows) do
+        if row.family == kind.family then
+          local settings = accelhost.json.decode(kind.files["tokenizer_config.json"])
+          settings.padding_side, settings.tokenizer_class = nil, row.class
+          files.write("tokenizer_config.json", accelhost.json.encode(settings))
+          files.write("config.json", row.typed and kind.files["config.json"] or "{}")
+          local what = ("%s, %s config.json"):format(tostring(row.class), row.typed and "with" or "without")
+          assert.equal(row.side, accelhost.text.AutoTokenizer.from_pretrained(".").padding_side, what)
+        end
+      end
+    end)
+  end
+end)

@@ -129,7 +129,7 @@ local untyped = {
   "MPNet",
 }
 
--- Tokenizers that pad on the left where the folder does not define it, by the beginning of their class.
+-- Tokenizers that pad on the left, by the beginning of their class.
 local left_padded = {"Llama", "Gemma", "Cohere"}
 
 local function is_class(config, beginnings)
@@ -137,6 +137,15 @@ local function is_class(config, beginnings)
     if config.tokenizer_class:sub(1, #name) == name then return true end
   end
   return false
+end
+
+-- Does the tokenizer of a folder that does not define it pad on the left? transformers 5 reads the folders of some
+-- types of models by its general class, whatever the folder names; without a name it chooses the class by the type.
+local function pads_left(folder, config)
+  local kind = object(folder .. "/config.json").model_type
+  if type(config.tokenizer_class) ~= "string" then return type(kind) == "string" and kind:find "^gemma" ~= nil end
+  if kind == "mistral" or kind == "phi3" then return false end
+  return is_class(config, left_padded)
 end
 
 local function input_names(folder, config, json)
@@ -223,7 +232,7 @@ function files.load(folder, own)
   local json, settings, file = describe(folder, config, map)
   local limit = own.model_max_length or config.model_max_length
   settings.model_max_length = type(limit) == "number" and limit <= 1e20 and limit or nil
-  settings.padding_side = own.padding_side or config.padding_side or is_class(config, left_padded) and "left" or nil
+  settings.padding_side = own.padding_side or config.padding_side or pads_left(folder, config) and "left" or nil
   settings.truncation_side = own.truncation_side or config.truncation_side
   settings.clean_up_tokenization_spaces = config.clean_up_tokenization_spaces
   settings.model_input_names = input_names(folder, config, json)

@@ -7,15 +7,15 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include "base/status/status.h"
+#include "bind/format/http_head.h"
 #include "bind/lua/bind.h"
 
-enum { HTTP_REQUEST = 16384, HTTP_SECONDS = 5, HTTP_WAITING = 16 };
+enum { HTTP_SECONDS = 5, HTTP_WAITING = 16 };
 
 static int http_listen(lua_State *L)
 {
@@ -37,56 +37,45 @@ static int http_listen(lua_State *L)
     return 2;
 }
 
-/* Read up to the empty line that ends the head of a request; false when it does not arrive in time or is too long. */
-static bool http_read_head(int fd, char head[HTTP_REQUEST + 1])
+/* Read up to the empty line that ends the head of a request; false when it does not arrive in time, is too long or is
+ * refused. */
+static bool http_read_head(int fd, char bytes[AH_HTTP_HEAD], struct ah_http_head *head)
 {
     size_t used = 0;
-    while (used < HTTP_REQUEST) {
-        ssize_t count = recv(fd, head + used, HTTP_REQUEST - used, 0);
+    while (used < AH_HTTP_HEAD) {
+        ssize_t count = recv(fd, bytes + used, AH_HTTP_HEAD - used, 0);
         if (count < 0 && errno == EINTR)
             continue;
         if (count <= 0)
             return false;
         used += (size_t)count;
-        head[used] = 0;
-        if (strlen(head) != used)
-            return false;
-        if (strstr(head, "\r\n\r\n"))
-            return true;
+        int done = ah_http_head_read(head, bytes, used);
+        if (done)
+            return done > 0;
     }
     return false;
 }
 
-/* Push the value of the Host header; nil without one. */
-static void http_push_host(lua_State *L, const char *head)
-{
-    for (const char *line = strstr(head, "\r\n"); line; line = strstr(line, "\r\n")) {
-        line += 2;
-        if (!strncasecmp(line, "host:", 5)) {
-            line += 5 + strspn(line + 5, " \t");
-            lua_pushlstring(L, line, strcspn(line, " \t\r"));
-            return;
-        }
-    }
-    lua_pushnil(L);
-}
-
 static int http_accept(lua_State *L)
 {
-    static char head[HTTP_REQUEST + 1];
+    static char bytes[AH_HTTP_HEAD];
+    struct ah_http_head head;
     struct timeval limit = {.tv_sec = HTTP_SECONDS};
     int fd = accept4((int)luaL_checkinteger(L, 1), NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return 0;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    if (!http_read_head(fd, head) || strncmp(head, "GET /", 5)) {
+    if (!http_read_head(fd, bytes, &head)) {
         close(fd);
         return 0;
     }
     lua_pushinteger(L, fd);
-    lua_pushlstring(L, head + 4, strcspn(head + 4, " \r"));
-    http_push_host(L, head);
+    lua_pushlstring(L, head.target, head.target_bytes);
+    if (head.host)
+        lua_pushlstring(L, head.host, head.host_bytes);
+    else
+        lua_pushnil(L);
     return 3;
 }
 

@@ -28,6 +28,10 @@ if [ $# = 0 ]; then
     set -- $(basename -a -s .c spec/fuzz/*.c)
 fi
 
+scripts/op-args.sh clang >build-fuzz/op_args.h.new
+cmp -s build-fuzz/op_args.h.new build-fuzz/op_args.h || mv build-fuzz/op_args.h.new build-fuzz/op_args.h
+rm -f build-fuzz/op_args.h.new
+
 # is_new TARGET SOURCE...: TARGET is there, and newer than its sources, all headers and this script
 is_new() {
     target=$1
@@ -53,7 +57,7 @@ for name in "$@"; do
     echo "fuzz: $name, $runs inputs"
     # shellcheck disable=SC2046,SC2086
     is_new "build-fuzz/$name" "spec/fuzz/$name.c" $sources ||
-        clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
+        clang -std=c11 -g -O1 -D_GNU_SOURCE -Ihost -Ibuild-fuzz $(pkg-config --cflags luajit) -Wno-unknown-pragmas \
         -fsanitize=fuzzer,"${sanitizer:-address,undefined}" -fno-sanitize-recover=undefined $coverage \
         -o "build-fuzz/$name" "spec/fuzz/$name.c" $sources $(pkg-config --libs luajit) -lz -ljansson -lyaml -lm \
         -lpthread

@@ -122,7 +122,8 @@ static bool is_own_constant(const struct ah_tensor *tensor)
 {
     const struct ah_storage *storage = tensor->storage;
     return storage && storage->device == &ah_cpu && tensor->offset == 0 && !storage->contended &&
-           storage->nbytes == ah_tensor_bytes(tensor) && ah_tensor_is_contiguous(tensor) && !ah_mapping_is_mapped(tensor);
+           storage->nbytes == ah_tensor_bytes(tensor) && ah_tensor_is_contiguous(tensor) &&
+           !ah_mapping_is_mapped(tensor);
 }
 
 /* share_constants(tensors) -> were they moved to memory that the ranks of a host share? A collective. */

@@ -21,6 +21,12 @@ local of_layers = {
   fan_in_fan_out = {false, "flag"},
 }
 
+-- Those of trained vectors in front of a text; the sizes are the model's where they are not given.
+local of_prompts = {
+  num_virtual_tokens = {null, "size"}, token_dim = {null, "size"}, num_layers = {null, "size"},
+  num_attention_heads = {null, "size"}, num_transformer_submodules = {null, "size"}, modules_to_save = {null, "table"},
+}
+
 -- Fields that peft writes and that change no numbers, or none at these values; others are refused.
 local inert = {
   peft_type = true, peft_version = true, auto_mapping = true, megatron_core = true, megatron_config = null,
@@ -196,6 +202,21 @@ end
 ---@return IA3Config
 function IA3Config.from_pretrained(folder) return read(IA3Config, folder) end
 
+-- Refuse a missing or wrong number of vectors, and modules that would be trained too.
+local function check_prompts(self)
+  local count = self.num_virtual_tokens
+  if type(count) ~= "number" or count < 1 then
+    fail("%s: num_virtual_tokens: expected a positive integer, got %s", self._name, describe(count))
+  end
+  if self.modules_to_save then fail("%s: modules_to_save: expected none", self._name) end
+end
+
+local function define_prompts(name, peft_type, fields)
+  local made = define(name, peft_type, of_prompts, fields)
+  made.is_prompt_learning, made.check = true, check_prompts
+  return made
+end
+
 --- The configuration of prompt tuning (arXiv 2104.08691): num_virtual_tokens trained vectors in front of the embeddings
 --- of a text. The sizes are those of the model where they are not given.
 --
@@ -205,26 +226,63 @@ function IA3Config.from_pretrained(folder) return read(IA3Config, folder) end
 ---@field task_type string? CAUSAL_LM
 ---@field inference_mode boolean vectors are not trained
 ---@class PromptTuningConfig: PeftConfig
-local PromptTuningConfig = define("PromptTuningConfig", "PROMPT_TUNING", {
-  num_virtual_tokens = {null, "size"}, token_dim = {null, "size"}, num_layers = {null, "size"},
-  num_attention_heads = {null, "size"}, num_transformer_submodules = {null, "size"},
+local PromptTuningConfig = define_prompts("PromptTuningConfig", "PROMPT_TUNING", {
   prompt_tuning_init = {"RANDOM", "'RANDOM'|'TEXT'|'SAMPLE_VOCAB'"}, prompt_tuning_init_text = {null, "string"},
-  tokenizer_name_or_path = {null, "string"}, tokenizer_kwargs = {null, "table"}, modules_to_save = {null, "table"},
+  tokenizer_name_or_path = {null, "string"}, tokenizer_kwargs = {null, "table"},
 })
-
---- Refuse a missing or wrong number of vectors.
-function PromptTuningConfig:check()
-  local count = self.num_virtual_tokens
-  if type(count) ~= "number" or count < 1 then
-    fail("%s: num_virtual_tokens: expected a positive integer, got %s", self._name, describe(count))
-  end
-  if self.modules_to_save then fail("%s: modules_to_save: expected none", self._name) end
-end
 
 --- Read adapter_config.json of a folder.
 --
 --   | peft.PromptTuningConfig.from_pretrained("prompt").num_virtual_tokens
 ---@return PromptTuningConfig
 function PromptTuningConfig.from_pretrained(folder) return read(PromptTuningConfig, folder) end
+
+--- The configuration of P-tuning (arXiv 2103.10385): prompt tuning whose vectors are computed by an MLP, or an LSTM and
+--- an MLP, from trained ones. Folders have the computed vectors alone.
+--
+--   accelhost.peft.PromptEncoderConfig{num_virtual_tokens = 8}.encoder_reparameterization_type  --> MLP
+---@field num_virtual_tokens integer
+---@field encoder_reparameterization_type string "MLP" (default) or "LSTM"
+---@field encoder_hidden_size integer? default that of the model
+---@field encoder_num_layers integer of the LSTM
+---@field encoder_dropout number between the layers of the LSTM
+---@field task_type string? CAUSAL_LM
+---@field inference_mode boolean vectors are not trained
+---@class PromptEncoderConfig: PeftConfig
+local PromptEncoderConfig = define_prompts("PromptEncoderConfig", "P_TUNING", {
+  encoder_reparameterization_type = {"MLP", "'MLP'|'LSTM'"}, encoder_hidden_size = {null, "size"},
+  encoder_num_layers = {2, "size"}, encoder_dropout = {0, "probability"},
+})
+
+--- Read adapter_config.json of a folder.
+--
+--   | peft.PromptEncoderConfig.from_pretrained("prompt").num_virtual_tokens
+---@param folder string
+---@return PromptEncoderConfig
+function PromptEncoderConfig.from_pretrained(folder) return read(PromptEncoderConfig, folder) end
+
+--- The configuration of prefix tuning (arXiv 2101.00190): trained keys and values of num_virtual_tokens tokens in front
+--- of a text, in each layer; of a model with an encoder in front of the decoder's text. With prefix_projection an MLP
+--- computes them from trained vectors; folders have the computed ones alone.
+--
+--   accelhost.peft.PrefixTuningConfig{num_virtual_tokens = 8}.prefix_projection  --> false
+---@field num_virtual_tokens integer
+---@field token_dim integer? numbers of a token's keys, the heads' widths added; default that of the model
+---@field prefix_projection boolean
+---@field encoder_hidden_size integer? width inside of the MLP; default token_dim
+---@field init_weights string? "zero": keys and values of zeros
+---@field task_type string? CAUSAL_LM or SEQ_2_SEQ_LM; default that of the model
+---@field inference_mode boolean vectors are not trained
+---@class PrefixTuningConfig: PeftConfig
+local PrefixTuningConfig = define_prompts("PrefixTuningConfig", "PREFIX_TUNING", {
+  encoder_hidden_size = {null, "size"}, prefix_projection = {false, "flag"}, init_weights = {null, "'zero'"},
+})
+
+--- Read adapter_config.json of a folder.
+--
+--   | peft.PrefixTuningConfig.from_pretrained("prefix").num_virtual_tokens
+---@param folder string
+---@return PrefixTuningConfig
+function PrefixTuningConfig.from_pretrained(folder) return read(PrefixTuningConfig, folder) end
 
 return config

@@ -8,7 +8,9 @@
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {}
-namespace.add(lazy, "accelhost.peft.config", {"IA3Config", "LoraConfig", "PeftConfig", "PromptTuningConfig"})
+namespace.add(lazy, "accelhost.peft.config", {
+  "IA3Config", "LoraConfig", "PeftConfig", "PrefixTuningConfig", "PromptEncoderConfig", "PromptTuningConfig",
+})
 namespace.add(lazy, "accelhost.peft.model", {"PeftModel", "get_peft_model"})
 namespace.add(lazy, "accelhost.peft.kbit_training", {"prepare_model_for_kbit_training"})
 

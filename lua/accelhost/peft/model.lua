@@ -115,7 +115,7 @@ function PeftModel:add_adapter(adapter_name, config)
   if adapter_name == "" or adapter_name:find(".", 1, true) then
     fail("%s: '%s' cannot be the name of an adapter (empty, or with a dot)", what, adapter_name)
   end
-  if not class.is(config, configs.PeftConfig) then
+  if not class.is(config, configs.PeftConfig) or config.is_prompt_learning then
     fail("%s: config: expected a LoraConfig or IA3Config, got %s", what, describe(config))
   end
   local _, other = next(self.peft_config)
@@ -415,7 +415,7 @@ function PeftModel.from_pretrained(model, path, options)
   options = read_options(what, options)
   local config = options.config or configs.PeftConfig.from_pretrained(path)
   config.inference_mode = not options.is_trainable
-  if class.is(config, configs.PromptTuningConfig) then return prompt_model.read(what, model, config, path) end
+  if config.is_prompt_learning then return prompt_model.read(what, model, config, path) end
   local name = options.adapter_name or "default"
   local made = PeftModel(model, config, name)
   load_tensors(made, what, path, name)
@@ -449,7 +449,7 @@ local function get_peft_model(model, peft_config, adapter_name)
     fail("%s: peft_config: expected a LoraConfig or IA3Config, got %s", what, describe(peft_config))
   end
   if class.is(model, PeftModel) then fail("%s: the model has adapters; use its add_adapter", what) end
-  if class.is(peft_config, configs.PromptTuningConfig) then return prompt_model.make(model, peft_config) end
+  if peft_config.is_prompt_learning then return prompt_model.make(model, peft_config) end
   return PeftModel(model, peft_config, adapter_name)
 end
 

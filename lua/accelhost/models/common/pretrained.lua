@@ -143,6 +143,11 @@ function PreTrainedModel:get_input_embeddings()
   return (self[self.base_model_prefix] or self):get_submodule(self.token_embedding)
 end
 
+--- Return the embeddings of tokens as inputs_embeds has them.
+---@param ids Tensor [batch, tokens]
+---@return Tensor [batch, tokens, width]
+function PreTrainedModel:token_vectors(ids) return self:get_input_embeddings()(ids) end
+
 -- The parts of a model that call their layers by recompute.layer.
 local function recomputing(self)
   local found = {}

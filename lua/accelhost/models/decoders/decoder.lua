@@ -53,12 +53,13 @@ local function rounded_to(dtype, number)
   return rounded[key]
 end
 
+local function token_vectors(self, ids)
+  local x = self[self.embedding_name](ids)
+  return self.embedding_scale and x * rounded_to(x.dtype, self.embedding_scale) or x
+end
+
 local function embed(self, given)
-  local x = given.inputs_embeds
-  if not x then
-    x = self[self.embedding_name](given.input_ids)
-    if self.embedding_scale then x = x * rounded_to(x.dtype, self.embedding_scale) end
-  end
+  local x = given.inputs_embeds or token_vectors(self, given.input_ids)
   return self.emb_dropout and self.emb_dropout(x) or x
 end
 
@@ -174,7 +175,7 @@ function decoder.model(name, config_class, o)
     config_class = config_class, base_model_prefix = o.base_model_prefix or "model",
     token_embedding = o.token_embedding or "embed_tokens", renamed = o.renamed or {},
   })
-  Model.build, Model.forward, Model.recomputes = build, forward, true
+  Model.build, Model.forward, Model.recomputes, Model.token_vectors = build, forward, true, token_vectors
   Model.layer_class = layers.Block:extend(o.layer or (name:gsub("Model$", "DecoderLayer")))
   return Model
 end
@@ -185,6 +186,7 @@ end
 function decoder.causal_lm(name, base)
   local CausalLM = define(name, base, base)
   CausalLM.build, CausalLM.forward = build_language_head, forward_language_head
+  function CausalLM:token_vectors(ids) return base_of(self):token_vectors(ids) end
   CausalLM.tied = {["lm_head.weight"] = ("%s.%s.weight"):format(base.base_model_prefix, base.token_embedding)}
   CausalLM.loss_shifts_labels, CausalLM.has_any_length = true, true
   generation.mix_into(CausalLM)

@@ -19,6 +19,7 @@ end
 
 -- Remove the keys and values of tokens that were not accepted, all but `seen`. `owned`: tokens that were added last.
 local function forget(run, seen, owned)
+  seen = seen + run.before
   if run.past and cache.seen(run.past[1]) > seen then run.past = cache.crop(run.past, seen, owned) end
 end
 
@@ -147,7 +148,7 @@ end
 ---@return table sequences, and scores and logits where they are requested
 function assisted.run(run)
   check(run)
-  local o, ids, valid = run.o, run.ids, run.model:_valid_length()
+  local o, ids, valid = run.o, run.ids, run.model:_valid_length() - run.before
   local ends, put, finish = stopping.criteria(o), search.output(o)
   local result, collect = search.collector(o)
   local propose = o.assistant_model and by_model(o.assistant_model, o, {ids = ids}) or by_lookup(run)

@@ -25,26 +25,27 @@ end
 function Captured.new(run)
   local o, model = run.o, run.model
   if o.last - run.ids:size(1) < LEAST or not run.past or run.mask or next(run.more) or model.training
-    or run.ids.device ~= "cpu" or C.autocast.is_enabled() or not model:_is_capturable(o.last)
+    or run.ids.device ~= "cpu" or C.autocast.is_enabled() or not model:_is_capturable(o.last + run.before)
     or not is_plain(model) then
     return nil
   end
-  return setmetatable({run = run, most = o.last}, Captured)
+  return setmetatable({run = run, most = o.last + run.before}, Captured)
 end
 
 -- Record a step for texts of up to `size` tokens.
 local function capture(self, size)
   local run = self.run
-  local past, seen = self:past() or run.past, run.ids:size(1) - 1
+  local past, last, before = self:past() or run.past, run.ids:size(1) - 1, run.before
   if self.graph then self.graph:close() end
   self.graph, self.size = C.graph.new "cpu", size
-  self.position = C.tensor({seen}, {dtype = "int64"})
-  self.token = run.ids:narrow(1, seen, 1):clone()
+  self.position = C.tensor({last + before}, {dtype = "int64"})
+  self.token = run.ids:narrow(1, last, 1):clone()
   self.entries = cache.fixed(past, size, self.position)
   local given = {past_key_values = self.entries, use_cache = true, logits_to_keep = 1,
     position_ids = self.position:view(1, 1)}
   self.graph:begin()
   local fine, logits = pcall(function()
+    if before > 0 then given.position_ids = given.position_ids - before end
     return run.model(run.model:_step_inputs(given, self.token)).logits:to("float32"):detach()
   end)
   self.graph:finish(fine, {fine and logits or nil})
@@ -57,11 +58,12 @@ end
 --- Compute the last token of the run.
 ---@return Tensor logits [rows, words] of the next one
 function Captured:forward()
-  local seen = self.run.ids:size(1) - 1
+  local last = self.run.ids:size(1) - 1
+  local seen = last + self.run.before
   if not self.size or seen >= self.size then
     capture(self, math.min(self.most, math.max(128, 64 * math.ceil((seen + 1) * 1.5 / 64))))
   else
-    self.token:copy_(self.run.ids:narrow(1, seen, 1))
+    self.token:copy_(self.run.ids:narrow(1, last, 1))
     self.position:fill_(seen)
     self.graph:replay {self.logits}
   end

@@ -119,7 +119,7 @@ end
 local function set_limits(model, o, tokens)
   local last = o.max_new_tokens and tokens + o.max_new_tokens or o.max_length or tokens + 20
   if last <= tokens then fail("generate: max_length %d leaves nothing to write after %d tokens", last, tokens) end
-  local most = model.has_any_length and math.huge or model.config.n_positions
+  local most = model.has_any_length and math.huge or model.config.n_positions - model:_virtual_tokens()
   if last > most then
     fail("generate: %d tokens are more than the model's %d positions; lower max_new_tokens", last, most)
   end
@@ -153,14 +153,14 @@ local function hidden(mask, ids)
   return mask:to "int64"
 end
 
-local function check_past(o, ids)
+local function check_past(model, o, ids)
   if not o.past_key_values then return end
   local entry = o.past_key_values[1]
   if not C.is_tensor(entry[1]) or entry[1]:dim() ~= 4 then
     fail("generate: past_key_values: expected keys and values of each layer")
   elseif entry[1]:size(0) ~= ids:size(0) then
     fail("generate: past_key_values: they are of %d texts, the input of %d", entry[1]:size(0), ids:size(0))
-  elseif cache.seen(entry) >= ids:size(1) then
+  elseif cache.seen(entry) - model:_virtual_tokens() >= ids:size(1) then
     fail("generate: past_key_values: they are of %d tokens; expected more in input_ids, got %d", cache.seen(entry),
       ids:size(1))
   end
@@ -168,7 +168,7 @@ end
 
 local function write(model, batch, o)
   local start = model:_begin(batch, o)
-  check_past(o, start.ids)
+  check_past(model, o, start.ids)
   set_limits(model, o, start.ids:size(1))
   local eos = o.eos_token_id
   o.eos = type(eos) == "number" and {eos} or eos or {}
@@ -200,6 +200,10 @@ local GenerationMixin = {}
 --- Return the number of tokens of a text beyond which the keys and values of all its tokens are others.
 ---@return number
 function GenerationMixin:_valid_length() return math.huge end -- luacheck: ignore 212
+
+--- Return the number of trained tokens in front of each text, which its keys and values have and its ids have not.
+---@return integer
+function GenerationMixin:_virtual_tokens() return 0 end -- luacheck: ignore 212
 
 --- Can a step of one token be captured and replayed, in texts of up to this number of tokens? Its calls may depend on
 --- the place of the token by position_ids and past_key_values alone.

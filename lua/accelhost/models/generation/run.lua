@@ -14,7 +14,7 @@ Run.__index = Run
 ---@return generation.Run
 function Run.new(model, o, start)
   local run = setmetatable({model = model, o = o, ids = start.ids, mask = start.mask, past = start.past}, Run)
-  run.more, run.first = start.more or {}, start.ids:size(1)
+  run.more, run.first, run.before = start.more or {}, start.ids:size(1), model:_virtual_tokens()
   local padding = run.mask and run.mask:ne(0):to("int64"):argmax(1, true)
   run.place = {first = run.first, padding = padding}
   run.processors = processors.list(o, run.place)
@@ -50,8 +50,9 @@ local function positions(mask) return (mask:cumsum(-1) - 1):clamp_min(0) end
 ---@return Tensor [rows, keep, words] float32
 function Run:forward(keep)
   local ids, mask, model = self.ids, self.mask, self.model
-  local seen, valid = self.past and cache.seen(self.past[1]) or 0, model:_valid_length()
-  if seen <= valid and ids:size(1) > valid then self.past, seen = nil, 0 end
+  local before, valid = self.before, model:_valid_length()
+  local seen = self.past and cache.seen(self.past[1]) - before or 0
+  if seen + before <= valid and ids:size(1) + before > valid then self.past, seen = nil, 0 end
   local given = {}
   for name, value in pairs(self.more) do given[name] = value end
   given.attention_mask, given.past_key_values, given.use_cache = mask, self.past, self.o.use_cache

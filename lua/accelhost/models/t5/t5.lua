@@ -116,7 +116,8 @@ end
 -- Return the number of tokens of earlier calls.
 local function seen_before(self, past)
   if not past then return 0 end
-  if #past ~= 2 * self.config.num_decoder_layers then
+  local count = self.config.num_decoder_layers
+  if #past ~= 2 * count and #past ~= count then -- a prefix: those of the decoder's tokens alone
     fail("%s: past_key_values: expected those of an earlier call", self._name)
   end
   return past[1].seen or past[1][1]:size(2)

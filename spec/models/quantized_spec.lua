@@ -297,6 +297,51 @@ describe("damaged folders of quantised weights", function()
   end)
 end)
 
+describe("folders of quantised weights", function()
+  it("with missing, short and foreign tensors are refused in a line with file, tensor and remedy", function()
+    local up = "model.layers.0.mlp.up_proj."
+    local function refuses(reason, kind, change)
+      temporary.with(function(folder)
+        os.execute(("cp %s/* %s"):format(root .. kind, folder))
+        local path = folder .. "/model.safetensors"
+        local state = accelhost.load(path)
+        change(state)
+        accelhost.save(state, path)
+        local message = check.raises(("'%s': %sweight: %s"):format(path, up, reason), function()
+          models.AutoModelForCausalLM.from_pretrained(folder)
+        end)
+        assert.matches("fetch the file again, or quantise the model again$", message)
+        assert.is_nil(message:find "\n")
+      end)
+    end
+    local function shortened(name, count)
+      return function(state) state[up .. name] = state[up .. name]:narrow(0, 0, count):clone() end
+    end
+    local function removed(name) return function(state) state[up .. name] = nil end end
+    refuses("weight: expected 2048 uint8 numbers, got uint8 of shape (10, 1)", "nf4", shortened("weight", 10))
+    refuses("absmax: expected 64 uint8 numbers, got uint8 of shape (2,)", "nf4", shortened("weight.absmax", 2))
+    refuses("code: expected 16 float32 numbers", "fp4", shortened("weight.quant_map", 3))
+    refuses("expected model.layers.0.mlp.up_proj.weight.absmax", "nf4", removed "weight.absmax")
+    refuses("weight: expected 4096 int8 numbers, got int8 of shape (10, 64)", "int8", shortened("weight", 10))
+    refuses("absmax: expected 64 float32 numbers, got float32 of shape (3,)", "int8", shortened("SCB", 3))
+    refuses("expected its scales, model.layers.0.mlp.up_proj.SCB, got nil", "int8", removed "SCB")
+  end)
+
+  it("of other libraries are refused with the remedy", function()
+    for _, method in ipairs {"gptq", "awq"} do
+      temporary.with(function(folder)
+        os.execute(("cp %s/* %s"):format(root .. "nf4", folder))
+        os.execute(([[sed -i 's/"quant_method": "bitsandbytes"/"quant_method": "%s"/' %s/config.json]]):format(method,
+          folder))
+        check.raises(("config.json: quantization_config: quant_method: expected \"bitsandbytes\", got \"%s\": read the "
+          .. "folder of the model as it was before"):format(method), function()
+          models.AutoModelForCausalLM.from_pretrained(folder)
+        end)
+      end)
+    end
+  end)
+end)
+
 describe("a prepared model with quantised weights", function()
   it("trains in several processes as in one, and resumes", function()
     temporary.with(function(folder)

@@ -371,8 +371,23 @@ local function list_text(names)
   return table.concat(shown, ", ") .. (#names > 3 and (" and %d more"):format(#names - 3) or "")
 end
 
+local function base_text(config)
+  local name = config.base_model_name_or_path
+  return type(name) == "string" and ("its base model is '%s'"):format(name) or "it is of another base model"
+end
+
+-- Raise for a tensor of another shape: another rank, or another base model.
+local function fail_shape(what, path, name, found, own, config)
+  local rank_at = name:find "%.lora_A%." and 0 or name:find "%.lora_B%." and 1
+  local is_rank = rank_at and found:dim() == 2 and own:dim() == 2 and found:size(1 - rank_at) == own:size(1 - rank_at)
+  fail("%s: '%s': %s: expected shape %s, got %s: %s", what, path, name, arguments.shape_text(own),
+    arguments.shape_text(found), is_rank and ("adapter_config.json has r = %d, the file r = %d"):format(
+      own:size(rank_at), found:size(rank_at)) or base_text(config))
+end
+
 -- Copy the tensors of a file into an adapter.
 local function load_tensors(self, what, folder, adapter_name)
+  local config = self.peft_config[adapter_name]
   local path = folder .. "/" .. FILE
   if C.data.look(path) ~= "file" then fail("%s: '%s' has no %s", what, folder, FILE) end
   local state, own = files.load(path), self:_adapter_tensors(adapter_name)
@@ -381,16 +396,17 @@ local function load_tensors(self, what, folder, adapter_name)
     if not C.is_tensor(state[name]) then
       missing[#missing + 1] = name
     elseif not C.same_shape(state[name], own[name]) then
-      fail("%s: '%s': %s: expected shape %s, got %s", what, path, name, arguments.shape_text(own[name]),
-        arguments.shape_text(state[name]))
+      fail_shape(what, path, name, state[name], own[name], config)
     end
   end
   for _, name in ipairs(arguments.sorted_keys(state)) do
     -- peft also stores the weight of an embedding with an adapter
     if not own[name] and not name:find "%.base_layer%.weight$" then unexpected[#unexpected + 1] = name end
   end
-  if #missing > 0 then fail("%s: '%s' lacks %s", what, path, list_text(missing)) end
-  if #unexpected > 0 then fail("%s: '%s' has tensors without a place: %s", what, path, list_text(unexpected)) end
+  if #missing > 0 then fail("%s: '%s' lacks %s: %s", what, path, list_text(missing), base_text(config)) end
+  if #unexpected > 0 then
+    fail("%s: '%s' has tensors without a place: %s: %s", what, path, list_text(unexpected), base_text(config))
+  end
   C.autograd.no_grad(function()
     for name, tensor in pairs(own) do tensor:copy_(state[name]) end
   end)

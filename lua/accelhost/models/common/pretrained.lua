@@ -258,6 +258,17 @@ local function really_missing(model, names)
   return missing
 end
 
+-- Replace the weights of a model that quantises; of those that do not fit, the error has the first one and its file.
+local function assign_quantised(what, path, model, ...)
+  local fine, result = pcall(weights.assign, model, ...)
+  if fine then return result end
+  local name, reason = tostring(result):match "\n\t([%w_.]+): ([^\n]+)"
+  if not name then error(result, 0) end
+  local _, lines = tostring(result):gsub("\n\t", "")
+  fail("%s: '%s': %s: %s%s: fetch the file again, or quantise the model again", what, weights.file_of(what, path, name),
+    name, (reason:gsub("^quantized_matmul: ", "")), lines > 1 and (" (and %d more)"):format(lines - 1) or "")
+end
+
 local function load(cls, path, options)
   local what = cls._name .. ".from_pretrained"
   arguments.check(what, "path", "string", path)
@@ -275,7 +286,9 @@ local function load(cls, path, options)
     skip.make(quantization.replace, what, model, quantizes, dtype)
     model.config.quantization_config = quantizes:to_dict()
   end
-  local result = weights.assign(model, state, mine.ignore_mismatched_sizes or false)
+  local ignored = mine.ignore_mismatched_sizes or false
+  local result = quantizes and assign_quantised(what, path, model, state, ignored)
+    or weights.assign(model, state, ignored)
   model:tie_weights()
   result.missing_keys = really_missing(model, result.missing_keys)
   model:init_weights(result.missing_keys)

@@ -120,6 +120,17 @@ function weights.assign(model, state, ignore_mismatched)
   return result
 end
 
+--- Return the file of a folder that has a tensor, else the folder.
+---@param name string as in the model
+---@return string
+function weights.file_of(what, folder, name)
+  for _, file in ipairs(shards.files(what, folder)) do
+    local part = files.load(file)
+    if type(part) == "table" and part[name] ~= nil then return file end
+  end
+  return folder
+end
+
 -- Return the first names of a list, and the number of the others.
 local function some(names)
   local parts = {}

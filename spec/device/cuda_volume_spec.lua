@@ -171,4 +171,37 @@ describe("Volumes on a CUDA device", function()
       print(#there, worst < 1e-12)]]
     assert.equal("11\ttrue\n", result.stdout, result.stderr)
   end)
+
+  case("train in a captured step and under autocast, with the bits of the function", function()
+    for _, precision in ipairs {"no", "bf16"} do
+      local result = on_sim(([[
+        local function losses(compiled)
+          accelhost.manual_seed(0)
+          local accelerator = accelhost.Accelerator {mixed_precision = "%s"}
+          local net = nn.Sequential(nn.Conv3d(1, 4, 3, {padding = 1}), nn.BatchNorm3d(4), nn.ReLU(),
+            nn.ConvTranspose3d(4, 2, 2, {stride = 2}), nn.AdaptiveMaxPool3d(2), nn.Flatten(), nn.Linear(16, 3))
+          local optimizer = accelhost.optim.AdamW(net:parameters(), {lr = 1e-2})
+          net, optimizer = accelerator:prepare(net, optimizer)
+          local function step(x, y)
+            local loss = F.cross_entropy(net(x), y)
+            accelerator:backward(loss)
+            optimizer:step()
+            optimizer:zero_grad()
+            return loss
+          end
+          step = compiled and accelerator:compile(step) or step
+          local found = {}
+          for i = 1, 4 do
+            accelhost.manual_seed(i)
+            local y = accelhost.tensor({0, 2, 1}, {dtype = "int64", device = "cuda"})
+            found[i] = step(randn(3, 1, 4, 6, 5):cuda(), y):item()
+          end
+          return found
+        end
+        local plain, captured = losses(false), losses(true)
+        for i = 1, 4 do assert(plain[i] == captured[i]) end
+        print(#plain)]]):format(precision))
+      assert.equal("4\n", result.stdout, result.stderr)
+    end
+  end)
 end)

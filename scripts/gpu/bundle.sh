@@ -16,7 +16,7 @@ mkdir -p "$tree/$build/lib" "$tree/modules"
 git ls-files --cached --others --exclude-standard | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     tar -c -T - | tar -x -C "$tree"
 cp "$build/accelhost" "$build/accelhost-cuda.so" "$build/op_args.h" "$tree/$build"
-(cd "$build" && find host/cuda -name '*.o' ! -name images.o | tar -c -T -) | tar -x -C "$tree/$build"
+(cd "$build" && find host/cuda -name '*.o' ! -name images.o ! -name '*.nv.o' | tar -c -T -) | tar -x -C "$tree/$build"
 strip --strip-unneeded "$tree/$build/accelhost" "$tree/$build/accelhost-cuda.so"
 find "$tree/$build/host/cuda" -name '*.o' -exec strip --strip-debug {} +
 

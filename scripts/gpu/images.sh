@@ -36,7 +36,7 @@ for source in host/cuda/kernels/*/*.cu; do echo "$source"; done | xargs -P "$(np
 version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 scripts/cuda/images.sh "sm_$arch" "$version" "${version%%.*}.0" "$folder"/*.fatbin >"$folder/images.S"
 "$cc" -c -o "$folder/images.o" "$folder/images.S"
-find "$build/host/cuda" -name '*.o' ! -name images.o | LC_ALL=C sort |
+find "$build/host/cuda" -name '*.o' ! -name images.o ! -name '*.nv.o' | LC_ALL=C sort |
     xargs sh -c '"$0" "$@" -ldl -lpthread -lrt' "$cc" -shared -o "$folder/plugin.so" "$folder/images.o"
 mv -f "$folder/plugin.so" "$build/accelhost-cuda.so"
 reason=$(launch) || { echo "the kernels built here do not run: $(echo "$reason" | head -1)"; exit 1; }

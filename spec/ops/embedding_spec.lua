@@ -88,6 +88,24 @@ describe("embedding_bag", function()
     assert.same({{3, 3}, {3, 3}}, bytes:tolist())
   end)
 
+  it("adds up rows of any width in their order, with any number of threads", function()
+    accelhost.manual_seed(2)
+    local threads = accelhost.get_num_threads()
+    for _, dtype in ipairs {"float32", "float64"} do
+      for _, width in ipairs {1, 7, 8, 9, 15, 16, 17, 31, 33, 48, 63, 64, 65, 100, 104, 127, 128, 129, 141, 300} do
+        local weight, numbers = accelhost.randn(20, width):to(dtype), accelhost.randint(0, 20, {40, 6})
+        local rows, expected = weight:index_select(0, numbers:view(-1)):view(40, 6, width), nil
+        for k = 0, 5 do expected = expected and expected + rows:select(1, k) or rows:select(1, k) end
+        for count = 1, 2 do
+          accelhost.set_num_threads(count)
+          assert.is_true(accelhost.equal(expected, F.embedding_bag(numbers, weight, {mode = "sum"})))
+          assert.is_true(accelhost.equal(expected / 6, F.embedding_bag(numbers, weight)))
+        end
+        accelhost.set_num_threads(threads)
+      end
+    end
+  end)
+
   it("has right derivatives of both orders, of the rows and of their weights", function()
     local weight = accelhost.randn({5, 3}, {dtype = "float64"}):requires_grad_()
     local scale = accelhost.randn({7}, {dtype = "float64"}):requires_grad_()

@@ -118,10 +118,11 @@ struct bags {
         _Pragma("omp parallel for schedule(static) if (ah_worth_threads(total * width, AH_SHARE_LIGHT))")   \
         for (int64_t b = 0; b < bags->count; b++) {                                                         \
             real *to = out + b * width;                                                                     \
-            int64_t j = 0;                                                                                  \
-            for (int64_t n; j < width && width >= 8 * VECTOR; j += n) {                                     \
+            int64_t j = 0, most = width >= 8 * VECTOR ? 8 : width >= 4 * VECTOR ? 4 : width >= 2 * VECTOR ? 2 : 1; \
+            for (int64_t n; j < width && width >= VECTOR; j += n) {                                         \
                 int64_t rest = (width - j + VECTOR - 1) / VECTOR;                                           \
-                n = (rest >= 8 ? 8 : rest > 2 ? 4 : rest) * VECTOR;                                         \
+                n = rest > 2 && most > 2 ? 4 : rest;                                                        \
+                n = (rest >= 8 && most == 8 ? 8 : n < most ? n : most) * VECTOR;                            \
                 j = j + n <= width ? j : width - n; /* the last columns overlap those before */             \
                 if (n == 8 * VECTOR)                                                                        \
                     sum_columns_##suffix(bags, b, w + j, 8 * VECTOR, to + j);                               \
@@ -132,8 +133,8 @@ struct bags {
                 else                                                                                        \
                     sum_columns_##suffix(bags, b, w + j, VECTOR, to + j);                                   \
             }                                                                                               \
-            for (; j < width; j += VECTOR) /* of a narrow table */                                          \
-                sum_columns_##suffix(bags, b, w + j, width - j < VECTOR ? width - j : VECTOR, to + j);      \
+            if (j < width) /* of a narrow table */                                                          \
+                sum_columns_##suffix(bags, b, w, width, to);                                                \
         }                                                                                                   \
     }                                                                                                       \
     static void spread_bags_##suffix(const struct bags *bags, const real *g, real *gw, int64_t rows)        \

@@ -100,8 +100,13 @@ local function folded(input, weight, starts, mode, weights, padding_idx)
   local bounds = starts and C.tensor(starts, options) or C.arange(input:size(0) + 1, options) * input:size(1)
   local sums = C.bag_sum(flat, weight, bounds, weights and weights:reshape(-1), padding_idx)
   if mode == "sum" then return sums end
-  local counts = C.bag_sum(flat, weight:new_ones({weight:size(0), 1}), bounds, nil, padding_idx)
-  return sums / counts:clamp_min(1)
+  local counts = math.max(input:size(-1), 1) -- of each bag where bags are the rows of the input
+  if starts or padding_idx then
+    counts = C.bag_sum(flat, weight:new_ones({weight:size(0), 1}), bounds, nil, padding_idx):clamp_min(1)
+  end
+  local means = sums / counts
+  sums:free()
+  return means
 end
 
 local read_bag = signature("embedding_bag", {

@@ -298,7 +298,10 @@ statistics.cov = named("cov", {
     norm = total - (weights * aweights):sum():to(x.dtype) * correction / total
   end
   local away = x - mean
-  local result = C.matmul(away, (weights and away * weights or away):t()) / norm:clamp_min(0)
+  local product = C.matmul(away, (weights and away * weights or away):t())
+  local result = product / norm:clamp_min(0)
+  product:free()
+  away:free()
   return result:numel() == 1 and result:reshape {} or result
 end)
 

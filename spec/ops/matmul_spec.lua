@@ -326,6 +326,9 @@ describe("addmm and baddbmm with beta = 0", function()
   end)
 end)
 
+-- Numbers of 8 bits: sums of at most 300 products of two are exact in float32, in whatever order.
+local function exact(...) return accelhost.randint(-8, 9, {...}):float() / 8 end
+
 describe("addmm and baddbmm of halves", function()
   it("are computed in float32 and rounded once", function()
     accelhost.manual_seed(3)
@@ -337,9 +340,6 @@ describe("addmm and baddbmm of halves", function()
       assert.same(wide:to(dtype):tolist(), batch[0]:tolist())
     end
   end)
-
-  -- Numbers of 8 bits: sums of at most 300 products of two are exact in float32, in whatever order.
-  local function exact(...) return accelhost.randint(-8, 9, {...}):float() / 8 end
 
   it("are exact for odd sizes, transposes, batches and any number of threads", function()
     accelhost.manual_seed(4)
@@ -377,6 +377,31 @@ describe("addmm and baddbmm of halves", function()
       for i = 1, 3 do
         assert.equal(dtype, halves[i].dtype)
         check.near(check.flat(wide[i]), halves[i]:float(), 0.01 * wide[i]:float():abs():max():item())
+      end
+    end
+  end)
+end)
+
+describe("bfloat16 products of few rows and of vectors", function()
+  it("are exact for any length, strides, a bias and any number of threads", function()
+    accelhost.manual_seed(6)
+    local threads = accelhost.get_num_threads()
+    for _, k in ipairs {1, 2, 31, 32, 33, 63, 64, 65, 127, 129, 200, 300} do
+      for _, n in ipairs {1, 7, 8, 65, 1000} do
+        local w, x, bias = exact(n, k + 1):narrow(1, 1, k), exact(4, k), exact(n)
+        local expected, short = F.linear(x, w, bias):bfloat16(), w:matmul(x[0]):bfloat16()
+        w, x, bias = w:bfloat16(), x:bfloat16(), bias:bfloat16()
+        local odd = accelhost.zeros(n, k + 1):bfloat16():narrow(1, 1, k):copy_(w) -- rows at odd addresses
+        for count = 1, 2 do
+          accelhost.set_num_threads(count)
+          for rows = 1, 4 do
+            assert.is_true(accelhost.equal(expected:narrow(0, 0, rows), F.linear(x:narrow(0, 0, rows), odd, bias)))
+          end
+          assert.is_true(accelhost.equal(short, w:mv(x[0])))
+          assert.is_true(accelhost.equal(short, odd:mv(x[0])))
+          assert.is_true(accelhost.equal(short[0], w[0]:dot(x[0])))
+        end
+        accelhost.set_num_threads(threads)
       end
     end
   end)

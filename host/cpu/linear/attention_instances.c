@@ -5,7 +5,7 @@
 #include "base/numeric/half.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/linear/attention.h"
-#include "cpu/loop/lanes.h"
+#include "cpu/loop/bf16_pairs.h"
 
 #define log_f32 ah_logf
 #define log_f64 log

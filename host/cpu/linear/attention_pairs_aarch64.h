@@ -8,7 +8,7 @@ static inline ah_lanes_f32 spread_factor_bf16(const char *at)
 
 static inline ah_lanes_f32 add_product_bf16(ah_lanes_f32 a, ah_lanes_f32 b, ah_lanes_f32 sum)
 {
-    return (ah_lanes_f32)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
+    return ah_add_pairs(a, b, sum);
 }
 
 static inline void store_items_bf16(uint16_t *to, ah_lanes_f32 x)

@@ -288,18 +288,18 @@ static int run_by_blocks(const struct product *p)
     return 1;
 }
 
-/* Run a product of few vectors with the rows of a matrix: 1 done, 0 it is none, negative for an error. */
-static int run_by_rows(const struct product *p)
+/* Run a product of few vectors with the rows of a matrix, if it is one. */
+static bool run_by_rows(const struct product *p)
 {
     bool half = p->dtype == AH_BF16;
     if (p->dtype == AH_F64 || p->ta || !p->tb || p->alpha != 1 || p->beta != 0 || !ah_gemv_pays(p->m, p->n, p->k))
-        return 0;
+        return false;
     const struct ah_gemv v = {p->m, p->n, p->k, p->a, p->b, p->bias, p->c, p->lda, p->ldb, p->ldc};
     if (half)
-        AH_TRY(ah_gemv_bf16(&v));
+        ah_gemv_bf16(&v);
     else
         ah_gemv_f32(&v);
-    return 1;
+    return true;
 }
 
 static int run_product(const struct product *p)
@@ -378,8 +378,9 @@ int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
 {
     struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false};
-    int done = run_by_rows(&p);
-    done = done ? done : run_by_blocks(&p);
+    if (run_by_rows(&p))
+        return 1;
+    int done = run_by_blocks(&p);
     return done ? done : run_by_primitive(&p);
 }
 

@@ -6,10 +6,9 @@
 
 #include "base/numeric/half.h"
 #include "base/process/parallel.h"
-#include "base/status/status.h"
 #include "base/trace/trace.h"
-#include "cpu/loop/dense.h"
-#include "cpu/loop/lanes.h"
+#include "cpu/loop/bf16.h"
+#include "cpu/loop/bf16_pairs.h"
 
 enum { LANES = AH_LANES_BYTES / 4, SUMS = 2, ROWS = 4 };
 
@@ -61,94 +60,115 @@ static inline __attribute__((always_inline)) void row_f32(const struct ah_gemv *
         }
 }
 
-/* The same of bfloat16 rows, two numbers in 32 bits: `x` has the even numbers of each vector in float32, then the odd
- * ones, `half` of each. */
-static inline __attribute__((always_inline)) void row_bf16(const struct ah_gemv *v, const float *x, int64_t half,
-                                                           int64_t row, int64_t far, int rows, int m)
+/* Two bfloat16 numbers in 32 bits of each lane, read anywhere. */
+typedef ah_lanes_f32 ah_pairs_at __attribute__((aligned(2), may_alias));
+
+static inline const ah_pairs_at *pairs_at(const uint16_t *items)
 {
-    typedef ah_lane_bits_f32 bits_at __attribute__((aligned(2), may_alias));
+    return (const ah_pairs_at *)(const void *)items;
+}
+
+/* Write y of bfloat16 rows; `sum` is that of the first `done` numbers of each. */
+static inline __attribute__((always_inline)) void finish_bf16(const struct ah_gemv *v, int64_t row, int64_t far,
+                                                              int rows, int m,
+                                                              ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS], int64_t done)
+{
     const uint16_t *w = (const uint16_t *)v->w + row * v->ldw, *bias = v->bias;
-    ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS] = {{{{0}}}};
-    int64_t i = 0, k = v->k, distance = far * v->ldw;
-    for (; i + SUMS * LANES <= k; i += SUMS * LANES) {
-        ah_lane_bits_f32 pair[ROWS];
-        for (int f = 0; f < rows; f++)
-            pair[f] = *(const bits_at *)(const void *)(w + f * distance + i);
-        for (int r = 0; r < m; r++) {
-            const float *at = x + 2 * r * half + i / 2;
-            ah_lanes_f32 even = *(const ah_lanes_at_f32 *)(const void *)at;
-            ah_lanes_f32 odd = *(const ah_lanes_at_f32 *)(const void *)(at + half);
-            for (int f = 0; f < rows; f++) {
-                sum[f][r][0] = ah_fma_f32((ah_lanes_f32)(pair[f] << 16), even, sum[f][r][0]);
-                sum[f][r][1] = ah_fma_f32((ah_lanes_f32)(pair[f] & 0xffff0000u), odd, sum[f][r][1]);
-            }
-        }
-    }
     for (int f = 0; f < rows; f++)
         for (int r = 0; r < m; r++) {
+            const uint16_t *x = (const uint16_t *)v->x + r * v->ldx;
             float total = gemv_sum(sum[f][r][0] + sum[f][r][1]);
-            for (int64_t j = i; j < k; j++)
-                total += ah_bf16_to_f32(w[f * distance + j]) * x[2 * r * half + (j % 2) * half + j / 2];
+            for (int64_t j = done; j < v->k; j++)
+                total += ah_bf16_to_f32(w[f * far * v->ldw + j]) * ah_bf16_to_f32(x[j]);
             if (bias)
                 total += ah_bf16_to_f32(bias[row + f * far]);
             ((uint16_t *)v->y)[r * v->ldy + row + f * far] = ah_f32_to_bf16(total);
         }
 }
 
-/* A product, and its vectors in float32 where it is one of bfloat16. */
-struct gemv_call {
-    const struct ah_gemv *v;
-    const float *x;
-    int64_t half;
-};
-
-#define GEMV_ROWS(name, function, m, ...)                                 \
-    static void name(void *context, int64_t begin, int64_t end)           \
-    {                                                                     \
-        const struct gemv_call *call = context;                           \
-        const struct ah_gemv *v = call->v;                                \
-        const int rows = m == 1 ? ROWS : 1;                               \
-        int64_t far = (end - begin) / rows, row = begin;                  \
-        for (; row < begin + far; row++)                                  \
-            function(v, __VA_ARGS__ row, far, rows, m);                   \
-        for (row = begin + rows * far; row < end; row++)                  \
-            function(v, __VA_ARGS__ row, 0, 1, m);                        \
-    }
-#define GEMV_BY_COUNT(suffix, ...)                                        \
-    GEMV_ROWS(rows_##suffix##_1, row_##suffix, 1, __VA_ARGS__)            \
-    GEMV_ROWS(rows_##suffix##_2, row_##suffix, 2, __VA_ARGS__)            \
-    GEMV_ROWS(rows_##suffix##_3, row_##suffix, 3, __VA_ARGS__)            \
-    GEMV_ROWS(rows_##suffix##_4, row_##suffix, 4, __VA_ARGS__)
-GEMV_BY_COUNT(f32, )
-GEMV_BY_COUNT(bf16, call->x, call->half, )
-
-static const ah_range_fn gemv_rows[2][AH_GEMV_MOST] = {
-    {rows_f32_1, rows_f32_2, rows_f32_3, rows_f32_4}, {rows_bf16_1, rows_bf16_2, rows_bf16_3, rows_bf16_4}};
-
-static void gemv_run(struct gemv_call *call, bool half)
+/* The same of bfloat16 rows: the even numbers are multiplied in float32, and the odd ones. */
+static inline __attribute__((always_inline)) void row_bf16(const struct ah_gemv *v, int64_t row, int64_t far, int rows,
+                                                           int m)
 {
-    const struct ah_gemv *v = call->v;
-    ah_trace_kernel(half ? "own rows bfloat16" : "own rows float32");
-    ah_parallel_for(v->n, ah_grain(v->k * v->m, AH_SHARE_COPY), gemv_rows[half][v->m - 1], call);
+    const uint16_t *w = (const uint16_t *)v->w + row * v->ldw, *x = v->x;
+    ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS] = {{{{0}}}};
+    int64_t i = 0, k = v->k, distance = far * v->ldw;
+    for (; i + SUMS * LANES <= k; i += SUMS * LANES) {
+        ah_lane_bits_f32 pair[ROWS];
+        for (int f = 0; f < rows; f++)
+            pair[f] = (ah_lane_bits_f32)*pairs_at(w + f * distance + i);
+        for (int r = 0; r < m; r++) {
+            ah_lane_bits_f32 at = (ah_lane_bits_f32)*pairs_at(x + r * v->ldx + i);
+            ah_lanes_f32 even = (ah_lanes_f32)(at << 16), odd = (ah_lanes_f32)(at & 0xffff0000u);
+            for (int f = 0; f < rows; f++) {
+                sum[f][r][0] = ah_fma_f32((ah_lanes_f32)(pair[f] << 16), even, sum[f][r][0]);
+                sum[f][r][1] = ah_fma_f32((ah_lanes_f32)(pair[f] & 0xffff0000u), odd, sum[f][r][1]);
+            }
+        }
+    }
+    finish_bf16(v, row, far, rows, m, sum, i);
+}
+
+#define GEMV_ROWS(kind, m)                                                           \
+    static void rows_##kind##_##m(void *context, int64_t begin, int64_t end)         \
+    {                                                                                \
+        const int rows = m == 1 ? ROWS : 1;                                          \
+        int64_t far = (end - begin) / rows, row = begin;                             \
+        for (; row < begin + far; row++)                                             \
+            row_##kind(context, row, far, rows, m);                                  \
+        for (row = begin + rows * far; row < end; row++)                             \
+            row_##kind(context, row, 0, 1, m);                                       \
+    }
+#define GEMV_BY_COUNT(kind) GEMV_ROWS(kind, 1) GEMV_ROWS(kind, 2) GEMV_ROWS(kind, 3) GEMV_ROWS(kind, 4)
+#define GEMV_TABLE(kind) {rows_##kind##_1, rows_##kind##_2, rows_##kind##_3, rows_##kind##_4}
+GEMV_BY_COUNT(f32)
+GEMV_BY_COUNT(bf16)
+
+#ifdef AH_LANES_PAIRS
+#pragma GCC push_options
+AH_LANES_PAIRS
+/* The same by the instructions for sums of products of pairs. */
+static inline __attribute__((always_inline)) void row_pairs(const struct ah_gemv *v, int64_t row, int64_t far,
+                                                            int rows, int m)
+{
+    const uint16_t *w = (const uint16_t *)v->w + row * v->ldw, *x = v->x;
+    ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS] = {{{{0}}}};
+    int64_t i = 0, k = v->k, distance = far * v->ldw;
+    for (int step = SUMS; step >= 1; step--)
+        for (; i + step * 2 * LANES <= k; i += step * 2 * LANES)
+            for (int s = 0; s < step; s++)
+                for (int r = 0; r < m; r++) {
+                    ah_lanes_f32 at = *pairs_at(x + r * v->ldx + i + s * 2 * LANES);
+                    for (int f = 0; f < rows; f++)
+                        sum[f][r][s] = ah_add_pairs(*pairs_at(w + f * distance + i + s * 2 * LANES), at, sum[f][r][s]);
+                }
+    finish_bf16(v, row, far, rows, m, sum, i);
+}
+GEMV_BY_COUNT(pairs)
+#pragma GCC pop_options
+#endif
+
+static void gemv_run(const struct ah_gemv *v, const ah_range_fn *rows, const char *kernel)
+{
+    ah_trace_kernel(kernel);
+    ah_parallel_for(v->n, ah_grain(v->k * v->m, AH_SHARE_COPY), rows[v->m - 1], (void *)v);
 }
 
 void ah_gemv_f32(const struct ah_gemv *v)
 {
-    struct gemv_call call = {.v = v};
-    gemv_run(&call, false);
+    static const ah_range_fn rows[] = GEMV_TABLE(f32);
+    gemv_run(v, rows, "own rows float32");
 }
 
-int ah_gemv_bf16(const struct ah_gemv *v)
+void ah_gemv_bf16(const struct ah_gemv *v)
 {
-    AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
-    struct gemv_call call = {.v = v, .half = (v->k + 1) / 2};
-    AH_TRY(ah_dense_scratch(&scratch, (size_t)(2 * call.half * v->m) * sizeof(float)));
-    float *x = (float *)(void *)scratch.block;
-    for (int64_t r = 0; r < v->m; r++)
-        for (int64_t j = 0; j < v->k; j++)
-            x[2 * r * call.half + (j % 2) * call.half + j / 2] =
-                ah_bf16_to_f32(((const uint16_t *)v->x)[r * v->ldx + j]);
-    call.x = x;
-    gemv_run(&call, true);
-    return 0;
+    static const ah_range_fn rows[] = GEMV_TABLE(bf16);
+#ifdef AH_LANES_PAIRS
+    static const ah_range_fn pairs[] = GEMV_TABLE(pairs);
+    if (ah_bf16_pairs()) {
+        gemv_run(v, pairs, "own rows bfloat16 pairs");
+        return;
+    }
+#endif
+    gemv_run(v, rows, "own rows bfloat16");
 }

@@ -21,5 +21,5 @@ bool ah_gemv_pays(int64_t m, int64_t n, int64_t k);
 
 /* Compute a product in float32. */
 void ah_gemv_f32(const struct ah_gemv *v);
-/* Compute a product of bfloat16 arrays (bits), rounded once. Returns 0 or AH_ENOMEM. */
-int ah_gemv_bf16(const struct ah_gemv *v);
+/* Compute a product of bfloat16 arrays (bits), rounded once. */
+void ah_gemv_bf16(const struct ah_gemv *v);

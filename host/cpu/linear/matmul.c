@@ -6,7 +6,6 @@
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "base/status/status.h"
-#include "cpu/elementwise/half_loops.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/linear/gemv.h"
@@ -99,54 +98,15 @@ static bool fold_batch(struct side *a)
     return true;
 }
 
-#ifdef __AVX512F__
-/* The sum of products of k bfloat16 numbers: of blocks in float32, in 64 lanes, their sum in double. */
-static float dot_bf16(const uint16_t *a, const uint16_t *b, int64_t k)
-{
-    enum { BLOCK = 4096 };
-    double total = 0;
-    for (int64_t count; k > 0; k -= count, a += count, b += count) {
-        ah_lanes_f32 sum[4] = {{0}};
-        float rest = 0;
-        int64_t i = 0;
-        count = k < BLOCK ? k : BLOCK;
-        for (; i + 64 <= count; i += 64)
-            for (int v = 0; v < 4; v++)
-                sum[v] = ah_fma_f32(ah_wide_bf16(a + i + 16 * v), ah_wide_bf16(b + i + 16 * v), sum[v]);
-        for (; i + 16 <= count; i += 16)
-            sum[0] = ah_fma_f32(ah_wide_bf16(a + i), ah_wide_bf16(b + i), sum[0]);
-        for (; i < count; i++)
-            rest += ah_bf16_to_f32(a[i]) * ah_bf16_to_f32(b[i]);
-        total += (double)(rest + _mm512_reduce_add_ps((__m512)((sum[0] + sum[1]) + (sum[2] + sum[3]))));
-    }
-    return (float)total;
-}
-
-/* A product with a vector, which oneDNN would pack first. */
-struct rows_by_vector {
-    const uint16_t *rows, *vector;
-    int64_t step, k;
-    uint16_t *out;
-};
-
-static void dot_rows_bf16(void *context, int64_t begin, int64_t end)
-{
-    const struct rows_by_vector *p = context;
-    for (int64_t i = begin; i < end; i++)
-        p->out[i] = ah_f32_to_bf16(dot_bf16(p->rows + i * p->step, p->vector, p->k));
-}
-
+/* A bfloat16 product with a vector, which oneDNN would pack first. */
 static bool multiply_vector_bf16(const struct side *a, const struct side *b, const char *at_a, const char *at_b,
                                  void *out)
 {
     if (b->cols != 1 || b->transposed || b->ld != 1 || a->transposed)
         return false;
-    struct rows_by_vector p = {(const uint16_t *)(const void *)at_a, (const uint16_t *)(const void *)at_b, a->ld,
-                               a->cols, out};
-    ah_parallel_for(a->rows, ah_grain(a->cols, AH_SHARE_LIGHT), dot_rows_bf16, &p);
+    ah_gemv_bf16(&(struct ah_gemv){.m = 1, .n = a->rows, .k = a->cols, .x = at_b, .w = at_a, .y = out, .ldw = a->ld});
     return true;
 }
-#endif
 
 /* 1 done, 0 declined (by oneDNN, of a bfloat16 product), negative for an error; so do all that call it. `wide`: the
  * result of a bfloat16 product is float32. */
@@ -157,10 +117,8 @@ static int matmul_multiply(enum ah_dtype dtype, bool wide, const struct side *a,
     if (wide)
         return ah_gemm_bf16_wide(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a, a->ld,
                                  (const uint16_t *)(const void *)at_b, b->ld, out, n);
-#ifdef __AVX512F__
     if (dtype == AH_BF16 && multiply_vector_bf16(a, b, at_a, at_b, out))
         return 1;
-#endif
     if (dtype == AH_BF16) {
         return ah_gemm_bf16(a->transposed, b->transposed, m, n, k, (const uint16_t *)(const void *)at_a, a->ld,
                             (const uint16_t *)(const void *)at_b, b->ld, NULL, out, n);

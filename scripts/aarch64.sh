@@ -17,7 +17,7 @@ sysroot=${SYSROOT:-build-aarch64-root}
 build="build-aarch64"
 own_qemu="build-aarch64-qemu/usr/bin/qemu-aarch64"
 
-# What qemu-user (10.0) cannot run: self-tests by name and spec files, each with the reason.
+# The tests beyond the limits of qemu-user (10.0): self-tests by name and spec files, each with the reason.
 left_out() {
     cat <<'END'
 a_control_block_that_cannot_be_mapped_is_not_called_a_foreign_one     RLIMIT_AS does not limit the program's mappings

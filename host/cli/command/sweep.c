@@ -46,7 +46,7 @@ static const struct ah_flag sweep_flags[] = {
      "of report: no file, but a page on this host that follows a running study (0: any port)"},
     {"--reports", AH_FLAG_SWITCH, FIELD(reports), .help = "of export to csv: a row for each report"},
 };
-enum { FLAGS = sizeof sweep_flags / sizeof *sweep_flags };
+enum { FLAGS = sizeof sweep_flags / sizeof *sweep_flags, MOST_STUDIES = 64 };
 
 static void print_help(void)
 {
@@ -55,6 +55,7 @@ static void print_help(void)
          "       accelhost sweep retry STUDY\n"
          "       accelhost sweep best STUDY\n"
          "       accelhost sweep report STUDY [-o FILE.html | --serve PORT]\n"
+         "       accelhost sweep compare STUDY STUDY...\n"
          "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
          "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
          "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
@@ -63,20 +64,23 @@ static void print_help(void)
          "report, twice at once.\n\n"
          "status prints the state of a study, retry has its failed trials run again when the sweep is started, best\n"
          "prints its best parameters as a Lua table and writes best.yaml, report prints the results and writes a page\n"
-         "with pictures and all trials, export writes the trials for other programs.\n\n"
+         "with pictures and all trials, compare prints studies of the same metrics next to each other, export writes\n"
+         "the trials for other programs.\n\n"
          "options:");
     ah_flags_print(sweep_flags, FLAGS);
     puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
 }
 
-static int sweep_run(const struct sweep_options *options, const char *what, const char *path)
+/* `paths`: the file or the study; of compare `count` studies. */
+static int sweep_run(const struct sweep_options *options, const char *what, int count, char **paths)
 {
     static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
     enum { NUMBERS = 8, TEXT = 32, WORDS = 7 };
     const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
                                      options->timeout, options->retries, options->format, options->serve};
     char text[NUMBERS][TEXT];
-    char *words[WORDS + NUMBERS] = {(char *)what, (char *)path, (char *)(options->study ? options->study : ""),
+    char *words[WORDS + NUMBERS + MOST_STUDIES] = {(char *)what, paths[0],
+                                    (char *)(options->study ? options->study : ""),
                                     (char *)(options->quiet ? "quiet" : ""),
                                     (char *)(options->output ? options->output : ""),
                                     (char *)(options->reports ? "reports" : ""),
@@ -87,13 +91,14 @@ static int sweep_run(const struct sweep_options *options, const char *what, cons
             snprintf(text[i], TEXT, "%.17g", numbers[i]);
         words[WORDS + i] = text[i];
     }
-    return ah_host_run_command("sweep", chunk, "=accelhost/sweep", WORDS + NUMBERS, words);
+    memcpy(words + WORDS + NUMBERS, paths + 1, (size_t)(count - 1) * sizeof *words);
+    return ah_host_run_command("sweep", chunk, "=accelhost/sweep", WORDS + NUMBERS + count - 1, words);
 }
 
 /* Options may precede, separate and follow the words, which are moved to the front of argv. */
 int ah_cli_sweep(int argc, char **argv)
 {
-    static const char *const others[] = {"status", "retry", "best", "report", "export", NULL};
+    static const char *const others[] = {"status", "retry", "best", "report", "compare", "export", NULL};
     struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
                                     .retries = -1, .format = -1, .serve = -1};
     int count = 0;
@@ -122,7 +127,10 @@ int ah_cli_sweep(int argc, char **argv)
         return ah_usage("sweep", "there is neither a command nor a file '%s' (did you mean '%s'?)", argv[0], near);
     if (count == first)
         return first ? ah_usage("sweep", "%s: expected a study's folder", what) : ah_usage("sweep", "expected a file");
-    if (count > first + 1)
+    bool compare = !strcmp(what, "compare");
+    if (compare && (count - first < 2 || count - first > MOST_STUDIES))
+        return ah_usage("sweep", "compare: expected 2 to %d studies' folders, got %d", MOST_STUDIES, count - first);
+    if (count > first + 1 && !compare)
         return ah_usage("sweep", "unexpected argument '%s'", argv[first + 1]);
-    return sweep_run(&options, what, argv[first]);
+    return sweep_run(&options, what, count - first, argv + first);
 }

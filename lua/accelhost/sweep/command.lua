@@ -220,6 +220,18 @@ function command.report(directory, options)
   return require "accelhost.sweep.report".main(source.read(directory), options)
 end
 
+--- Print studies of the same metrics next to each other.
+---@param options {others: string[]} the folders of the others
+---@return integer
+function command.compare(directory, options)
+  local studies = {source.read(directory)}
+  for _, other in ipairs(options.others) do studies[#studies + 1] = source.read(other) end
+  local terminal, width = C.comm.is_terminal(1)
+  io.write(require "accelhost.sweep.report.compare".text(studies, {now = C.system.time(),
+    width = terminal and width > 0 and width or nil}))
+  return 0
+end
+
 --- The trials for other programs.
 ---@param options {output?: string, format?: string, reports: boolean}
 ---@return integer
@@ -231,15 +243,15 @@ local function given(text) return text ~= "" and text or nil end
 
 local formats = {[0] = "csv", "json", "yaml", "lua"}
 
---- The command: `what` is "run", "status", "retry", "best", "report" or "export"; options are the command
---- line's, as texts; "" for none.
+--- The command: `what` is "run", "status", "retry", "best", "report", "compare" or "export"; options are the command
+--- line's, as texts; "" for none. The folders of further studies follow them.
 ---@param path string
 ---@return integer # the exit code
 function command.main(what, path, study, quiet, output, reports, launcher, trials, parallel, processes, seed, timeout,
-  retries, format, serve)
+  retries, format, serve, ...)
   local fine, result = pcall(command[what], path, {
     study = given(study), quiet = quiet ~= "", output = given(output), reports = reports ~= "",
-    format = formats[tonumber(format)], serve = tonumber(serve),
+    format = formats[tonumber(format)], serve = tonumber(serve), others = {...},
     overrides = {
       trials = tonumber(trials), parallel = tonumber(parallel), num_processes = tonumber(processes),
       seed = tonumber(seed), timeout = tonumber(timeout), retries = tonumber(retries), launcher = given(launcher),

@@ -9,6 +9,7 @@
 enum { MOST = 160 };
 
 static uint16_t left[MOST * MOST], right[MOST * MOST], bias[MOST], result[MOST * MOST];
+static float wide[MOST * MOST];
 
 /* The larger numbers of bfloat16's exponents from -8 to 7 differ by less than 2^53 in products and their sums, so that
  * doubles hold these exactly. */
@@ -54,6 +55,7 @@ static bool is_right(bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool bia
 {
     memset(result, 0xff, sizeof result);
     int done = ah_gemm_bf16(ta, tb, m, n, k, left, MOST, right, MOST, biased ? bias : NULL, result, MOST);
+    int sums = ah_gemm_bf16_wide(ta, tb, m, n, k, left, MOST, right, MOST, wide, MOST);
     for (int64_t i = 0; i < m && done > 0; i++)
         for (int64_t j = 0; j < n; j++) {
             float sum = 0;
@@ -63,13 +65,15 @@ static bool is_right(bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool bia
                     pair += product_at(ta ? e * MOST + i : i * MOST + e, tb ? j * MOST + e : e * MOST + j);
                 sum = round_to_odd((double)sum + (double)round_to_odd(pair));
             }
+            if (sums > 0 && wide[i * MOST + j] != sum)
+                return false;
             if (result[i * MOST + j] != ah_f32_to_bf16(sum + (biased ? ah_bf16_to_f32(bias[j]) : 0)))
                 return false;
         }
     for (int64_t i = 0; i < MOST * MOST && done > 0; i++)
         if ((i / MOST >= m || i % MOST >= n) && result[i] != 0xffff)
             return false;
-    return done >= 0;
+    return done >= 0 && sums >= 0;
 }
 
 static const int64_t sizes[][3] = {{1, 3, 5}, {8, 8, 4}, {9, 17, 6}, {70, 33, 31}, {64, 150, 160}, {150, 160, 3}};

@@ -218,7 +218,7 @@ static void run_blocks(const struct product *p, void *scratch)
 {
     ah_gemm_blocks_run(&(struct ah_gemm_blocks){p->m, p->n, p->k, p->a, p->b, p->bias, p->ta ? 1 : p->lda,
                                                 p->ta ? p->lda : 1, p->tb ? p->ldb : 1, p->tb ? 1 : p->ldb, p->c,
-                                                p->ldc},
+                                                p->ldc, p->wide},
                        scratch);
 }
 
@@ -388,7 +388,8 @@ int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const u
                       const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
 {
     struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, NULL, c, lda, ldb, ldc, true};
-    return run_by_primitive(&p);
+    int done = run_by_blocks(&p);
+    return done ? done : run_by_primitive(&p);
 }
 
 bool ah_gemm_pays_bf16(void)

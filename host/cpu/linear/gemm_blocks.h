@@ -15,8 +15,9 @@ struct ah_gemm_blocks {
     int64_t m, n, k;
     const uint16_t *a, *b, *bias; /* bias: one number per column; NULL: none */
     int64_t a_row, a_step, b_column, b_step; /* from a row of op(A), a column of op(B) to the next; of the depth */
-    uint16_t *c;
+    void *c;
     int64_t ldc;
+    bool wide; /* C is float32: the sums, which are not rounded */
 };
 
 /* Has the processor the instruction, and is it enabled (ah_bf16_pairs)? */

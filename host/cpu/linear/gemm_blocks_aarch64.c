@@ -78,6 +78,18 @@ static void blocks_tile(const uint16_t *a, const uint16_t *b, int64_t items, flo
 }
 #pragma GCC pop_options
 
+/* Write `count` elements of a row of C from `at` on. */
+static void blocks_write(const struct ah_gemm_blocks *p, int64_t at, int64_t column, const float *sum, int64_t count)
+{
+    for (int64_t j = 0; j < count; j++) {
+        float value = sum[j] + (p->bias ? ah_bf16_to_f32(p->bias[column + j]) : 0);
+        if (p->wide)
+            ((float *)p->c)[at + j] = value;
+        else
+            ((uint16_t *)p->c)[at + j] = ah_f32_to_bf16(value);
+    }
+}
+
 static int64_t blocks_left(int64_t size, int64_t from, int64_t most)
 {
     return size - from < most ? size - from : most;
@@ -97,11 +109,9 @@ void ah_gemm_blocks_run(const struct ah_gemm_blocks *p, void *scratch)
             int64_t columns = blocks_left(p->n, column, LINES);
             blocks_pack(column_group, p->b + column * p->b_column, p->b_column, p->b_step, columns, p->k);
             for (int64_t i = 0; i < rows; i++) {
-                uint16_t *c = p->c + (panel + i) * p->ldc + column;
                 if (i % LINES == 0)
                     blocks_tile(row_groups + i / LINES * group, column_group, group, sum);
-                for (int64_t j = 0; j < columns; j++)
-                    c[j] = ah_f32_to_bf16(sum[i % LINES][j] + (p->bias ? ah_bf16_to_f32(p->bias[column + j]) : 0));
+                blocks_write(p, (panel + i) * p->ldc + column, column, sum[i % LINES], columns);
             }
         }
     }

@@ -34,7 +34,9 @@ each 644 share/fish/vendor_completions.d "$build/docs/completion/fish/accelhost.
 for file in $(cd "$build/docs" 2>/dev/null && find types -name '*.lua' | LC_ALL=C sort); do
     echo "644 $build/docs/$file share/accelhost/$file"
 done
+# Batch scripts of Slurm name their interpreter, so they are executable.
 for file in $(find examples -type f | LC_ALL=C sort); do
-    echo "644 $file share/accelhost/$file"
+    case $file in *.sbatch) mode=755 ;; *) mode=644 ;; esac
+    echo "$mode $file share/accelhost/$file"
 done
 each 644 share/doc/accelhost "$build/docs/index.html" README.md LICENSE CHANGELOG.md

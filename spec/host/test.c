@@ -53,8 +53,8 @@ static bool test_is_left_out(const char *name)
     return false;
 }
 
-/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed, N skipped",
- * and exits with 1 when any failed. */
+/* usage: selftest [pattern]; prints tests of a second and more with their seconds, then "N passed, N failed, N
+ * skipped", and exits with 1 when any failed. */
 int main(int argc, char **argv)
 {
     int passed = 0, failed = 0, skipped = 0;

@@ -1,7 +1,7 @@
-/* LD_PRELOAD=large_pages.so LARGE_PAGES=BYTES PROGRAM: the memory calls of a program and its libraries behave as where a
- * page has that size: sysconf reports it, addresses and offsets that are not its multiples are refused with EINVAL, and
- * lengths are rounded up to it, so that a call on a part of a page also changes the rest. The calls that the C library
- * makes itself (malloc, threads, loading) are not changed. Each refused call is a line on stderr. */
+/* LD_PRELOAD=large_pages.so LARGE_PAGES=BYTES PROGRAM: the memory calls of a program and its libraries behave as where
+ * a page has that size: sysconf reports it, addresses and offsets that are not its multiples are refused with EINVAL,
+ * and lengths are rounded up to it, so that a call on a part of a page also changes the rest. The calls that the C
+ * library makes itself (malloc, threads, loading) are not changed. Each refused call is a line on stderr. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>

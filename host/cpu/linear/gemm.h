@@ -27,8 +27,8 @@ int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const do
 bool ah_gemm_pays_bf16(void);
 
 /* C = op(A) op(B) + bias, or without where `bias` is NULL, on bfloat16 arrays (bits), summed in float32. Returns 1, or
- * 0 where there is no fast kernel for the shape; C is then unchanged. Not inside a divided region. The second one has its
- * result in float32. */
+ * 0 where there is no fast kernel for the shape; C is then unchanged. Not inside a divided region. The second one has
+ * its result in float32. */
 int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const uint16_t *b,
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
 int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,

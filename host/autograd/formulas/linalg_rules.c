@@ -224,7 +224,8 @@ void ah_backward_matrix_det(struct ah_rule *r)
         struct ah_tensor *scale = ah_r(r, AH_OP_amax, AH_T(ah_r(r, AH_OP_abs, AH_T(lu))));
         scale = ah_r(r, AH_OP_ceil, AH_T(ah_r_shift(r, scale, eps)));
         a = ah_r_add(r, a, linalg_permuted(r, ah_r_mul(r, moved, scale), r->out[2]));
-        g = ah_r_mul(r, g, first_of_det(r, a));
+        /* Of the transposed matrix, as the solution below: both divide by the same rounded pivot near 0. */
+        g = ah_r_mul(r, g, first_of_det(r, linalg_transposed(r, a)));
     } else {
         lu = ah_r_add(r, lu, moved);
         u = ah_r(r, AH_OP_diagonal, AH_T(lu), AH_I(0), AH_I(-2), AH_I(-1));

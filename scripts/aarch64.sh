@@ -20,7 +20,8 @@ own_qemu="build-aarch64-qemu/usr/bin/qemu-aarch64"
 # The tests beyond the limits of qemu-user (10.0): self-tests by name and spec files, each with the reason.
 left_out() {
     cat <<'END'
-a_control_block_that_cannot_be_mapped_is_not_called_a_foreign_one     RLIMIT_AS does not limit the program's mappings
+a_control_block_that_cannot_be_mapped_is_not_called_a_foreign_one    RLIMIT_AS does not limit the program's mappings
+memory_of_models_that_are_gone_serves_models_of_other_sizes    MADV_REMOVE returns no memory
 END
 }
 

@@ -26,8 +26,8 @@ count_lines "$new" >"$scratch/new"
 changes R --name-status | cut -f 2,3 >"$scratch/renamed"
 # With -z a renamed file is "added removed", its old name and its new name, each ended by a zero byte.
 changes MR -z --numstat | tr '\n\0' ' \n' >"$scratch/changed"
-changes D | grep '^-[^-]' >"$scratch/lost"
-changes A -U0 | grep '^+' >"$scratch/found"
+changes D | sed -n '/^-[^-]/p' >"$scratch/lost"
+changes A -U0 | sed -n '/^+/p' >"$scratch/found"
 
 awk -F '\t' -v OFS='\t' '
     function folder(path) { return path ~ /\// ? substr(path, 1, index(path, "/") - 1) : "(root)" }

@@ -19,7 +19,7 @@ end
 --
 --   accelhost.utils.clear_device_cache()
 function memory.clear_device_cache()
-  collectgarbage() -- and empty_cache once more, for what the finalizers of this collection have dropped
+  collectgarbage() -- its finalizers release tensors; empty_cache collects once more
   C.system.empty_cache()
 end
 

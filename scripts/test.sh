@@ -65,8 +65,16 @@ plan_specs() {
     grep -vxFf "$folder/first" "$folder/unit" | in_batches cpu 25
 }
 
-# plan_others: the other specs, which are separate jobs
-plan_others() { cat "$folder/first" "$folder/unit" | grep -vxFf - "$folder/specs" | in_batches cpu 1; }
+# plan_others: the other specs. A runner starts in 0.1 s: up to three are a job where there are many for each worker.
+# Specs of devices, whose files leave contexts of devices behind, are separate jobs.
+plan_others() {
+    cat "$folder/first" "$folder/unit" | grep -vxFf - "$folder/specs" >"$folder/others"
+    each=$(($(wc -l <"$folder/others") / workers / 10))
+    [ "$each" -ge 1 ] || each=1
+    [ "$each" -le 3 ] || each=3
+    grep '^spec/device/' "$folder/others" | in_batches cpu 1
+    grep -v '^spec/device/' "$folder/others" | in_batches cpu "$each"
+}
 
 # plan_devices SPEC...: jobs of those that run on the test device, and of a minute of them on the simulated GPU
 plan_devices() {

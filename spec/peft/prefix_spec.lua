@@ -2,6 +2,7 @@
 local accelhost = require "accelhost"
 local arguments = require "accelhost.util.arguments"
 local check = require "spec.support.check"
+local run = require "spec.support.run"
 local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local models, optim, peft = accelhost.models, accelhost.optim, accelhost.peft
@@ -148,6 +149,24 @@ describe("prefix tuning and P-tuning", function()
         "transform.2.weight"}, arguments.sorted_keys(state))
     end)
     accelerator:free_memory()
+  end)
+
+  it("train in several processes as in one, and resume", function()
+    temporary.with(function(folder)
+      local function output(words, sharding)
+        local environment = {SHARDING = sharding, FOLDER = ("%s/%s%d"):format(folder, sharding, #words)}
+        local result = run.host(words, {env = environment})
+        run.succeeds(result)
+        return result.stdout
+      end
+      local case = "spec/peft/cases/prefix.lua"
+      local alone = output({case}, "none")
+      local fourth, again = alone:match "(%d+%.%d+)\n(%d+%.%d+)\n$"
+      assert.equal(fourth, again)
+      for _, sharding in ipairs {"none", "full"} do
+        assert.equal(alone, output({"launch", "--num_processes", "2", case}, sharding))
+      end
+    end)
   end)
 
   it("are trained by a Trainer in bfloat16", function()

@@ -15,8 +15,8 @@ end
 local function small_mnist(dir, count)
   assert(lfs.mkdir(dir))
   for split, train in pairs {train = true, t10k = false} do
-    local images, labels = C.data.digits(count, 0, train and 0 or 1)
-    local pixels, classes = images:flatten():tolist(), labels:flatten():tolist()
+    local set = accelhost.data.SyntheticDigits {train = train, size = count}
+    local pixels, classes = set.data:flatten():tolist(), set.targets:tolist()
     for i, value in ipairs(pixels) do pixels[i] = string.char(value) end
     for i, value in ipairs(classes) do classes[i] = string.char(value) end
     files.write(dir .. "/" .. split .. "-images-idx3-ubyte",

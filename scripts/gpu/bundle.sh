@@ -13,7 +13,9 @@ trap 'rm -rf "$stage"' EXIT
 tree=$stage/tree
 mkdir -p "$tree/$build/lib" "$tree/modules"
 
-git ls-files --cached --others --exclude-standard | while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
+# Without the scripts that write fixtures and packages, and without fuzzing.
+git ls-files --cached --others --exclude-standard | grep -vE '^(scripts/(fixtures|coverage|package)|spec/fuzz)/' |
+    while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     tar -c -T - | tar -x -C "$tree"
 cp "$build/accelhost" "$build/accelhost-cuda.so" "$build/op_args.h" "$tree/$build"
 (cd "$build" && find host/cuda -name '*.o' ! -name images.o ! -name '*.nv.o' | tar -c -T -) | tar -x -C "$tree/$build"
@@ -42,7 +44,7 @@ rm -rf "$bundle"
 mkdir -p "$bundle"
 echo "$build" >"$tree/build-folder"
 kernels=$(strings "$build/accelhost-cuda.so" | sed -n 's/^for\( sm_.* by CUDA .*\)/\1/p')
-tar -C "$stage" --owner=0 --group=0 -c tree | xz -T0 >"$bundle/files.tar.xz"
+tar -C "$stage" --owner=0 --group=0 -c tree | xz --x86 --lzma2=preset=9 >"$bundle/files.tar.xz"
 xz=$(command -v xz)
 mkdir "$bundle/unpack"
 cp -L "$xz" "$bundle/unpack/xz"

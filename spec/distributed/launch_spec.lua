@@ -9,11 +9,12 @@ local function launch(words, options)
 end
 
 -- A script whose ranks all write before the launcher, which rank 0 stops meanwhile, reads: it joins equal lines that
--- arrive within 50 ms, and on a busy machine a rank may write later than that.
+-- arrive within 50 ms, and on a busy machine a rank may write later than that. All ranks have started before the stop.
 local function together(script)
   return ([[
     local barrier, ffi = require("accelhost._C").comm.barrier, require "ffi"
     ffi.cdef "int kill(int pid, int signal); int getppid(void);"
+    barrier()
     if os.getenv "RANK" == "0" then ffi.C.kill(ffi.C.getppid(), 19) end
     barrier()
     %s

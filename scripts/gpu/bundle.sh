@@ -3,7 +3,7 @@
 # together with the tree, as both may be copied there: BUILD/bundle/gpu-checks, which unpacks files.tar.xz of the same
 # folder: the tree, the program with its plugin and the plugin's objects, the libraries that a bare system lacks, and
 # Busted. xz is in the folder too, for systems without it.
-# usage: bundle.sh BUILD
+# usage: [XZ_PRESET=9] bundle.sh BUILD
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
@@ -44,7 +44,7 @@ rm -rf "$bundle"
 mkdir -p "$bundle"
 echo "$build" >"$tree/build-folder"
 kernels=$(strings "$build/accelhost-cuda.so" | sed -n 's/^for\( sm_.* by CUDA .*\)/\1/p')
-tar -C "$stage" --owner=0 --group=0 -c tree | xz --x86 --lzma2=preset=9 >"$bundle/files.tar.xz"
+tar -C "$stage" --owner=0 --group=0 -c tree | xz --x86 --lzma2=preset="${XZ_PRESET:-9}" >"$bundle/files.tar.xz"
 xz=$(command -v xz)
 mkdir "$bundle/unpack"
 cp -L "$xz" "$bundle/unpack/xz"

@@ -157,7 +157,7 @@ describe("scripts/gpu/bundle.sh", function()
       for from, to in pairs(copies) do os.execute(("cp %s %s"):format(run.quote(from), run.quote(path .. to))) end
       os.execute(("cp %s/accelhost-cuda.so %s/host/cuda/one.o"):format(build, build))
       os.execute(("head -c 42000000 /dev/urandom > %s/op_args.h"):format(build))
-      local result = run.program({path .. "/scripts/gpu/bundle.sh", "build"}, with {XZ_OPT = "-0"})
+      local result = run.program({path .. "/scripts/gpu/bundle.sh", "build"}, with {XZ_PRESET = "0"})
       if result.stderr:find "busted is not here" then return pending "needs Busted" end
       assert.equal(1, result.code, result.output)
       assert.matches("gpu%-bundle: build/bundle has %d+ KB and the tree %d+ KB, together more than 40 MB\n$",

@@ -1,5 +1,5 @@
---- accelhost.distributed.nn: collectives with gradients, by the names of torch.distributed.nn. Each returns new tensors,
---- and its gradient is a collective too: every process runs backward through the same calls, in the same order.
+--- accelhost.distributed.nn: collectives with gradients, by the names of torch.distributed.nn. Each returns new
+--- tensors, and its gradient is a collective too: all processes run backward through the same calls, in the same order.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autograd = require "accelhost.autograd"

@@ -28,6 +28,11 @@ bool ah_bf16_native(void)
     return false;
 }
 
+bool ah_gemm_pays_bf16(void)
+{
+    return false;
+}
+
 bool ah_bf16_pairs(void)
 {
     return false;
@@ -46,6 +51,12 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
 int ah_call_kernel(struct ah_call *call)
 {
     return call->op->forward == ah_forward_dequantize ? ah_cpu_dequantize(call) : ah_cpu_quantized_matmul(call);
+}
+
+int ah_call_single(struct ah_call *call, const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    AH_TRY(ah_call_output(call, 0, size, ndim, dtype));
+    return ah_call_kernel(call);
 }
 
 void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)

@@ -2,7 +2,7 @@
 # Run the C self-tests and all specs of a build; the last line is "N passed, N failed, N skipped".
 # usage: test.sh BUILD [pattern]
 #   pattern: part of a spec's path, else of a sentence; for self-tests it is part of a name
-#   TEST_JOBS: number of processes that run specs at once; default: one more than there are processors, at most 8, since
+#   TEST_JOBS: number of processes that run specs at once; default: two more than there are processors, at most 8, since
 #   many specs wait
 #   HOST_FLAGS: options of the host (--jit off); SKIP_SELFTEST=1: specs only; SKIP_SPECS=1: self-tests only;
 #   ACCELHOST_TEST_DEVICE: the device on which the specs of tensors run again (far, whose memory the host cannot read)
@@ -31,7 +31,7 @@ passed=0 failed=0 skipped=0
 device=${ACCELHOST_TEST_DEVICE:-far}
 unset ACCELHOST_TEST_DEVICE
 case ${DEVICE_ONLY:-}:$suite in ?*:* | :jobs | :devices) SKIP_SELFTEST=1 ;; esac
-workers=${TEST_JOBS:-$(($(nproc) + 1))}
+workers=${TEST_JOBS:-$(($(nproc) + 2))}
 [ -n "${TEST_JOBS:-}" ] || [ "$workers" -le 8 ] || workers=8
 folder=$(mktemp -d)
 touch "$folder/results" "$folder/times"

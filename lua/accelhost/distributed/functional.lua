@@ -256,8 +256,12 @@ local read_all_to_all_single = reader("all_to_all_single", {
 })
 
 local function equal_parts(tensor, group)
-  local sizes = {}
-  for i = 1, group:size() do sizes[i] = tensor:size(0) / group:size() end
+  local sizes, rows = {}, tensor:dim() > 0 and tensor:size(0) / group:size() or 0.5
+  if rows % 1 ~= 0 then
+    fail("distributed.nn.all_to_all_single: dim 0 of %s does not divide by %d processes", arguments.shape_text(tensor),
+      group:size())
+  end
+  for i = 1, group:size() do sizes[i] = rows end
   return sizes
 end
 

@@ -124,6 +124,10 @@ end)
 checks.it("a list of another length and an operation without a gradient are refused", function()
   checks.refused("distributed.nn.scatter: tensors: expected " .. size .. " tensors, one for each process",
     function() dist.nn.scatter({}, 0) end)
+  if size > 1 then
+    checks.refused("distributed.nn.all_to_all_single: dim 0 of (1, 3) does not divide by " .. size .. " processes",
+      function() dist.nn.all_to_all_single(accelhost.empty(size, 3), accelhost.ones(1, 3)) end)
+  end
   checks.refused("distributed.nn.all_reduce: unknown op 'max' (known: sum, mean)",
     function() dist.nn.all_reduce(accelhost.ones(1), dist.ReduceOp.MAX) end)
 end)

@@ -15,6 +15,7 @@
 #include <zmq.h>
 
 #include "base/process/signals.h"
+#include "base/process/threads.h"
 #include "base/status/status.h"
 #include "base/trace/time.h"
 #include "jupyter/capture.h"
@@ -352,14 +353,9 @@ static void service_close_sockets(void)
         zmq_ctx_term(service.context);
 }
 
-/* Signals are for the main thread. */
 static int service_start(void)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&service.thread, NULL, service_run, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = ah_helper_start(&service.thread, service_run, NULL);
     return failed ? ah_fail(AH_ENOMEM, "a thread cannot be started: %s", strerror(failed)) : 0;
 }
 

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process/threads.h"
 #include "base/status/notice.h"
 #include "base/status/status.h"
 #include "base/trace/time.h"
@@ -141,7 +142,7 @@ static int mpi_begin(const struct ah_topology *topology, int64_t timeout_ns)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&watch.change, &clock);
     pthread_condattr_destroy(&clock);
-    if (pthread_create(&thread, NULL, end_what_hangs, &watch))
+    if (ah_helper_start(&thread, end_what_hangs, &watch))
         return ah_fail(AH_ENOMEM, "MPI: no thread that watches it");
     int status = mpi_initialize(topology);
     mpi.broken = status < 0;

@@ -1,6 +1,9 @@
 /* The processors of a process, and their division among the ranks of a job. */
 #include "base/process/threads.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include "test.h"
 
 AH_TEST(threads_parts_of_the_mask_are_disjoint_and_make_up_all_of_it)
@@ -31,4 +34,20 @@ AH_TEST(threads_more_parts_than_processors_have_one_processor_each)
         ah_affinity_part(i, parts, &part);
         CHECK(CPU_COUNT_S(sizeof part.set, part.set) == 1);
     }
+}
+
+static void *signals_blocked(void *set)
+{
+    pthread_sigmask(SIG_BLOCK, NULL, set);
+    return NULL;
+}
+
+AH_TEST(threads_helpers_receive_their_own_faults_and_no_signal_of_another_process)
+{
+    pthread_t thread;
+    sigset_t blocked;
+    CHECK(ah_helper_start(&thread, signals_blocked, &blocked) == 0);
+    pthread_join(thread, NULL);
+    CHECK(!sigismember(&blocked, SIGBUS) && !sigismember(&blocked, SIGSEGV) && !sigismember(&blocked, SIGFPE));
+    CHECK(sigismember(&blocked, SIGINT) && sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGUSR1));
 }

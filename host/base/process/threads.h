@@ -30,5 +30,6 @@ int ah_num_threads(void);
 enum { AH_MOST_THREADS = 1024 };
 int ah_set_num_threads(int count); /* AH_EINVAL unless 1 <= count <= AH_MOST_THREADS */
 
-/* Start a helper thread with all signals blocked, so that other threads receive them. Returns 0 or an errno. */
+/* Start a helper thread with the signals of other processes blocked, so that other threads receive them; faults stay
+ * unblocked, since the kernel ends the process without the fault's handler otherwise. Returns 0 or an errno. */
 int ah_helper_start(pthread_t *out, void *(*run)(void *context), void *context);

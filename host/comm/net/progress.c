@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process/threads.h"
 #include "comm/net/progress_job.h"
 
 /* Calls of one group block in which a rank is its host's first. */
@@ -354,7 +355,7 @@ int ah_progress_open(struct ah_progress **out, struct ah_control_block *control,
     for (int i = 0; i < queues; i++)
         progress->queue[i].last = &progress->queue[i].first;
     AH_TRYGO(type->open(&progress->transport, control->hosts, timeout_ns), failed);
-    if (pthread_create(&progress->thread, NULL, carry_all, progress)) {
+    if (ah_helper_start(&progress->thread, carry_all, progress)) {
         status = ah_fail(AH_ENOMEM, "progress thread: cannot be started");
         goto failed;
     }

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/process/threads.h"
 #include "base/trace/time.h"
 #include "comm/net/mesh.h"
 #include "comm/net/replica_frames.h"
@@ -364,11 +365,11 @@ int ah_replica_open(struct ah_replica **out, struct ah_control_block *control, i
         if (fd[h] >= 0 && !replica->peer[h].in)
             status = AH_ENOMEM;
     }
-    if (status < 0 || pthread_create(&replica->receiver, NULL, receive_frames, replica)) {
+    if (status < 0 || ah_helper_start(&replica->receiver, receive_frames, replica)) {
         status = ah_fail(AH_ENOMEM, "replication: out of memory");
         goto failed;
     }
-    if (pthread_create(&replica->sender, NULL, send_changes, replica)) {
+    if (ah_helper_start(&replica->sender, send_changes, replica)) {
         atomic_store(&replica->ended, true);
         pthread_join(replica->receiver, NULL);
         status = ah_fail(AH_ENOMEM, "replication: cannot start its threads");

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process/threads.h"
 #include "base/trace/time.h"
 #include "comm/group/watch.h"
 #include "cuda/driver/stream/graph.h"
@@ -135,7 +136,7 @@ static int task_await(struct ah_nccl_comm *comm, struct task *task, const char *
     struct ah_group *group = comm->base.group;
     int64_t begin = ah_now_ns(), checked = begin;
     pthread_t thread;
-    if (pthread_create(&thread, NULL, task_run, task)) {
+    if (ah_helper_start(&thread, task_run, task)) {
         comm->handle = task->handle;
         free(task);
         return ah_fail(AH_ENOMEM, "%s: %s: no thread for it", comm->cuda->device->name, call);

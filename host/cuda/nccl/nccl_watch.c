@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process/threads.h"
 #include "base/status/notice.h"
 #include "base/trace/time.h"
 #include "comm/group/watch.h"
@@ -52,7 +53,7 @@ static void *abort_beside(void *context)
 static void abort_comm(struct ah_nccl_comm *comm)
 {
     pthread_t thread;
-    if (!comm->captured || pthread_create(&thread, NULL, abort_beside, comm->handle))
+    if (!comm->captured || ah_helper_start(&thread, abort_beside, comm->handle))
         comm->nccl->abort(comm->handle);
     else
         pthread_detach(thread);
@@ -157,7 +158,7 @@ int ah_nccl_watch(struct ah_nccl_comm *comm)
     int status = 0;
     pthread_t thread;
     AH_LOCK_SCOPE(&list_lock);
-    if (!watch_running && pthread_create(&thread, NULL, nccl_watch_run, NULL))
+    if (!watch_running && ah_helper_start(&thread, nccl_watch_run, NULL))
         status = ah_fail(AH_ENOMEM, "%s: no thread to watch over collectives", comm->cuda->device->name);
     if (status == 0) {
         if (!watch_running)

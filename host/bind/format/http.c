@@ -11,7 +11,6 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/status/status.h"
 #include "bind/format/http_head.h"
 #include "bind/lua/bind.h"
 

@@ -16,7 +16,6 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
-#include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/loop/dense.h"
 

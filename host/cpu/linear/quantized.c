@@ -8,7 +8,6 @@
 
 #include "base/numeric/half.h"
 #include "base/process/parallel.h"
-#include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/process/parallel.h"
-#include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "ops/dispatch/op.h"

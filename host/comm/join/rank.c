@@ -177,7 +177,7 @@ bool ah_rank_report_end(void)
     }
     if (atomic_load(&slot->state) == AH_RANK_FAILED)
         return false; /* and has reported the reason */
-    char text[sizeof slot->group_text + 80];
+    char text[sizeof slot->group_text + 96];
     snprintf(text, sizeof text, "a collective failed and the script continued without it (let its error end the "
              "script): %s", slot->group_text);
     if (attached->header->alone)

@@ -124,7 +124,7 @@ LUA  := $(filter-out $(JUPYTER_LUA),$(sort $(shell find lua -name '*.lua')))
 PAGE := $(sort $(shell find lua -name '*.css' -o -name '*.js' -o -name '*.html'))
 TEST_SRC := $(sort $(wildcard spec/host/*.c))
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
-# Code without a measurable part in the time of a step: -Og compiles it in half of the time of -O3, into 0.8 of the code.
+# Code without a measurable part of a step: -Og compiles it in half of the time of -O3, into 0.8 of the code.
 COLD := $(wildcard $(addprefix host/,$(addsuffix /*.c,autograd/formulas base/io bind/comm bind/data bind/format \
         bind/train cli cli/* comm/group comm/join comm/net comm/recover comm/store config cuda/driver/* cuda/nccl \
         cuda/ops/* cuda/vendor io meta ops/nn text/load)))

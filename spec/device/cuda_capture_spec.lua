@@ -257,6 +257,8 @@ describe("A step that cannot be captured", function()
       local accelerator = accelhost.Accelerator()
       local w = nn.Parameter(accelhost.ones {3})
       local strange, calls = true, 0
+      local event = accelhost.cuda.Event()
+      event:record()
       local step = accelerator:compile(function(x)
         local y = x * 2
         calls = calls + 1
@@ -285,6 +287,10 @@ describe("A step that cannot be captured", function()
       "matrix_det: linear algebra by cuSOLVER cannot be captured"},
     ["an op whose shape depends on values"] = {"y:nonzero()", "nonzero: [^\n]* cannot be captured"},
     ["waiting"] = {"accelhost.synchronize()", "waiting for the device cannot be captured"},
+    ["recording an event"] = {"event:record()",
+      "recording an event cannot be captured in a graph; do it outside"},
+    ["waiting for an event"] = {"event:synchronize()", "waiting for an event cannot be captured"},
+    ["querying an event"] = {"event:query()", "querying an event cannot be captured"},
     ["a copy to another device"] = {"y:to 'cuda:1'", "a copy between devices cannot be captured"},
     ["a compiled step"] = {"accelerator:compile(function() end)()", "a compiled step cannot be called within another"},
     ["an error of the script"] = {"error 'mine'", "mine"},

@@ -291,7 +291,8 @@ static int record_of(CUevent event, std::shared_ptr<Record> *out)
         return CUDA_ERROR_INVALID_HANDLE;
     if (event->context->sticky)
         return event->context->sticky;
-    if (event->capture && !event->capture->over) {
+    if (event->capture) {
+        /* Also after the capture: a graph's events are not the host's. */
         event->capture->broken = true;
         return ERROR_CAPTURED_EVENT;
     }

@@ -73,6 +73,7 @@ TEST("a capture spreads over streams by events, and has to be joined")
         CHECK(cuStreamEndCapture(side, &graph) == 903);
         CHECK(cuStreamEndCapture(device.stream, &graph) == (joined ? 0 : 904));
     }
+    CHECK(cuEventQuery(join) == 907 && cuEventSynchronize(fork) == 907);
     CUgraph whole = graph;
     CHECK(cuGraphInstantiateWithFlags(&exec, whole, 0) == 0);
     for (int i = 0; i < 10; i++)

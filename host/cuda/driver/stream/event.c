@@ -3,6 +3,7 @@
 
 #include "base/status/status.h"
 
+#include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/event.h"
 
 struct ah_device_event {
@@ -34,8 +35,15 @@ static void close_event(struct ah_device_event *event)
     free(event);
 }
 
+/* An event that is recorded within a capture is a place in the graph: the host could never query it. */
+static int refuse_event(const struct ah_device_event *event, const char *what)
+{
+    return ah_cuda_capture_refuse(event->cuda, what, "do it outside of the step");
+}
+
 static int set_event(struct ah_device_event *event)
 {
+    AH_TRY(refuse_event(event, "recording an event"));
     AH_TRY(ah_cuda_enter(event->cuda));
     AH_TRY(ah_cuda_check(ah_cuda.event_record(event->handle, event->cuda->compute), "%s: an event",
                          event->cuda->device->name));
@@ -45,6 +53,7 @@ static int set_event(struct ah_device_event *event)
 
 static int is_reached(struct ah_device_event *event, bool *out)
 {
+    AH_TRY(refuse_event(event, "querying an event"));
     AH_TRY(ah_cuda_enter(event->cuda));
     CUresult code = event->set ? ah_cuda.event_query(event->handle) : CUDA_SUCCESS;
     *out = code == CUDA_SUCCESS;
@@ -53,6 +62,7 @@ static int is_reached(struct ah_device_event *event, bool *out)
 
 static int wait_for(struct ah_device_event *event)
 {
+    AH_TRY(refuse_event(event, "waiting for an event"));
     AH_TRY(ah_cuda_enter(event->cuda));
     return event->set ? ah_cuda_check(ah_cuda.event_synchronise(event->handle), "%s", event->cuda->device->name) : 0;
 }
@@ -60,6 +70,7 @@ static int wait_for(struct ah_device_event *event)
 static int event_measure(struct ah_device_event *from, struct ah_device_event *to, double *milliseconds)
 {
     float passed = 0;
+    AH_TRY(refuse_event(from, "querying an event"));
     if (from->cuda != to->cuda)
         return ah_fail(AH_EINVAL, "elapsed_time: one event is of %s, the other of %s", from->cuda->device->name,
                        to->cuda->device->name);

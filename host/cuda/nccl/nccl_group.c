@@ -81,7 +81,9 @@ static int graph_add(struct ah_nccl_comm *comm)
         count += other->capturing;
     if (!comm->capturing && count == AH_CUDA_GRAPH_COMMS)
         return ah_fail(AH_ESTATE, "a captured step has collectives of more than %d groups", AH_CUDA_GRAPH_COMMS);
-    comm->capturing = comm->captured = true;
+    comm->capturing = true;
+    AH_LOCK_SCOPE(&comm->lock);
+    comm->captured = true;
     return 0;
 }
 

@@ -6,6 +6,7 @@ local sim = require "spec.support.sim"
 -- inputs that `dtype` holds.
 local compare = [[
   local accelhost = require "accelhost"
+  accelhost.manual_seed(1)
   local F = accelhost.nn.functional
   local function randn(...)
     return accelhost.randn({...}, {device = "cpu", dtype = "float64"})

@@ -16,7 +16,6 @@ mkdir -p "$results/logs"
 results=$(cd "$results" && pwd)
 logs=$results/logs
 goals=$results/goals.txt
-: >"$goals"
 host=$build/accelhost
 python=${PYTHON:-python3}
 simulated=${SIMULATED:-}
@@ -77,7 +76,21 @@ finish() {
     pack && rm -rf "$logs"
     exit "$1"
 }
-trap 'echo "ended by a signal"; finish 143' TERM INT
+# end_tree PID: end a process and its descendants
+end_tree() {
+    for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do end_tree "$child"; done
+    kill "$1" 2>/dev/null
+}
+# The sections are run by a second shell: a shell that waits for a command in the foreground would handle a signal only
+# when that has ended.
+if [ -z "${CHECKS_SECTIONS:-}" ]; then
+    : >"$goals"
+    CHECKS_SECTIONS=1 scripts/gpu/checks.sh "$build" "$results" &
+    sections=$!
+    trap 'echo "ended by a signal"; end_tree $sections; finish 143' TERM INT
+    wait $sections
+    exit $?
+fi
 
 # NVIDIA's libraries: the toolkit's, and those of Python's packages. Not the toolkit's folder compat, whose
 # older libcuda would be found before the driver's own.

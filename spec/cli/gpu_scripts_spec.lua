@@ -48,10 +48,16 @@ case "$*" in
 *memcheck*) echo "========= ERROR SUMMARY: 0 errors"; exit 1 ;;
 *racecheck*) echo "========= RACECHECK SUMMARY: 0 hazards displayed"; exit 0 ;;
 *synccheck*) echo "========= ERROR SUMMARY: 3 errors"; echo "========= at fold_f32+0x20"; exit 99 ;;
-*) exec sleep ${SLEEPS:-0} ;;
+*)
+    [ -z "${ENDED:-}" ] || kill "$(cat "$ENDED")"
+    exec sleep ${SLEEPS:-0}
+    ;;
 esac]])
     env.PATH, env.PYTHON, env.NVCC = bin .. ":" .. os.getenv "PATH", bin .. "/python", "false"
-    local result = run.program({"scripts/gpu/checks.sh", build, path .. "/results"}, with(env))
+    -- The script's number is in the file $ENDED, for a tool that ends it.
+    local words = {"sh", "-c", '[ -z "$ENDED" ] || echo $$ >"$ENDED"; exec scripts/gpu/checks.sh "$@"', "sh", build,
+      path .. "/results"}
+    local result = run.program(words, with(env))
     return result, files.read(path .. "/results/goals.txt")
   end
 
@@ -81,6 +87,23 @@ esac]])
       for title in result.stdout:gmatch "\n== (%l[%l-]*)" do order[#order + 1] = title end
       assert.same({"specs", "compute-sanitizer", "rates", "goals"}, order)
       assert.matches("\nthreads: 4\n", result.stdout)
+    end)
+  end)
+
+  it("packs what there is where a signal ends it, and ends its tools", function()
+    folder.with(function(path)
+      local began = os.time()
+      local result = check(path, {SECTIONS = "smoke sanitizer", SECONDS_IN_ALL = "480", SLEEPS = "10001",
+        ENDED = path .. "/ended"})
+      assert.equal(143, result.code, result.output)
+      assert.is_true(os.time() - began < 30)
+      assert.matches("ended by a signal.*one op of each kind agrees with float64 on the CPU +met", result.stdout)
+      local list = run.program({"tar", "-tzf", path .. "/results/logs.tar.gz"}).stdout
+      for _, name in ipairs {"versions", "smoke", "memcheck", "initcheck"} do
+        assert.truthy(list:find("logs/" .. name .. ".log", 1, true), list)
+      end
+      local left = run.program {"sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 1000[1]'"}
+      assert.equal("", left.stdout)
     end)
   end)
 end)

@@ -77,6 +77,7 @@ finish() {
     exit "$1"
 }
 # end_tree PID: end a process and its descendants
+# shellcheck disable=SC2013,SC2317
 end_tree() {
     for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do end_tree "$child"; done
     kill "$1" 2>/dev/null

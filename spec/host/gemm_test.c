@@ -76,7 +76,9 @@ static bool is_right(bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool bia
     return done >= 0 && sums >= 0;
 }
 
-static const int64_t sizes[][3] = {{1, 3, 5}, {8, 8, 4}, {9, 17, 6}, {70, 33, 31}, {64, 150, 160}, {150, 160, 3}};
+static const int64_t sizes[][3] = {{1, 3, 5},     {5, 1, 7},      {1, 1, 9},     {31, 9, 1},
+                                   {8, 8, 4},     {9, 17, 6},     {70, 33, 31},  {129, 113, 160},
+                                   {64, 150, 160}, {150, 1, 160}, {1, 150, 160}, {150, 160, 3}};
 
 static void check_sizes(bool whole)
 {

@@ -114,6 +114,22 @@ describe("matmul", function()
     accelhost.set_num_threads(before)
   end)
 
+  it("multiplies matrices whose rows or columns leave one over when threads divide them", function()
+    accelhost.manual_seed(3)
+    local before = accelhost.get_num_threads()
+    accelhost.set_num_threads(4)
+    for _, size in ipairs {{49, 49}, {49, 400}, {400, 49}, {9, 401}, {401, 17}, {1, 401}, {401, 1}} do
+      local a = accelhost.randint(-2, 3, {3000, size[1] + 3}):to("float64")
+      local b = accelhost.randint(-2, 3, {3000, size[2]}):to("float64")
+      local wanted = accelhost.matmul(a:narrow(1, 0, size[1]):t(), b)
+      for _, dtype in ipairs {"float32", "bfloat16"} do
+        local product = accelhost.matmul(a:to(dtype):narrow(1, 0, size[1]):t(), b:to(dtype))
+        assert.is_true(accelhost.equal(wanted:to(dtype), product), dtype .. " " .. table.concat(size, " x "))
+      end
+    end
+    accelhost.set_num_threads(before)
+  end)
+
   it("multiplies integers exactly", function()
     local a = accelhost.tensor({{2 ^ 40, 1}}, {dtype = "int64"})
     assert.same({{2 ^ 42 + 3}}, accelhost.matmul(a, accelhost.tensor({{4}, {3}}, {dtype = "int64"})):tolist())

@@ -139,16 +139,18 @@ static struct product division_piece(const struct division *d, int index)
     part.b = (const char *)part.b + (part.tb ? col * part.ldb : col) * item;
     part.c = (char *)part.c + (row * part.ldc + col) * (part.wide ? (int64_t)sizeof(float) : item);
     part.bias = part.bias ? (const char *)part.bias + col * item : NULL;
-    part.m = part.m - row < d->row_step ? part.m - row : d->row_step;
-    part.n = part.n - col < d->col_step ? part.n - col : d->col_step;
+    part.m = index / d->cols + 1 < d->rows ? d->row_step : part.m - row;
+    part.n = index % d->cols + 1 < d->cols ? d->col_step : part.n - col;
     return part;
 }
 
-/* Divide `size` into at most `count` steps, a multiple of `unit`; returns their number. */
+/* Divide `size` into at most `count` steps, a multiple of `unit`; returns their number. A rest of one row or column is
+ * part of the last step: libraries have other kernels for vectors, slower ones for these strides. */
 static int divide_side(int64_t size, int count, int64_t unit, int64_t *step)
 {
     *step = ((size + count - 1) / count + unit - 1) / unit * unit;
-    return (int)((size + *step - 1) / *step);
+    int steps = (int)((size + *step - 1) / *step);
+    return steps > 1 && size % *step == 1 ? steps - 1 : steps;
 }
 
 static int most_pieces(double work)

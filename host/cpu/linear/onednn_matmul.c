@@ -28,9 +28,21 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
     return code == dnnl_success ? 1 : ah_onednn_failed("a matrix product", code);
 }
 
+/* Does oneDNN compute a product of these sizes (those of matmul_fill)? Version 3.6 reads a row of A, and writes a
+ * column of C, as if their items were adjacent (bfloat16, AVX-512); 2.7 does not. */
+static bool matmul_is_right(const int64_t *size)
+{
+    const bool strided_row = size[2] == 1 && size[4] > 1 && size[0] && size[5] != 1;
+    const bool strided_column = size[3] == 1 && size[2] > 1 && size[7] != 1;
+    return DNNL_VERSION_MAJOR < 3 || (!strided_row && !strided_column);
+}
+
 static int matmul_fill(struct ah_onednn_entry *entry)
 {
     const int64_t *s = entry->key.size; /* ta tb m n k lda ldb ldc */
+    entry->absent = !matmul_is_right(s);
+    if (entry->absent)
+        return dnnl_success;
     const dnnl_data_type_t type = entry->key.half ? dnnl_bf16 : dnnl_f32;
     const dnnl_data_type_t result = entry->key.wide ? dnnl_f32 : type;
     dnnl_dims_t a = {s[2], s[4]}, b = {s[4], s[3]}, c = {s[2], s[3]}, c_stride = {s[7], 1};

@@ -22,6 +22,7 @@ local expected = {
   ["accelerate.notebook_launcher"] = "accelhost.notebook_launcher(",
   ["torch.cuda.amp.GradScaler"] = "amp.GradScaler(",
   ["torch.cuda.amp.autocast"] = "accelhost.autocast(",
+  ["torch.autograd.functional.jacobian"] = "autograd.functional.jacobian(func, inputs,",
   ["torchvision.transforms.Resize"] = "data.transforms.Resize(",
   ["torchvision.models.resnet18"] = "models.resnet18(",
   ["timm.create_model"] = "models.create_model(model_name",
@@ -46,7 +47,8 @@ local expected = {
   ["torch.export"] = "torch.export is not here (no export of graphs",
   ["torch.onnx"] = "torch.onnx is not here (no export of graphs",
   ["torch.onnx.export"] = "torch.onnx.export is not here (no export of graphs",
-  ["torch.func"] = "torch.func is not here (function transforms such as vmap and jvp",
+  ["torch.func"] = "torch.func is not here (function transforms such as vmap: "
+    .. "accelhost.autograd.functional has jacobian",
   ["torch.distributed.rpc"] = "torch.distributed.rpc is not here (calls of functions in other processes",
   ["torch.nested"] = "torch.nested is not here (tensors of unequal rows",
   ["torch.hub.load"] = "torch.hub.load is not here (downloads of code",

@@ -162,8 +162,7 @@ local arrays = "as accelhost.tensor and t:tolist(); .npy and .npz files are read
 local modules = {
   {"torch", nil},
   {"torch.signal", "signal processing: accelhost.fft has the transforms, accelhost the windows (hann_window, ...)"},
-  {"torch.func", "function transforms such as vmap and jvp: accelhost.autograd has grad, with create_graph for second "
-    .. "derivatives"},
+  {"torch.func", "function transforms such as vmap: accelhost.autograd.functional has jacobian, hessian, vjp and jvp"},
   {"torch.jit", transforms .. ", and " .. export},
   {"torch.fx", transforms}, {"torch.compiler", transforms}, {"torch._dynamo", transforms},
   {"torch._inductor", transforms},

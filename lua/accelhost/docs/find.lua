@@ -11,7 +11,7 @@ local held = {
 -- Modules of other packages, and the modules that have their names here.
 local homes = {
   {"torch.cuda.amp.", "amp."}, {"torch.cpu.amp.", "amp."}, {"torch.utils.data.distributed.", "data."},
-  {"torch.nn.modules.%l+.", "nn."}, {"torch.autograd.functional.", "autograd."},
+  {"torch.nn.modules.%l+.", "nn."},
   {"torch.distributed.nn.functional.", "distributed.nn."},
   {"torch.utils.tensorboard.", "track."}, {"tensorboardX.", "track."},
   {"torchvision.transforms.v2.functional.", "data.transforms.functional."},

@@ -155,7 +155,7 @@ end
 
 autograd.set_grad_enabled = C.autograd.set_grad_enabled
 
-local lazy = {}
-namespace.add(lazy, "accelhost.gradcheck", {"gradcheck", "gradgradcheck"})
+local lazy = {functional = {"accelhost.autograd.functional"}}
+namespace.add(lazy, "accelhost.autograd.gradcheck", {"gradcheck", "gradgradcheck"})
 
 return namespace.new("autograd", autograd, lazy, {refused = {checkpoint = "accelhost.utils.checkpoint.checkpoint"}})

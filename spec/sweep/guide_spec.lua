@@ -45,7 +45,8 @@ describe("The guide about sweeps", function()
   teardown(function() leave() end)
 
   it("has files and commands that run in their order", function()
-    assert.same({"train.lua", "sweep.lua", "sweep.yaml", "branin.lua", "tradeoff.lua", "resumable.lua"}, write_files())
+    assert.same({"train.lua", "sweep.lua", "sweep.yaml", "branin.lua", "bounded.lua", "tradeoff.lua", "resumable.lua"},
+      write_files())
     local has_sqlite3 = os.execute "command -v sqlite3 > /dev/null" == 0
     for _, command in ipairs(commands()) do
       if has_sqlite3 or not command:find "^sqlite3" then
@@ -66,6 +67,16 @@ describe("The guide about sweeps", function()
     assert.equal(0, result.code, result.output)
     local value = tonumber(shell("accelhost sweep status branin.study").stdout:match "best: loss (%S+) in trial")
     assert.is_true(value < 3, tostring(value)) -- the minimum is 0.398
+  end)
+
+  it("has a sweep with constraints", function()
+    local result = shell "accelhost sweep bounded.lua"
+    assert.equal(0, result.code, result.output)
+    assert.matches("8 trials: ", result.output, 1, true)
+    for row in shell("accelhost sweep export bounded.study").stdout:gmatch "\n(%d+,[^\n]+)" do
+      local lr, optimizer, width = row:match "^[^,]*,[^,]*,[^,]*,([^,]+),([^,]+),([^,]+)"
+      assert.is_true(lr * width <= 4 and (optimizer == "sgd" or tonumber(lr) < 0.1), row)
+    end
   end)
 
   it("has a sweep of two metrics", function()

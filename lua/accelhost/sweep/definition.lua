@@ -22,6 +22,7 @@ local keys = {
   arguments = {"list", {}},                              -- of the script, in addition to the parameters
   variables = {"table", {}},                             -- of the environment of trials
   space = {"table"},
+  constraints = {"list", {}},                            -- expressions that parameters must satisfy: "a <= b"
   metric = {"string|table", "loss"},                     -- a name, or {name =, goal =, target =}
   direction = {"'minimize'|'maximize'"},
   metrics = {"list"},                                    -- several names, instead of metric
@@ -205,7 +206,7 @@ function Definition:init(given, folder)
   read_metrics(self, given)
   self.direction = self.direction or "minimize"
   check_work(self)
-  self.space = Space(self.space)
+  self.space = Space(self.space, self.constraints)
   find_script(self, folder or "")
   read_pruner(self)
   read_queue(self)
@@ -229,6 +230,7 @@ function Definition:facts()
     metric = self.metric, direction = self.direction, replicates = self.replicates,
     pruner = self.pruner and named(self.pruner) or "none", work = self.script or "objective",
     metrics = self.metrics, directions = self.directions,
+    constraints = self.constraints[1] and self.constraints or nil,
     space = next(space) and space or json.array {},
   }
 end
@@ -274,6 +276,10 @@ function Definition.difference(old, new)
     end
   end
   local names, extensions = {}, {}
+  local was_bound, is_bound = json.encode(old.constraints or "none"), json.encode(new.constraints or "none")
+  if was_bound ~= is_bound then
+    extensions[1] = ("constraints are %s now, and were %s; earlier trials stay"):format(is_bound, was_bound)
+  end
   for _, space in ipairs {old.space, new.space} do
     for name in pairs(space) do names[name] = true end
   end

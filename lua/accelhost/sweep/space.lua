@@ -5,6 +5,7 @@
 -- Constants are no part of it: expand() adds them to the parameters when a trial is made.
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local constraints = require "accelhost.sweep.constraints"
 local distributions = require "accelhost.sweep.distributions"
 local json = require "accelhost.util.json"
 
@@ -121,15 +122,32 @@ local function order_by_conditions(self)
   return order
 end
 
+-- The first value of a parameter.
+local function first_of(row)
+  if row.choices then return row.choices[1] end
+  return row.low
+end
+
+-- Read constraints, and evaluate each once, so that one that compares a string with a number fails before any trial.
+local function read_constraints(self, list)
+  local known, first = {}, {}
+  for _, row in ipairs(self.parameters) do known[#known + 1], first[row.name] = row.name, first_of(row) end
+  for _, name in ipairs(arguments.sorted_keys(self.constants)) do known[#known + 1] = name end
+  self.constraints = constraints.read(list, known)
+  for _, row in ipairs(self.constraints) do constraints.holds(row, self:expand(first)) end
+end
+
 --- Check and flatten the space of a definition.
 ---@param values table<string, any> distributions, constants, and tables of them
-function Space:init(values)
+---@param list? string[] constraints between parameters
+function Space:init(values, list)
   if not is_plain(values) then fail("space: expected a table of parameters, got %s", describe(values)) end
   self.parameters, self.constants, self.by_name, self.real = {}, {}, {}, {}
   flatten(self, "", values)
   for _, row in ipairs(self.parameters) do resolve(self, row) end
   check_circles(self)
   self._order = order_by_conditions(self)
+  read_constraints(self, list or {})
 end
 
 --- Is a parameter there, given the values of others?
@@ -150,6 +168,23 @@ function Space:expand(params)
     if value ~= nil then result[row.name] = real and real[place_of(row.choices, value)] or value end
   end
   return nest(result)
+end
+
+--- Return the text of the first constraint that parameters break, nil when they satisfy all that apply to them.
+---@param params table<string, any> by dotted name
+---@return string?
+function Space:violation(params)
+  local values
+  for _, row in ipairs(self.constraints) do
+    local applies = true
+    for _, name in ipairs(row.names) do
+      applies = applies and (params[name] ~= nil or self.constants[name] ~= nil)
+    end
+    if applies then
+      values = values or self:expand(params)
+      if not constraints.holds(row, values) then return row.text end
+    end
+  end
 end
 
 -- Return the reason why a value is none of a parameter's, nil when it is one.
@@ -211,6 +246,8 @@ function Space:accept(what, values)
         json.encode(row.when.values[1]))
     end
   end
+  local broken = self:violation(params)
+  if broken then fail("%s: the values break the constraint '%s'", what, broken) end
   return params
 end
 
@@ -224,7 +261,7 @@ function Space:complete(given, suggested)
     if self:is_active(row, params) then
       local value = given[row.name]
       if value == nil then value = suggested[row.name] end
-      if value == nil then value = row.choices and row.choices[1] or row.low end
+      if value == nil then value = first_of(row) end
       params[row.name] = value
     end
   end
@@ -254,7 +291,10 @@ end
 --- The space as text: two spaces have the same when they are the same.
 ---@return string
 function Space:signature()
-  return json.encode {parameters = self.parameters, constants = next(self.constants) and self.constants or nil}
+  local texts = {}
+  for i, row in ipairs(self.constraints) do texts[i] = row.text end
+  return json.encode {parameters = self.parameters, constants = next(self.constants) and self.constants or nil,
+    constraints = texts[1] and texts or nil}
 end
 
 return Space

@@ -16,6 +16,9 @@ local spans = require "accelhost.sweep.spans"
 local NAN = 0 / 0
 -- The number of times that a sampler is asked again when it suggests parameters that were already tried.
 local ATTEMPTS = 8
+-- The number of times that a sampler is asked for parameters that satisfy the constraints, and the number of times that
+-- they are drawn at random after that.
+local REJECTIONS, DRAWS = 100, 10000
 
 ---@field trials table[] by number + 1
 local Study = class.new "Study"
@@ -207,23 +210,37 @@ local function find_untried(self, number, running)
   end
   for _ = 1, self.space:size() do
     local params = self._grid:suggest(number, running)
-    if not params or not self.tried[self.space:key(params)] then return params end
-    self._grid:observe({number = number, state = "complete", params = params, reports = {}}, 0)
+    if not params or not self.tried[self.space:key(params)] and not self.space:violation(params) then return params end
+    self._grid:skip(params)
   end
+end
+
+-- Draw parameters at random until they satisfy the constraints; fail when none do.
+local function draw_allowed(self, number, given)
+  local params
+  for attempt = 0, DRAWS - 1 do
+    params = self.space:complete(given or {}, self.sampler:draw(self.sampler:stream(number, REJECTIONS + attempt)))
+    if not self.space:violation(params) then return params end
+  end
+  arguments.fail("constraints: none of %d random configurations satisfies '%s'", DRAWS, self.space:violation(params))
 end
 
 local function suggest(self, number, given)
   local running, params = open_leaders(self), nil
-  for attempt = 0, ATTEMPTS - 1 do
+  local attempt = 0
+  while attempt < (params and ATTEMPTS or REJECTIONS) do
     local suggested = self.sampler:suggest(number, running, attempt)
     if not suggested then
       self.exhausted = true
       return nil
     end
-    params = self.space:complete(given or {}, suggested)
-    if given or not self.tried[self.space:key(params)] then return params end
+    local candidate = self.space:complete(given or {}, suggested)
+    local is_allowed = not self.space:violation(candidate)
+    if is_allowed and (given or not self.tried[self.space:key(candidate)]) then return candidate end
+    params = is_allowed and candidate or params
+    if is_allowed or given or not self.sampler:skip(suggested) then attempt = attempt + 1 end
   end
-  return find_untried(self, number, running) or params
+  return not given and find_untried(self, number, running) or params or draw_allowed(self, number, given)
 end
 
 -- Return the parameters of a new trial. Queued configurations are first, by their place in the definition.

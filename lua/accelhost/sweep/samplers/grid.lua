@@ -82,8 +82,13 @@ end
 
 --- Mark the parameters of a trial as used, however it ended.
 function GridSampler:observe(trial, loss)
-  local index = rank(self.roots, trial.params)
+  self:skip(trial.params)
+end
+
+function GridSampler:skip(params)
+  local index = rank(self.roots, params)
   if index then self.taken[index] = true end
+  return index ~= nil
 end
 
 function GridSampler:suggest(number, running)

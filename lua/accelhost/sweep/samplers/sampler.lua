@@ -50,6 +50,11 @@ function BaseSampler:suggest(number, running, attempt)
   return self:draw(self:stream(number, attempt))
 end
 
+--- Learn that suggested parameters break a constraint of the definition.
+---@param params table<string, any>
+---@return boolean # true when they will not be suggested again, however often it is asked
+function BaseSampler:skip(params) return false end
+
 --- The random numbers of a trial.
 ---@param attempt? integer
 ---@return table

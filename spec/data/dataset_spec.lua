@@ -1,5 +1,6 @@
 local accelhost = require "accelhost"
 local fixtures = require("spec.support.fixtures").load "data"
+local check = require "spec.support.check"
 local data = accelhost.data
 
 local function range(count)
@@ -189,6 +190,13 @@ describe("A plain table of samples", function()
     assert.same({3, 2}, {#data.random_split(samples, {3, 2})[1], #data.random_split(samples, {3, 2})[2]})
     assert.equal(5, #data.ListDataset(samples))
     assert.same(1, data.ListDataset(samples)[-1][2])
+  end)
+
+  it("has no data sets as samples: random_split returns a list", function()
+    local train, test = data.random_split(samples, {3, 2})
+    assert.is_nil(test)
+    check.raises("expected a data set, got a list of 2 data sets (of random_split: local train, test = unpack(sets))",
+      data.DataLoader, train, {batch_size = 2})
   end)
 
   it("has at least one sample", function()

@@ -155,11 +155,15 @@ function ListDataset:get(i)
 end
 
 --- A data set as such, a plain table of samples as a ListDataset.
+--- A list of data sets is the result of random_split, which Python unpacks and Lua does not.
 ---@param value table
 ---@return table
 function dataset.of(value)
-  if type(value) == "table" and getmetatable(value) == nil and value[1] ~= nil then return ListDataset(value) end
-  return value
+  if type(value) ~= "table" or getmetatable(value) ~= nil or value[1] == nil then return value end
+  if class.is(value[1], Dataset) then
+    fail("expected a data set, got a list of %d data sets (of random_split: local train, test = unpack(sets))", #value)
+  end
+  return ListDataset(value)
 end
 
 ---@field dataset table

@@ -201,6 +201,7 @@ end
 ---@names accelerator
 return namespace.new("accelhost", accelhost, lazy, {
   refused = {
+    version = "accelhost.__version__ is the text of the version",
     device = 'a device is named by a string, "cpu" or "cuda:1"',
     skip_first_batches = "accelerator:skip_first_batches, or the method of a loader",
     Module = "nn.Module", Linear = "nn.Linear",

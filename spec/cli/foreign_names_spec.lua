@@ -39,6 +39,7 @@ local expected = {
   ["torch.FloatTensor"] = "torch.FloatTensor has another name here: accelhost.tensor(values, {dtype = \"float32\"})",
   ["wandb"] = "wandb has another name here: log_with and accelhost.track",
   ["wandb.log"] = "wandb.log is not here by that name. Instead of wandb: log_with and accelhost.track",
+  ["copy.deepcopy"] = "nn.Module:deepcopy()",
   ["isinstance"] = "accelhost.isinstance(value, classinfo)",
   -- Not here, and why.
   ["torch.compile"] = "torch.compile is not here (no compiler: ops are native code",

@@ -29,6 +29,7 @@ describe("An unknown name", function()
 
   it("that PyTorch has suggests the equivalent", function()
     check.raises("nn has no Buffer: module:register_buffer", function() return nn.Buffer end)
+    check.raises("accelhost has no version: accelhost.__version__", function() return accelhost.version end)
     check.raises("nn has no DataParallel: accelerator:prepare", function() return nn.DataParallel end)
   end)
 

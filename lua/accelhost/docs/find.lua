@@ -1,11 +1,11 @@
 --- Find entries of the reference by a word typed by the user.
 local answers = require "accelhost.docs.answers"
 
--- The usual classes of variables of these names.
+-- The usual classes of variables of these names; copy is Python's module (copy.deepcopy).
 local held = {
   model = "nn.Module:", net = "nn.Module:", module = "nn.Module:", layer = "nn.Module:",
   optimizer = "optim.Optimizer:", scheduler = "optim.lr_scheduler.LRScheduler:", loader = "data.DataLoader:",
-  dataloader = "data.DataLoader:", accelerator = "accelhost.Accelerator:",
+  dataloader = "data.DataLoader:", copy = "nn.Module:", accelerator = "accelhost.Accelerator:",
 }
 
 -- Modules of other packages, and the modules that have their names here.

@@ -42,6 +42,12 @@ describe("parse_args", function()
     assert.matches("%-%-optimizer adamw|sgd +which one %(default adamw%)", result.stdout)
   end)
 
+  it("prints a line break of a default as \\n", function()
+    local result = run.host {"-e",
+      [[require("accelhost").parse_args {description = "Writes.", {"prompt", "a\n", "text"}}]], "--help"}
+    assert.truthy(result.stdout:find("text (default a\\n)\n", 1, true), result.stdout)
+  end)
+
   for _, case in ipairs {
     {{"--epoch", "2"}, "unknown option '%-%-epoch' %(did you mean '%-%-epochs'%?%)"},
     {{"--epochs", "x"}, "%-%-epochs: expected an integer, got 'x'"},

@@ -45,7 +45,7 @@ local function help_text(spec)
     end
     local default = ""
     if (kind ~= "boolean" or row.negatable) and row[2] ~= nil then
-      local text = kind == "list" and table.concat(row[2], ",") or tostring(row[2])
+      local text = kind == "list" and table.concat(row[2], ",") or tostring(row[2]):gsub("\n", "\\n")
       default = ("%s(default %s)"):format(row[3] and " " or "", text)
     end
     add(flag, (row[3] or "") .. default)

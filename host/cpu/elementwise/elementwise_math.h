@@ -207,9 +207,15 @@ static inline double ah_tanh(double x)
     return copysign(((m < 0.625) | (x != x)) ? small : large, x);
 }
 
+/* The bits of 1 / (1 + ah_expf(-x)): half of e^-x has an exponent of one factor wherever it counts beside 1. */
 static inline float ah_sigmoidf(float x)
 {
-    return 1.0f / (1.0f + ah_expf(-x));
+    float c = -x > 89.0f ? 89.0f : -x;
+    c = c < -87.0f ? -87.0f : c;
+    float r, p;
+    uint32_t power = ah_exp_parts(c, &r, &p);
+    p = fmaf(r * r, p, r) + 1.0f;
+    return 1.0f / fmaf(p * ah_bits_float((power + 126) << 23), 2.0f, 1.0f);
 }
 
 static inline double ah_sigmoid(double x)

@@ -18,13 +18,17 @@ describe("AutoTokenizer of a folder of", function()
   after_each(function() leave() end)
 
   for _, kind in ipairs(fixture.kinds) do
-    local title = kind.older and ", whose configuration does not name the tokenizer's class," or ""
+    local title = kind.older and ", whose configuration does not name the tokenizer's class,"
+      or kind.bare and ", whose configuration has model_max_length alone," or ""
     it(kind.family .. title .. " returns transformers' ids, masks and types of texts and of pairs", function()
       for name, content in pairs(kind.files) do files.write(name, content) end
       local tokenizer = accelhost.text.AutoTokenizer.from_pretrained "."
       local first, second = {}, {}
       for i, pair in ipairs(fixture.pairs) do first[i], second[i] = pair[1], pair[2] end
-      local options = {padding = true, return_tensors = false}
+      for _, role in ipairs(require("accelhost.text.tokenizer").roles) do
+        assert.equal(kind.roles[role], tokenizer[role], role)
+      end
+      local options = {padding = kind.pads, return_tensors = false}
       for _, row in ipairs {
         {kind.texts, tokenizer(fixture.texts, options)}, {kind.pairs, tokenizer(first, second, options)},
       } do
@@ -43,7 +47,8 @@ describe("AutoTokenizer of a folder without a padding_side", function()
   after_each(function() leave() end)
 
   for _, kind in ipairs(fixture.kinds) do
-    it(("pads on transformers' side: %s%s"):format(kind.family, kind.older and ", older" or ""), function()
+    local variant = kind.older and ", older" or kind.bare and ", bare" or ""
+    it(("pads on transformers' side: %s%s"):format(kind.family, variant), function()
       files.write("tokenizer.json", kind.files["tokenizer.json"])
       for _, row in ipairs(sides.rows) do
         if row.family == kind.family then

@@ -103,11 +103,43 @@ local function gpt2(path, text, merges, config, names)
   return ('%s, "model": {"type": "BPE", "vocab": %s, "merges": %s}}'):format(rest:sub(1, -2), text, merges_text)
 end
 
+local roberta = {
+  bos_token = "<s>", eos_token = "</s>", unk_token = "<unk>", sep_token = "</s>", pad_token = "<pad>",
+  cls_token = "<s>", mask_token = "<mask>",
+}
 local defaults = {
   bert = {
     unk_token = "[UNK]", sep_token = "[SEP]", pad_token = "[PAD]", cls_token = "[CLS]", mask_token = "[MASK]",
   },
   gpt2 = {unk_token = "<|endoftext|>", bos_token = "<|endoftext|>", eos_token = "<|endoftext|>"},
+  roberta = roberta,
+  mpnet = {
+    bos_token = "<s>", eos_token = "</s>", unk_token = "[UNK]", sep_token = "</s>", pad_token = "<pad>",
+    cls_token = "<s>", mask_token = "<mask>",
+  },
+  gpt_neox = {
+    unk_token = "<|endoftext|>", bos_token = "<|endoftext|>", eos_token = "<|endoftext|>", pad_token = "<|padding|>",
+  },
+  llama = {unk_token = "<unk>", bos_token = "<s>", eos_token = "</s>"},
+  qwen2 = {unk_token = "<|endoftext|>", eos_token = "<|endoftext|>", pad_token = "<|endoftext|>"},
+  gemma = {
+    unk_token = "<unk>", bos_token = "<bos>", eos_token = "<eos>", pad_token = "<pad>", mask_token = "<mask>",
+  },
+  t5 = {eos_token = "</s>", unk_token = "<unk>", pad_token = "<pad>"},
+}
+
+-- The defaults of the special tokens that transformers' classes have, by the class, and by the type of the model where
+-- the folder names no class.
+local defaults_of_class = {
+  Bert = defaults.bert, DistilBert = defaults.bert, Electra = defaults.bert, Roberta = roberta, XLMRoberta = roberta,
+  MPNet = defaults.mpnet, GPT2 = defaults.gpt2, GPTNeoX = defaults.gpt_neox, Llama = defaults.llama,
+  Qwen2 = defaults.qwen2, Gemma = defaults.gemma, T5 = defaults.t5,
+}
+local defaults_of_type = {
+  bert = defaults.bert, distilbert = defaults.bert, electra = defaults.bert, roberta = roberta,
+  ["xlm-roberta"] = roberta, mpnet = defaults.mpnet, gpt2 = defaults.gpt2, gpt_neox = defaults.gpt_neox,
+  llama = defaults.llama, qwen2 = defaults.qwen2, qwen3 = defaults.qwen2, gemma2 = defaults.gemma,
+  gemma3_text = defaults.gemma, t5 = defaults.t5,
 }
 
 -- Return the names of special tokens: those in the files, else the defaults of a kind.
@@ -222,6 +254,20 @@ local function add_missing(tokenizer, config)
   if next(roles) then tokenizer:add_special_tokens(roles) end
 end
 
+-- Set the special tokens that the folder's files do not mention to the defaults of the tokenizer's class, if the
+-- tokenizer has them: the first published folders of BERT, RoBERTa, GPT-2 and T5 have no special_tokens_map.json.
+local function add_defaults(tokenizer, folder, config, map)
+  local kind
+  if type(config.tokenizer_class) == "string" then
+    kind = defaults_of_class[config.tokenizer_class:match "^(.-)Tokenizer"]
+  else
+    kind = defaults_of_type[object(folder .. "/config.json").model_type]
+  end
+  for role, content in pairs(kind or {}) do
+    if config[role] == nil and map[role] == nil and tokenizer._c:id(content) then tokenizer[role] = content end
+  end
+end
+
 --- The tokenizer of a folder.
 ---@param own table options that win over the folder's
 ---@return Tokenizer
@@ -244,7 +290,10 @@ function files.load(folder, own)
   if not fine then
     fail("from_pretrained: '%s/%s': %s", folder, file, (tostring(made):gsub("^.-Tokenizer: ", "", 1)))
   end
-  if file == "tokenizer.json" then add_missing(made, config) end
+  if file == "tokenizer.json" then
+    add_missing(made, config)
+    add_defaults(made, folder, config, map)
+  end
   return made
 end
 

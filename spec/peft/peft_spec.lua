@@ -84,7 +84,7 @@ describe("get_peft_model", function()
     check.raises("LoraConfig: unknown option 'rank'", config {rank = 4})
     check.raises("LoraConfig: r: expected a positive integer", config {r = 0})
     check.raises("LoraConfig: lora_dropout: expected 0 or more and less than 1, got 1", config {lora_dropout = 1})
-    check.raises("LoraConfig: eva_config: there is nothing for it here", config {eva_config = {rho = 2}})
+    check.raises("LoraConfig: eva_config: not supported", config {eva_config = {rho = 2}})
     check.raises("IA3Config: feedforward_modules: 'fc' is none of the target_modules (k)", function()
       peft.IA3Config {target_modules = {"k"}, feedforward_modules = {"fc"}}
     end)
@@ -248,6 +248,88 @@ describe("Several adapters", function()
     check.raises("set_adapter: unknown adapter 'second' (known: default)", function() model:set_adapter "second" end)
     check.raises("add_adapter: there is an adapter 'default' already", function()
       model:add_adapter("default", peft.LoraConfig())
+    end)
+  end)
+end)
+
+describe("Adapters are combined as by peft", function()
+  local several = expected.several
+  local function with_adapters()
+    accelhost.manual_seed(5)
+    local model
+    for _, name in ipairs {"one", "two", "three"} do
+      local rank, alpha = unpack(several.adapters[name])
+      local config = peft.LoraConfig {r = rank, lora_alpha = alpha, target_modules = {"q_proj", "down_proj"},
+        init_lora_weights = false}
+      if model then
+        model:add_adapter(name, config)
+      else
+        model = peft.get_peft_model(base_of "lora":double():eval(), config, name)
+      end
+    end
+    return model
+  end
+  local function logits(model)
+    return accelhost.no_grad(function() return outputs(model, "lora").logits:select(1, -1) end)
+  end
+
+  for i, case in ipairs(several.sums) do
+    it(("in a weighted sum: %s of %s"):format(case.options.combination_type or "svd", table.concat(case.names, ", ")),
+      function()
+        local model = with_adapters()
+        accelhost.manual_seed(6)
+        model:add_weighted_adapter(case.names, case.weights, "sum" .. i, case.options)
+        model:set_adapter("sum" .. i)
+        check.near(case.logits, logits(model), 1e-5)
+      end)
+  end
+
+  it("when several are active, and when they are merged", function()
+    local model = with_adapters()
+    model:set_adapter {"one", "three"}
+    check.near(several.both, logits(model), 1e-5)
+    check.near(several.merged, logits(model:merge_and_unload {adapter_names = {"two", "three"}}), 1e-5)
+  end)
+
+  it("or refused by name", function()
+    local model = with_adapters()
+    local function sum(...)
+      local given = {...}
+      return function() model:add_weighted_adapter(unpack(given)) end
+    end
+    check.raises("add_weighted_adapter: unknown adapter 'four'", sum({"one", "four"}, {1, 1}, "sum"))
+    check.raises("expected a weight for each adapter, got 2 adapters and 1 weights", sum({"one", "two"}, {1}, "sum"))
+    check.raises("adapters of one rank are expected with \"linear\", got r = 4, 2; use \"cat\" or \"svd\"",
+      sum({"one", "three"}, {1, 1}, "sum", {combination_type = "linear"}))
+    check.raises("density: expected a number from 0 to 1 with \"ties\"",
+      sum({"one", "two"}, {1, 1}, "sum", {combination_type = "ties"}))
+    check.raises("merge_and_unload: adapter_names: unknown adapter 'four'", function()
+      model:merge_and_unload {adapter_names = {"four"}}
+    end)
+  end)
+end)
+
+describe("Factors that are made from the weight", function()
+  for _, kind in ipairs {"pissa", "olora"} do
+    it("leave the outputs as they are, and have their part of the weight: " .. kind, function()
+      local base = base_of "lora":double():eval()
+      local before, weight = outputs(base, "lora").logits, base.model.layers[1].self_attn.q_proj.weight:clone()
+      local model = peft.get_peft_model(base, peft.LoraConfig {r = 3, target_modules = {"q_proj"},
+        init_lora_weights = kind})
+      check.near(check.flat(before), outputs(model, "lora").logits, 1e-10)
+      local layer = model.base_model.model.model.layers[1].self_attn.q_proj
+      local part = layer.lora_B.default.weight:matmul(layer.lora_A.default.weight) * layer.scaling.default
+      check.near(check.flat(weight - layer.base_layer.weight), part, 1e-10)
+      if kind == "pissa" then
+        local u, s, v = accelhost.linalg.svd(weight:detach(), {full_matrices = false})
+        check.near(check.flat((u:narrow(1, 0, 3) * s:narrow(0, 0, 3)):matmul(v:narrow(0, 0, 3))), part, 1e-10)
+      end
+    end)
+  end
+
+  it("have an even rank where they are orthogonal", function()
+    check.raises("init_lora_weights = \"orthogonal\": expected an even r, got 3", function()
+      peft.get_peft_model(base_of "lora", peft.LoraConfig {r = 3, init_lora_weights = "orthogonal"})
     end)
   end)
 end)

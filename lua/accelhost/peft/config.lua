@@ -32,7 +32,7 @@ local inert = {
   peft_type = true, peft_version = true, auto_mapping = true, megatron_core = true, megatron_config = null,
   loftq_config = {}, eva_config = null, corda_config = null, lora_ga_config = null, kasa_config = null,
   velora_config = null, monteclora_config = null, arrow_config = null, alora_invocation_tokens = null,
-  trainable_token_indices = null, layer_replication = null, lora_bias = false, use_qalora = false,
+  trainable_token_indices = null, layer_replication = null, use_qalora = false,
   qalora_group_size = true, use_bdlora = null, target_parameters = null, ensure_weight_tying = false,
 }
 
@@ -73,7 +73,7 @@ function PeftConfig:init(values)
     if default == nil then
       known[name] = values[name]
     elseif not is_default(values[name], default) then
-      fail("%s: %s: there is nothing for it here (%s)", self._name, name, describe(values[name]))
+      fail("%s: %s: not supported (%s)", self._name, name, describe(values[name]))
     end
   end
   arguments.check_names(self._name, known, self._names)
@@ -130,20 +130,24 @@ function PeftConfig.from_pretrained(folder) return read(PeftConfig, folder) end
 ---@field target_modules string[]|string? ends of modules' names, "all-linear", or a regular expression of whole names;
 ---   default by the type of the model
 ---@field exclude_modules string[]|string? ends of names that are left out, or a regular expression
----@field modules_to_save string[]? ends of names of modules that are trained and saved whole
+---@field modules_to_save string[]? ends of names of modules that are trained and saved whole; as in peft, "norm" is for
+---   input_layernorm too
 ---@field bias string "none", "all" or "lora_only": the biases that are trained
 ---@field use_rslora boolean
 ---@field use_dora boolean train the length of each row of W + scaling * B A too
----@field init_lora_weights boolean|string true (A as a linear map, B 0), "gaussian", or false (both as linear maps)
+---@field lora_bias boolean B has a bias
+---@field init_lora_weights boolean|string true (A as a linear map, B 0), "gaussian", false (both as linear maps),
+---   "orthogonal", or "pissa" or "olora": from the weight, of which their product is subtracted
 ---@field layers_to_transform integer[]|integer? numbers of layers, from 0
 ---@field layers_pattern string[]|string? the names of the lists of layers
----@field rank_pattern table<string, integer> other ranks by ends of names
+---@field rank_pattern table<string, integer> other ranks by ends of names, or regular expressions of them
 ---@field alpha_pattern table<string, number>
 ---@field task_type string? SEQ_CLS and TOKEN_CLS add the head (classifier, score) to modules_to_save
 ---@field inference_mode boolean adapters are not trained
 local LoraConfig = define("LoraConfig", "LORA", of_layers, {
   r = {8, "size"}, lora_alpha = {8, "positive"}, lora_dropout = {0, "number"},
   bias = {"none", "'none'|'all'|'lora_only'"}, use_rslora = {false, "flag"}, use_dora = {false, "flag"},
+  lora_bias = {false, "flag"},
   init_lora_weights = {true}, rank_pattern = {{}, "table"},
   alpha_pattern = {{}, "table"}, layers_to_transform = {null, "number|table"}, layers_pattern = {null, "string|table"},
 })
@@ -154,10 +158,9 @@ function LoraConfig:check()
   if self.lora_dropout < 0 or self.lora_dropout >= 1 then
     fail("%s: lora_dropout: expected 0 or more and less than 1, got %g", self._name, self.lora_dropout)
   end
-  local initial = self.init_lora_weights
-  if type(initial) ~= "boolean" and initial ~= "gaussian" then
-    fail("%s: init_lora_weights: expected true, false or \"gaussian\", got %s", self._name, describe(initial))
-  end
+  arguments.check(self._name, "init_lora_weights", "flag|'gaussian'|'pissa'|'olora'|'orthogonal'",
+    self.init_lora_weights)
+  if self.lora_bias and self.use_dora then fail("%s: lora_bias: not with use_dora", self._name) end
 end
 
 --- Read adapter_config.json of a folder.

@@ -10,6 +10,7 @@ local container = require "accelhost.nn.container"
 local dropouts = require "accelhost.nn.dropout"
 local embeddings = require "accelhost.nn.embedding"
 local init = require "accelhost.nn.initializers"
+local linalg = require "accelhost.util.later" "accelhost.linalg"
 local linears = require "accelhost.nn.linear"
 local parameter = require "accelhost.nn.parameter"
 local Module = require("accelhost.nn.module").Module
@@ -35,8 +36,8 @@ end
 ---@param config LoraConfig
 ---@param target string the module's name
 function LoraLayer:add(name, config, target)
-  local rank = targets.value_of(config.rank_pattern, target, config.r)
-  local alpha = targets.value_of(config.alpha_pattern, target, config.lora_alpha)
+  local rank = targets.value_of("LoraConfig: rank_pattern", config.rank_pattern, target, config.r)
+  local alpha = targets.value_of("LoraConfig: alpha_pattern", config.alpha_pattern, target, config.lora_alpha)
   self.rank[name] = rank
   self.scaling[name] = config.use_rslora and alpha / math.sqrt(rank) or alpha / rank
   self.lora_dropout[name] = config.lora_dropout > 0 and dropouts.Dropout(config.lora_dropout) or Identity()
@@ -73,8 +74,18 @@ local function by_rows(self, factor)
   return self.is_transposed and column:t() or column
 end
 
+-- Add a multiple of the bias of B to the base layer's.
+local function add_bias(self, name, sign)
+  local bias = self.lora_B:contains(name) and self.lora_B[name].bias
+  if not bias then return end
+  local base = self.base_layer.bias
+  if not base then fail("merge_adapter: '%s' has lora_bias, and a base layer without a bias", name) end
+  base:add_((bias * (sign * self.scaling[name])):to(base.dtype))
+end
+
 --- Add the product of an adapter to the weight itself.
 function LoraLayer:merge_one(name)
+  add_bias(self, name, 1)
   local delta = delta_of(self, name)
   local magnitude = self.lora_magnitude_vector:get(name)
   if not magnitude then
@@ -92,6 +103,7 @@ end
 
 --- Subtract it.
 function LoraLayer:unmerge_one(name)
+  add_bias(self, name, -1)
   local delta, factor = delta_of(self, name), self.factors and self.factors[name]
   if factor then
     self:change_weight(function(weight) return (weight / factor - delta):to(weight.dtype) end)
@@ -130,20 +142,64 @@ function LoraLinear:make_dicts()
   self.is_transposed = class.is(self.base_layer, Conv1D)
 end
 
+-- Set the factors, [rank, in] and [out, rank], and subtract their product from the weight.
+local function split_weight(self, name, a, b)
+  C.set_data(self.lora_A[name].weight, a:contiguous())
+  C.set_data(self.lora_B[name].weight, b:contiguous())
+  local delta = b:matmul(a) * self.scaling[name]
+  if self.is_transposed then delta = delta:t() end
+  self:change_weight(function(weight) return (weight:to(delta.dtype) - delta):to(weight.dtype) end)
+end
+
+local function in_floats(weight) return weight.dtype == "float64" and weight or weight:float() end
+
+-- First factors that are made from the weight, by init_lora_weights.
+local from_base = {}
+
+--- PiSSA (arXiv 2404.02948): the largest singular values.
+function from_base.pissa(self, name, rank)
+  local u, s, v = linalg.svd(in_floats(self:plain_weight()), {full_matrices = false})
+  rank = math.min(rank, s:size(0))
+  local roots = (s:narrow(0, 0, rank) / self.scaling[name]):sqrt()
+  split_weight(self, name, roots:view(-1, 1) * v:narrow(0, 0, rank), u:narrow(1, 0, rank) * roots)
+end
+
+--- OLoRA (arXiv 2406.01775): the first columns of Q and rows of R.
+function from_base.olora(self, name, rank)
+  local q, r = linalg.qr(in_floats(self:plain_weight()))
+  split_weight(self, name, r:narrow(0, 0, rank), q:narrow(1, 0, rank))
+end
+
+--- Random factors that are orthogonal, whose product is zero.
+function from_base.orthogonal(self, name, rank)
+  if rank % 2 ~= 0 then fail("LoraConfig: init_lora_weights = \"orthogonal\": expected an even r, got %d", rank) end
+  local out, width = self:sizes()
+  local q = (linalg.qr(C.randn {rank, rank}))
+  local odd, even = q:view(-1, 2, rank):select(1, 0), q:view(-1, 2, rank):select(1, 1)
+  C.set_data(self.lora_A[name].weight, (C.randn {width, rank / 2}:matmul(odd):t() / 10):contiguous())
+  C.set_data(self.lora_B[name].weight, (C.randn {rank / 2, out}:t():matmul(even) / 10):contiguous())
+end
+
 --- Make the factors of an adapter. Both linear maps draw their first weights, also where they are replaced: random
 --- numbers are those of peft.
 function LoraLinear:make_factors(name, config, rank)
   local out, width = self:sizes()
-  local a, b = Linear(width, rank, {bias = false}), Linear(rank, out, {bias = false})
+  local a, b = Linear(width, rank, {bias = false}), Linear(rank, out, {bias = config.lora_bias})
   self.lora_A[name] = a
   self.lora_B[name] = b
-  if not config.init_lora_weights then return end
-  if config.init_lora_weights == "gaussian" then
+  local kind = config.init_lora_weights
+  if not kind then return end
+  if from_base[kind] then
+    no_grad(from_base[kind], self, name, rank)
+    return
+  end
+  if kind == "gaussian" then
     init.normal_(a.weight, 0, 1 / rank)
   else
     init.kaiming_uniform_(a.weight, {a = math.sqrt(5)})
   end
   init.zeros_(b.weight)
+  if b.bias then init.zeros_(b.bias) end
 end
 
 --- Return the factors.
@@ -203,7 +259,11 @@ LoraEmbedding.make_dicts = LoraLinear.make_dicts
 
 --- Make the factors of an adapter: A [rank, rows], B [width, rank].
 function LoraEmbedding:make_factors(name, config, rank)
-  if config.use_dora then fail("LoraConfig: use_dora: embeddings have none; leave them out of target_modules") end
+  for _, field in ipairs {"use_dora", "lora_bias"} do
+    if config[field] then
+      fail("LoraConfig: %s: embeddings have none; leave them out of target_modules", field)
+    end
+  end
   local weight = self.base_layer.weight
   local a, b = C.randn {rank, weight:size(0)}, C.randn {weight:size(1), rank}
   self.lora_embedding_A[name] = parameter.new(a)

@@ -11,6 +11,7 @@ local nn_utils = require "accelhost.nn.utils"
 local prompt_model = require "accelhost.util.later" "accelhost.peft.prompt_model"
 local stored = require "accelhost.checkpoint.stored"
 local targets = require "accelhost.peft.targets"
+local weighted_adapter = require "accelhost.util.later" "accelhost.peft.weighted_adapter"
 local Module = require("accelhost.nn.module").Module
 
 local fail, describe = arguments.fail, arguments.describe
@@ -75,7 +76,7 @@ local function insert(self, what, name, config)
   end
   local saved = {}
   for path, module in model:named_modules() do
-    if targets.is_listed(path, config.modules_to_save) then saved[#saved + 1] = {path, module} end
+    if targets.is_saved(path, config) then saved[#saved + 1] = {path, module} end
   end
   for _, pair in ipairs(saved) do
     local path, module = unpack(pair)
@@ -292,14 +293,17 @@ function PeftModel:unmerge_adapter()
   end
 end
 
-local function unload(self, merges)
+local function unload(self, merges, adapter_names)
   local list, names = adapted(self)
+  for _, name in ipairs(adapter_names or {}) do
+    if not self.peft_config[name] then fail("merge_and_unload: adapter_names: unknown adapter %s", describe(name)) end
+  end
   local model = self.base_model.model
   for i, layer in ipairs(list) do
     if class.is(layer, layers.SavedModule) then
       replace(model, names[i], merges and layer:current() or layer.original_module)
     else
-      if merges and #layer.merged == 0 then layer:merge(layer.active) end
+      if merges and #layer.merged == 0 then layer:merge(adapter_names or layer.active) end
       if not merges then layer:unmerge() end
       replace(model, names[i], layer.base_layer)
     end
@@ -310,9 +314,28 @@ local function unload(self, merges)
   return model
 end
 
---- Add the active adapters to the weights and return the model without adapters. This object is of no use afterwards.
+--- Add the active adapters, or those of the option adapter_names, to the weights and return the model without adapters.
+--- This object is of no use afterwards.
+---@param options? {adapter_names: string[]?}
 ---@return Module
-function PeftModel:merge_and_unload() return unload(self, true) end
+function PeftModel:merge_and_unload(options)
+  arguments.check_names("merge_and_unload", options or {}, {"adapter_names"})
+  return unload(self, true, options and options.adapter_names)
+end
+
+--- Add an adapter that is the weighted sum of others, as peft computes it.
+--
+--   | model:add_weighted_adapter({"english", "poems"}, {0.7, 0.3}, "both", {combination_type = "linear"})
+--   | model:set_adapter "both"
+---@param adapters string[]
+---@param weights number[] one for each
+---@param adapter_name string
+---@param options? {combination_type: string?, svd_rank: integer?, svd_clamp: number?, density: number?,
+--- majority_sign_method: string?} combination_type: "svd" (default), "linear", "cat", "ties", "ties_svd",
+--- "magnitude_prune", "magnitude_prune_svd", "dare_linear", "dare_linear_svd", "dare_ties" or "dare_ties_svd"
+function PeftModel:add_weighted_adapter(adapters, weights, adapter_name, options)
+  weighted_adapter.add(self, adapters, weights, adapter_name, options)
+end
 
 --- Return the model without adapters, as it was.
 ---@return Module

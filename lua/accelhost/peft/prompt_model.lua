@@ -153,7 +153,7 @@ function PromptModel:forward(batch, more)
 end
 
 for _, name in ipairs {"add_adapter", "set_adapter", "delete_adapter", "load_adapter", "merge_adapter",
-  "unmerge_adapter", "merge_and_unload"} do
+  "unmerge_adapter", "merge_and_unload", "add_weighted_adapter"} do
   PromptModel[name] = function() fail("%s: not with prompt tuning, which has one adapter", name) end
 end
 

@@ -53,7 +53,6 @@ local function is_listed(name, list)
   end
   return false
 end
-targets.is_listed = is_listed
 
 --- Return a flag for each name: does a field select it, a list of ends or a regular expression of the whole name?
 ---@param pattern string[]|string?
@@ -100,15 +99,30 @@ local function is_in_layers(name, config)
   return false
 end
 
---- Return the value of a pattern table for a module: that of the key with which its name ends, else the default.
+--- Return the value of a pattern table for a module: that of the first key, in their order as texts, that is the end of
+--- its name or a regular expression of it, at a dot; else the default.
 ---@param pattern table<string, number>
 ---@param default number
 ---@return number
-function targets.value_of(pattern, name, default)
+function targets.value_of(what, pattern, name, default)
   for _, tail in ipairs(arguments.sorted_keys(pattern)) do
-    if targets.ends_with(name, tail) then return pattern[tail] end
+    local is_found = targets.ends_with(name, tail)
+    if not is_found and tail:find "[^%w_.]" then
+      is_found = targets.matches(what, {name}, "(.*\\.)?(" .. tail .. ")")[1]
+    end
+    if is_found then return pattern[tail] end
   end
   return default
+end
+
+--- Is a module trained and saved whole? As in peft, the name ends with one of modules_to_save, which need not begin at
+--- a dot: "classifier" is for pre_classifier too.
+---@param config PeftConfig
+function targets.is_saved(name, config)
+  for _, tail in ipairs(config.modules_to_save or {}) do
+    if name:sub(-#tail) == tail then return true end
+  end
+  return false
 end
 
 --- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
@@ -159,7 +173,7 @@ function targets.names(what, model, config)
   if config.target_modules ~= "all-linear" then wanted = targets.matches(what, names, config.target_modules) end
   local excluded, list = targets.matches(what, names, config.exclude_modules), {}
   for i, name in ipairs(names) do
-    if wanted[i] and not excluded[i] and not is_listed(name, config.modules_to_save) and is_in_layers(name, config) then
+    if wanted[i] and not excluded[i] and not targets.is_saved(name, config) and is_in_layers(name, config) then
       list[#list + 1] = name
     end
   end

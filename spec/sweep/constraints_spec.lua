@@ -47,6 +47,8 @@ describe("A constraint", function()
     {"1 < 2", "constraints: '1 < 2' names no parameter"},
     {"optim.name:rep(3) == ''", "expected an expression of parameters, numbers and operators"},
     {"('x').rep('x', 2) == 'width'", "expected an expression of parameters, numbers and operators"},
+    {[['\'' == 'x' or ('x'):rep(width) == '']], "expected an expression of parameters, numbers and operators"},
+    {"[[']] == ('x'):rep(width) .. [[']]", "expected an expression of parameters, numbers and operators"},
     {"os.exit(width)", "the space has no parameter 'os.exit'"},
     {3, "constraints: expected strings such as 'width >= 2 * heads', got number 3"},
   } do

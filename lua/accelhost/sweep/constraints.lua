@@ -9,10 +9,11 @@ local constraints = {}
 
 local words = {["and"] = true, ["or"] = true, ["not"] = true, ["true"] = true, ["false"] = true}
 
--- The names in an expression.
+-- The names in an expression. Without escapes and long brackets a string ends where the next quote of its kind is.
 local function names_of(text)
   local bare, names = text:gsub("'[^']*'", "0"):gsub('"[^"]*"', "0"), {}
-  if bare:find "[:{};]" or bare:find "%f[%w_]function%f[^%w_]" or bare:find "[^%w_%.]%s*%.%s*[%a_]" then
+  if text:find "[\\%[]" or bare:find "[:{};]" or bare:find "%f[%w_]function%f[^%w_]"
+    or bare:find "[^%w_%.]%s*%.%s*[%a_]" then
     fail("constraints: '%s': expected an expression of parameters, numbers and operators", text)
   end
   for name in bare:gmatch "%f[%w_%.]([%a_][%w_%.]*)" do

@@ -35,15 +35,6 @@ void ah_chars_close(struct ah_chars *chars)
     *chars = (struct ah_chars){0};
 }
 
-int ah_spans_add(struct ah_spans *spans, size_t begin, size_t end)
-{
-    if (begin == end)
-        return 0;
-    AH_TRY(ah_grow(&spans->at, spans->count + 1, &spans->room, sizeof *spans->at));
-    spans->at[spans->count++] = (struct ah_span){begin, end};
-    return 0;
-}
-
 void ah_spans_close(struct ah_spans *spans)
 {
     free(spans->at);

@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/memory/array.h"
+#include "base/status/status.h"
+
 /* Bytes of the longest text. */
 #define AH_CHARS_MOST (1 << 29)
 
@@ -50,5 +53,13 @@ struct ah_spans {
 };
 
 /* Append a span, unless it is empty. */
-int ah_spans_add(struct ah_spans *spans, size_t begin, size_t end);
+static inline int ah_spans_add(struct ah_spans *spans, size_t begin, size_t end)
+{
+    if (begin == end)
+        return 0;
+    AH_TRY(ah_grow(&spans->at, spans->count + 1, &spans->room, sizeof *spans->at));
+    spans->at[spans->count++] = (struct ah_span){begin, end};
+    return 0;
+}
+
 void ah_spans_close(struct ah_spans *spans);

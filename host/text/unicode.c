@@ -108,13 +108,8 @@ bool ah_unicode_is_ideograph(uint32_t c)
     return false;
 }
 
-int ah_unicode_lower_of(uint32_t c, uint32_t out[2])
+int ah_unicode_lower_wide(uint32_t c, uint32_t out[2])
 {
-    out[0] = c;
-    if (c < 128) {
-        out[0] = c >= 'A' && c <= 'Z' ? c + 32 : c;
-        return 1;
-    }
     if (c == 0x130) { /* I with a dot above */
         out[0] = 'i';
         out[1] = 0x307;
@@ -191,15 +186,12 @@ enum ah_unicode_join ah_unicode_join_of(uint32_t c)
     return range && c <= range[1] ? (enum ah_unicode_join)range[2] : AH_JOIN_NONE;
 }
 
-uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken)
+uint32_t ah_utf8_next_wide(const unsigned char *text, size_t count, int *taken)
 {
     unsigned char lead = text[0];
     uint32_t c;
     int more;
     unsigned char low = 0x80, high = 0xBF; /* of the second byte */
-    *taken = 1;
-    if (lead < 0x80)
-        return lead;
     if (lead >= 0xC2 && lead <= 0xDF) {
         more = 1;
         c = lead & 0x1F;
@@ -227,12 +219,8 @@ uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken)
     return c;
 }
 
-int ah_utf8_put(uint32_t c, unsigned char out[4])
+int ah_utf8_put_wide(uint32_t c, unsigned char out[4])
 {
-    if (c < 0x80) {
-        out[0] = (unsigned char)c;
-        return 1;
-    }
     int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     static const unsigned char mark[] = {0, 0xC0, 0xE0, 0xF0};
     for (int i = more; i > 0; i--, c >>= 6)

@@ -35,8 +35,15 @@ static inline bool ah_unicode_is(uint32_t c, int flags)
 /* Is the character an ideograph, a separate word for BERT? */
 bool ah_unicode_is_ideograph(uint32_t c);
 
+/* ah_unicode_lower_of where c >= 128; out[0] is c. */
+int ah_unicode_lower_wide(uint32_t c, uint32_t out[2]);
+
 /* The small letter of `c` into `out`: 1 or 2 characters, the count. */
-int ah_unicode_lower_of(uint32_t c, uint32_t out[2]);
+static inline int ah_unicode_lower_of(uint32_t c, uint32_t out[2])
+{
+    out[0] = c >= 'A' && c <= 'Z' ? c + 32 : c;
+    return c < 128 ? 1 : ah_unicode_lower_wide(c, out);
+}
 
 /* All canonical parts of `c` in order into `out`: 1 to 4 characters, the count. */
 int ah_unicode_decompose(uint32_t c, uint32_t out[4]);
@@ -57,9 +64,21 @@ int ah_unicode_class(uint32_t c);
 enum ah_unicode_join { AH_JOIN_NONE, AH_JOIN_EXTEND, AH_JOIN_CONTROL, AH_JOIN_PREPEND };
 enum ah_unicode_join ah_unicode_join_of(uint32_t c);
 
+/* ah_utf8_next and ah_utf8_put of characters of several bytes. */
+uint32_t ah_utf8_next_wide(const unsigned char *text, size_t count, int *taken);
+int ah_utf8_put_wide(uint32_t c, unsigned char out[4]);
+
 /* Decode the character at `text`, of which `count` > 0 bytes are left; `*taken` is its length. Invalid UTF-8 is decoded
  * as U+FFFD for each longest valid prefix of a character, as by Python's errors="replace". */
-uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken);
+static inline uint32_t ah_utf8_next(const unsigned char *text, size_t count, int *taken)
+{
+    *taken = 1;
+    return text[0] < 128 ? text[0] : ah_utf8_next_wide(text, count, taken);
+}
 
 /* Write `c` as UTF-8, 1 to 4 bytes; the count. */
-int ah_utf8_put(uint32_t c, unsigned char out[4]);
+static inline int ah_utf8_put(uint32_t c, unsigned char out[4])
+{
+    out[0] = (unsigned char)c;
+    return c < 128 ? 1 : ah_utf8_put_wide(c, out);
+}

@@ -9,10 +9,8 @@
 
 enum { FIRST_ROOM = 16 };
 
-int ah_grow(void *array, size_t needed, size_t *room, size_t item)
+int ah_grow_more(void *array, size_t needed, size_t *room, size_t item)
 {
-    if (needed <= *room)
-        return 0;
     size_t wider = *room > SIZE_MAX / 2 ? SIZE_MAX : 2 * *room;
     wider = wider > needed ? wider : needed;
     wider = wider > FIRST_ROOM ? wider : FIRST_ROOM;

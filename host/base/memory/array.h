@@ -5,10 +5,16 @@
 
 #include "base/status/status.h"
 
+/* ah_grow beyond the room. */
+int ah_grow_more(void *array, size_t needed, size_t *room, size_t item);
+
 /* Make room for `needed` elements, at least doubling the room when it grows: `array` is the address of a pointer to
  * elements of `item` bytes (NULL with *room 0 at first; from malloc, freed by the caller). AH_ENOMEM leaves everything
  * as it was. */
-int ah_grow(void *array, size_t needed, size_t *room, size_t item);
+static inline int ah_grow(void *array, size_t needed, size_t *room, size_t item)
+{
+    return needed <= *room ? 0 : ah_grow_more(array, needed, room, item);
+}
 
 /* A text that grows; all zero is the empty one. `at` is from malloc and has a 0 after its `bytes`; NULL before the
  * first append. */

@@ -108,7 +108,7 @@ describe("autograd.functional", function()
     assert.is_false(x.requires_grad)
   end)
 
-  it("takes a list with one input for a tuple, and a list of results for several", function()
+  it("accepts a list with one input for a tuple, and a list of results for several", function()
     local function square(t) return {t ^ 2, t:sum()} end
     local rows = functional.jacobian(square, {x})
     assert.same({2, 2}, rows[1][1]:shape())

@@ -90,7 +90,7 @@ esac]])
     end)
   end)
 
-  it("packs what there is where a signal ends it, and ends its tools", function()
+  it("packs the logs that exist at the signal that ends it, and ends its tools", function()
     folder.with(function(path)
       local began = os.time()
       local result = check(path, {SECTIONS = "smoke sanitizer", SECONDS_IN_ALL = "480", SLEEPS = "10001",

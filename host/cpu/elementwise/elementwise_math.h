@@ -207,7 +207,7 @@ static inline double ah_tanh(double x)
     return copysign(((m < 0.625) | (x != x)) ? small : large, x);
 }
 
-/* The bits of 1 / (1 + ah_expf(-x)): half of e^-x has an exponent of one factor wherever it counts beside 1. */
+/* The bits of 1 / (1 + ah_expf(-x)): half of e^-x has an exponent of one factor wherever it counts next to 1. */
 static inline float ah_sigmoidf(float x)
 {
     float c = -x > 89.0f ? 89.0f : -x;

@@ -234,7 +234,7 @@ local function jacobian(what, func, inputs, create_graph, strict)
   return unlisted(result, several)
 end
 
--- PyTorch's vmap gives the numbers of the loop; its forward mode has no counterpart.
+-- PyTorch's vmap returns the numbers of the loop; its forward mode has no counterpart.
 local function check_strategy(what, name, strategy)
   if strategy ~= "reverse-mode" then
     fail("%s: %s: expected 'reverse-mode', got '%s' (jvp computes one column of a Jacobian)", what, name, strategy)

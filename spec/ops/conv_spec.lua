@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local check = require "spec.support.check"
 local gradcheck = require "spec.support.gradcheck"
 local precision = require "spec.support.precision"
+local run = require "spec.support.run"
 local tensors = require "spec.support.tensors"
 
 local F = accelhost.nn.functional
@@ -111,6 +112,18 @@ describe("conv2d", function()
       {{2, 65, 5, 3}, {33, 65, 1, 1}}, {{64, 7, 5}, {96, 64, 1, 1}}} do
       precision.agree(F.conv2d, shapes)
     end
+  end)
+
+  it("writes within its memory on a processor with AVX2 alone, for any number of channels", function()
+    local result = run.host({"-e", [[
+      local accelhost = require "accelhost"
+      for c = 1, 12 do
+        for _ = 1, 3 do
+          local conv = accelhost.nn.Conv2d(c, 8, 1, {stride = 2})
+          conv(accelhost.randn(4, c, 16, 16):to {memory_format = "channels_last"}):sum():backward()
+        end
+      end]]}, {env = {ONEDNN_MAX_CPU_ISA = "AVX2"}})
+    assert.equal(0, result.code, result.output)
   end)
 
   it("keeps its layout to itself", function()

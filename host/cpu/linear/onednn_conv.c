@@ -186,6 +186,7 @@ enum {
     LEAST_WORK = 1000000, /* multiplications of a piece: about 20 us */
     LARGE_WORK = 8000000, /* with pieces of this size there are two per thread, so that a late one costs less */
     SMALL_WEIGHT = 1 << 18, /* bytes that one thread rearranges */
+    VECTOR = 8,             /* numbers of a vector of AVX2 */
 };
 
 static int64_t conv_src_items(const struct ah_conv *s)
@@ -317,11 +318,22 @@ static void conv_add_sums(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* For the weight's gradient of a strided 1x1 convolution, oneDNN 2.6 on AVX2 writes a copy of the input with whole
+ * vectors of channels, and states the bytes of the channels alone. */
+static size_t conv_scratch_bytes(const struct conv_run *run, const struct ah_onednn_entry *entry)
+{
+    const struct ah_conv *s = run->shape;
+    size_t bytes = ah_onednn_scratch_bytes(entry), channels = (size_t)(s->c / s->groups);
+    if (run->kind != GRAD_WEIGHT || s->kh * s->kw > 1 || s->stride[0] * s->stride[1] == 1)
+        return bytes;
+    return (bytes * ((channels + VECTOR - 1) / VECTOR * VECTOR) / channels + 63) / 64 * 64;
+}
+
 static int conv_execute(struct conv_run *run)
 {
     int status = 0;
     size_t bytes = run->first->weight_bytes, sums = (size_t)run->pieces * bytes;
-    size_t one = ah_onednn_scratch_bytes(run->first), other = ah_onednn_scratch_bytes(run->last);
+    size_t one = conv_scratch_bytes(run, run->first), other = conv_scratch_bytes(run, run->last);
     run->scratch_bytes = one > other ? one : other;
     size_t scratch = run->scratch_bytes * (size_t)(run->pieces > 1 ? ah_num_threads() : 1);
     AH_TRYGO(ah_block_alloc(scratch, (void **)&run->scratch), out);

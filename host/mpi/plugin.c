@@ -158,8 +158,9 @@ static int mpi_begin(const struct ah_topology *topology, int64_t timeout_ns)
 static int mpi_share(void *memory, size_t bytes, int64_t timeout_ns)
 {
     MPI_Request request;
-    AH_LOCK_SCOPE(&mpi.lock);
+    pthread_mutex_lock(&mpi.lock);
     int code = MPI_Ibcast(memory, (int)bytes, MPI_BYTE, 0, mpi.leaders, &request);
+    pthread_mutex_unlock(&mpi.lock);
     return code == MPI_SUCCESS ? mpi_await(&request, "the job's store, by MPI", timeout_ns)
                                : mpi_fail("MPI_Ibcast", code);
 }

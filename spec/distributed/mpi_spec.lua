@@ -87,7 +87,8 @@ describe("Hosts that exchange by MPI", function()
       function() return script(lua, 2, {ACCELHOST_WIRE = "tcp", MASTER_ADDR = "10.77.0.1"}) end})
   end, function(by_mpi, by_tcp)
     assert.equal(0, by_mpi.code, by_mpi.output)
-    assert.equal("", by_mpi.stderr)
+    -- Open MPI's own warning, of a child that began its program first
+    assert.equal("", (by_mpi.stderr:gsub("%[[^\n]*plm:rsh: Warning: setpgid[^\n]*\n", "")))
     for r = 0, 3 do assert.matches(("rank %d true"):format(r), by_mpi.stdout) end
     assert.equal(0, by_tcp.code, by_tcp.output)
     for r = 0, 3 do assert.matches(("rank %d false"):format(r), by_tcp.stdout) end
@@ -124,7 +125,7 @@ describe("Hosts that exchange by MPI", function()
     assert.matches("key 0000%x+%-%x+", guessed.stdout)
     assert.matches("it has another secret", (hosts.said(guessed, 2)), nil, guessed.output)
     -- One that knows the secret is let in, and finds a job of another size.
-    assert.matches("the job has 4 ranks, and node2 5", (hosts.said(known, 2)), nil, known.output)
+    assert.matches("node1 is configured for 4 ranks, and node2 for 5", (hosts.said(known, 2)), nil, known.output)
   end)
 
   scene("end soon when a rank fails, is killed, or leaves out a collective", function()

@@ -7,6 +7,7 @@
 package.path = arg[0]:match "^(.*)/" .. "/?.lua;" .. package.path
 local accelhost = require "accelhost"
 local examples = require "examples"
+local folder = require "spec.support.folder"
 local model = require "accelhost.docs.model"
 
 local root = arg[0]:match "^(.*)/scripts/docs/" or "."
@@ -115,7 +116,9 @@ if not wanted then
   check_texts(reference)
   check_variables(reference)
 end
+local leave = folder.enter() -- examples write files under names of their own
 local count = check_examples(reference)
+leave()
 io.stderr:write(("%d names, %d examples, %d guides, %d breaches\n"):format(#reference.entries, count, #reference.guides,
   breaches))
 os.exit(breaches > 0 and 1 or 0)

@@ -29,7 +29,7 @@ int ah_onednn_sgemm(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alp
 }
 
 /* Does oneDNN compute a product of these sizes (those of matmul_fill)? Version 3.6 reads a row of A, and writes a
- * column of C, as if their items were adjacent (bfloat16, AVX-512); 2.7 does not. */
+ * column of C, as if their items were adjacent (bfloat16, AVX-512); 2.6 does not. */
 static bool matmul_is_right(const int64_t *size)
 {
     const bool strided_row = size[2] == 1 && size[4] > 1 && size[0] && size[5] != 1;

@@ -101,6 +101,7 @@ end
 
 --- Return the value of a pattern table for a module: that of the first key, in their order as texts, that is the end of
 --- its name or a regular expression of it, at a dot; else the default.
+---@param what string the caller and the field, for messages
 ---@param pattern table<string, number>
 ---@param default number
 ---@return number

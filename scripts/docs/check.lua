@@ -116,7 +116,7 @@ if not wanted then
   check_texts(reference)
   check_variables(reference)
 end
-local leave = folder.enter() -- examples write files under names of their own
+local leave = folder.enter() -- examples write files under their own names
 local count = check_examples(reference)
 leave()
 io.stderr:write(("%d names, %d examples, %d guides, %d breaches\n"):format(#reference.entries, count, #reference.guides,

@@ -13,7 +13,7 @@ enum { STATES = 64 };
 static const void *metatable, *metatables[STATES];
 static char metatable_key, methods_key, shared_key;
 
-enum { SMALL_HEAP_KB = 8192, DEVICES = 16, LEAST_GROWTH = 8 << 20 };
+enum { SMALL_HEAP_KB = 8192, DEVICES = 16, LEAST_GROWTH = 8 << 20, WINDOW = 4 };
 #define MIB ((size_t)1 << 20)
 
 static struct {
@@ -100,12 +100,13 @@ static void handle_collect(lua_State *L)
     for (int i = 0; i < device_count; i++)
         device_accounts[i].debt = device_accounts[i].limit = 0;
     account.spent += end - begin;
-    if (++account.collects < 16)
+    if (++account.collects < WINDOW)
         return;
     /* Collecting less often saves a pass over live objects, which costs little while the Lua heap is small; freeing
-     * the dead costs the same whenever it is done. */
+     * the dead costs the same whenever it is done. A script that holds a data set's lines pays 8 ms in each step of
+     * 90 ms, so the scale follows at once: each later rise would let the process grow again. */
     double share = (double)account.spent / (double)(end - account.since);
-    if (share > 0.02 && account.scale < 16 && lua_gc(L, LUA_GCCOUNT, 0) > SMALL_HEAP_KB)
+    for (; share > 0.02 && account.scale < 16 && lua_gc(L, LUA_GCCOUNT, 0) > SMALL_HEAP_KB; share /= 2)
         account.scale *= 2;
     account.since = end;
     account.spent = 0;

@@ -565,6 +565,15 @@ cuda-usage: ## registers, shared memory and spills of each CUDA kernel; writes t
 test-aarch64: ## compile for aarch64 and run the tests there by qemu; T=pattern; prints missing commands
 	@scripts/aarch64.sh test "$(T)"
 
+# Most laptops' processors lack AVX-512, and both libraries have other kernels for them than for servers.
+.PHONY: test-avx2
+test-avx2: ## the specs of ops, layers, optimizers, models, as on a processor without AVX-512 (x86-64 only); T=pattern
+	@scripts/install-deps.sh build test
+	@$(MAKE) --no-print-directory BUILD=build-avx2 ARCH=x86-64-v3 NVCC= $(addprefix build-avx2/, \
+		accelhost selftest accelhost-image.so accelhost-regex.so)
+	@ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell SUITE=unit \
+		SPECS="spec/nn spec/ops spec/optim spec/models spec/linalg" scripts/test.sh build-avx2 "$(T)"
+
 .PHONY: test-jitoff
 test-jitoff: ## the specs without LuaJIT's compiler
 	@scripts/install-deps.sh build test

@@ -489,6 +489,40 @@ describe("two linear maps with a GELU between them", function()
     gradcheck.gradgradcheck(function(x, w, b) return gelu_between(x, w, b) end, {inputs[1], inputs[2], inputs[3]})
   end)
 
+  it("equals the ops where gelu's result has several blocks of rows, the last one smaller", function()
+    agree({{1100, 4}, {1000, 4}, {1000}, {3, 1000}, {3}}, "float64", 1e-10)
+    agree({{3, 700, 4}, {1000, 4}, {1000}, {3, 1000}}, "float32", 2e-3)
+    agree({{1100, 4}, {1000, 4}, {1000}, {3, 1000}, {3}}, "float64", 1e-10, {true, true, true})
+    agree({{1100, 4}, {1000, 4}, {1000}, {3, 1000}, {3}}, "float64", 1e-10, {false, false, false, true, true})
+  end)
+
+  it("has the same bits with one and two threads", function()
+    local threads = accelhost.get_num_threads()
+    local results = {}
+    for n = 1, 2 do
+      accelhost.set_num_threads(n)
+      results[n] = trial(gelu_between, {{1500, 64}, {1000, 64}, {1000}, {40, 1000}, {40}}, "float32")
+    end
+    accelhost.set_num_threads(threads)
+    for i, t in ipairs(results[1]) do assert.is_true(t:equal(results[2][i])) end
+  end)
+
+  it("writes over the input of gelu only where nothing reads it again", function()
+    accelhost.manual_seed(3)
+    local before = accelhost.randn(1100, 1000):requires_grad_()
+    local input = before * 1
+    local kept, w = input:detach():clone(), accelhost.randn(3, 1000):requires_grad_()
+    local function loss() return C.gelu_linear(input, w, nil, "tanh"):sum() end
+    local one = loss()
+    one:backward {retain_graph = true}
+    local first = before.grad:clone()
+    one:backward()
+    assert.is_true(input:equal(kept))
+    check.near(check.flat(first * 2), before.grad, 1e-5)
+    local turned = accelhost.randn(1000, 1100):t()
+    check.near(check.flat(F.linear(F.gelu(turned), w)), C.gelu_linear(turned, w), 1e-4)
+  end)
+
   it("reads weights that are stored as their transposes", function()
     local x, w1, w2 = accelhost.randn(5, 16), accelhost.randn(16, 24), accelhost.randn(24, 8)
     check.near(check.flat(by_ops(x, w1:t(), nil, w2:t())), gelu_between(x, w1:t(), nil, w2:t()), 1e-4)

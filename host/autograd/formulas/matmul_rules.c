@@ -2,6 +2,7 @@
  * operands. */
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
+#include "ops/math/gelu_linear.h"
 
 /* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
 static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64_t columns)
@@ -162,6 +163,29 @@ void ah_backward_linear_of_gelu(struct ah_rule *r)
         r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
     else if (r->needs[1])
         r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
+}
+
+/* In one block gelu's result is made again for the gradient of the weight, in several it never is as a whole. */
+void ah_backward_gelu_linear(struct ah_rule *r)
+{
+    const struct ah_args_gelu_linear *arg = ah_args(r, gelu_linear);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *w = ah_given(&arg->weight);
+    bool dense = !ah_grad_enabled && ah_tensor_is_contiguous(g), bias = r->input_count > 2 && r->needs[2];
+    if (dense && ah_gelu_linear_has_blocks(x)) {
+        if (r->needs[1])
+            r->grad_in[1] = ah_r(r, AH_OP_gelu_linear_weight_backward, AH_T(x), AH_T(g), arg->approximate);
+        if (bias)
+            r->grad_in[2] = ah_r(r, AH_OP_column_sum, AH_T(g));
+    } else if (r->needs[1] || bias) {
+        struct ah_tensor *y = ah_r(r, AH_OP_gelu, AH_T(x), arg->approximate);
+        give_weight(r, g, y, w, 1);
+        if (!ah_grad_enabled)
+            ah_rule_free(r, y);
+    }
+    if (r->needs[0] && dense)
+        r->grad_in[0] = ah_r_over(r, AH_OP_gelu_linear_backward, AH_T(x), AH_T(g), AH_T(w), arg->approximate);
+    else if (r->needs[0])
+        r->grad_in[0] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(x), arg->approximate);
 }
 
 void ah_backward_column_sum(struct ah_rule *r)

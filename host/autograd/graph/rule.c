@@ -36,12 +36,9 @@ struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor)
     return tensor;
 }
 
-void ah_rule_done(struct ah_rule *rule, int i)
+void ah_rule_free(struct ah_rule *rule, const struct ah_tensor *made)
 {
-    struct ah_node *node = rule->node;
-    if (!node->saved_arg[i].recompute || node->arg[i].kind != AH_TENSOR)
-        return;
-    const struct ah_storage *storage = node->arg[i].tensor->storage;
+    const struct ah_storage *storage = made ? made->storage : NULL;
     size_t kept = 0;
     for (size_t k = 0; k < rule->temp_count; k++) {
         if (rule->temp[k]->storage == storage)
@@ -50,6 +47,14 @@ void ah_rule_done(struct ah_rule *rule, int i)
             rule->temp[kept++] = rule->temp[k];
     }
     rule->temp_count = kept;
+}
+
+void ah_rule_done(struct ah_rule *rule, int i)
+{
+    struct ah_node *node = rule->node;
+    if (!node->saved_arg[i].recompute || node->arg[i].kind != AH_TENSOR)
+        return;
+    ah_rule_free(rule, node->arg[i].tensor);
     node->arg[i] = (struct ah_value){.kind = AH_NONE};
 }
 

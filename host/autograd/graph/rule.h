@@ -60,6 +60,9 @@ struct ah_tensor *ah_rule_op_over(struct ah_rule *rule, enum ah_opid id, const s
 /* Hand a tensor to the rule to be released with it; returns it. */
 struct ah_tensor *ah_rule_keep(struct ah_rule *rule, struct ah_tensor *tensor);
 
+/* A tensor that the rule made is not read any more, nor is a view of it: free them before the rule ends. */
+void ah_rule_free(struct ah_rule *rule, const struct ah_tensor *made);
+
 /* Argument i is not read any more by this run of the rule, nor is a view of it: free it, if it was computed again for
  * the rule, and the rule's views. */
 void ah_rule_done(struct ah_rule *rule, int i);

@@ -11,6 +11,7 @@
 #include "cpu/linear/gemv.h"
 #include "cpu/loop/column_sum.h"
 #include "cpu/loop/dense.h"
+#include "ops/math/gelu_linear.h"
 #include "ops/math/linear.h"
 
 /* One side of a product: a stack of matrices that the library can read, possibly as their transposes. */
@@ -412,6 +413,9 @@ out:
     return status;
 }
 
+AH_CPU_OP(gelu_linear, ah_gelu_linear_in_blocks(c))
+AH_CPU_OP(gelu_linear_backward, ah_gelu_linear_backward_in_blocks(c))
+AH_CPU_OP(gelu_linear_weight_backward, ah_gelu_linear_weight_backward_in_blocks(c))
 AH_CPU_OP(linear_gelu, ah_linear_gelu_by_parts(c))
 AH_CPU_OP(linear_of_gelu_backward, ah_linear_of_gelu_backward_by_parts(c))
 AH_CPU_OP(linear_weight_backward, ah_linear_weight_backward_by_parts(c))

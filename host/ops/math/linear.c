@@ -22,9 +22,7 @@ static int linear_by_product(struct ah_call *c)
     return 0;
 }
 
-/* The weight and the bias of a linear map must fit the input. */
-static int check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w,
-                        const struct ah_tensor *b)
+int ah_check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w, const struct ah_tensor *b)
 {
     AH_TRY(ah_check_product_dtypes(c, x, w));
     if (w->ndim != 2 || x->ndim == 0 || x->size[x->ndim - 1] != w->size[1]) {
@@ -39,8 +37,7 @@ static int check_linear(struct ah_call *c, const struct ah_tensor *x, const stru
     return 0;
 }
 
-/* Output number `index`: like x, with `columns` in its last dim. */
-static int rows_output(struct ah_call *c, int index, const struct ah_tensor *x, int64_t columns)
+int ah_linear_output(struct ah_call *c, int index, const struct ah_tensor *x, int64_t columns)
 {
     int64_t size[AH_MAX_DIMS];
     memcpy(size, x->size, sizeof size);
@@ -56,8 +53,8 @@ int ah_forward_linear(struct ah_call *c)
     bool alone = w->ndim == 1 && x->ndim > 0 && x->size[x->ndim - 1] == w->size[0] && !b;
     if (alone || (w->ndim == 2 && !ah_dtype_is_float(x->dtype)))
         return linear_by_product(c);
-    AH_TRY(check_linear(c, x, w, b));
-    AH_TRY(rows_output(c, 0, x, w->size[0]));
+    AH_TRY(ah_check_linear(c, x, w, b));
+    AH_TRY(ah_linear_output(c, 0, x, w->size[0]));
     return ah_call_kernel(c);
 }
 
@@ -66,10 +63,10 @@ int ah_forward_linear_gelu(struct ah_call *c)
     const struct ah_args_linear_gelu *arg = ah_args(c, linear_gelu);
     const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor;
     AH_TRY(ah_call_expect_float(c, 0));
-    AH_TRY(check_linear(c, x, w, ah_given(&arg->bias)));
-    AH_TRY(rows_output(c, 0, x, w->size[0]));
+    AH_TRY(ah_check_linear(c, x, w, ah_given(&arg->bias)));
+    AH_TRY(ah_linear_output(c, 0, x, w->size[0]));
     if (c->recording)
-        AH_TRY(rows_output(c, 1, x, w->size[0]));
+        AH_TRY(ah_linear_output(c, 1, x, w->size[0]));
     return ah_call_kernel(c);
 }
 
@@ -87,8 +84,8 @@ int ah_forward_linear_of_gelu(struct ah_call *c)
 {
     const struct ah_args_linear_of_gelu *arg = ah_args(c, linear_of_gelu);
     const struct ah_tensor *x = arg->input.tensor;
-    AH_TRY(check_linear(c, x, arg->weight.tensor, ah_given(&arg->bias)));
-    AH_TRY(rows_output(c, 0, x, arg->weight.tensor->size[0]));
+    AH_TRY(ah_check_linear(c, x, arg->weight.tensor, ah_given(&arg->bias)));
+    AH_TRY(ah_linear_output(c, 0, x, arg->weight.tensor->size[0]));
     return ah_call_part(c, AH_OP_linear, c->out[0], arg->input, arg->weight, arg->bias);
 }
 

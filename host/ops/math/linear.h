@@ -6,6 +6,12 @@
 /* The two sides of a product have one dtype, which has products. */
 int ah_check_product_dtypes(const struct ah_call *c, const struct ah_tensor *a, const struct ah_tensor *b);
 
+/* The weight and the bias of a linear map must fit the input. */
+int ah_check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w, const struct ah_tensor *b);
+
+/* Allocate output number `index`: like x, with `columns` in its last dim. */
+int ah_linear_output(struct ah_call *c, int index, const struct ah_tensor *x, int64_t columns);
+
 /* The kernels of linear_gelu, linear_of_gelu_backward and linear_weight_backward as the device's kernels of their
  * parts, one after another. */
 int ah_linear_gelu_by_parts(struct ah_call *c);

@@ -21,6 +21,12 @@ end
 ---@param b2? Tensor
 ---@return Tensor [..., out]
 function fused.gelu_between(x, w1, b1, w2, b2)
+  if w2 and not x.is_cuda then
+    local before = C.linear(x, w1, b1)
+    local out = C.gelu_linear(before, w2, b2, "tanh")
+    before:free() -- its gradient is written over it
+    return out
+  end
   local y, before = C.linear_gelu(x, w1, b1)
   if not w2 then return y end
   local out = before and C.linear_of_gelu(y, before, w2, b2) or C.linear(y, w2, b2)

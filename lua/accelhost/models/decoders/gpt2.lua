@@ -113,22 +113,35 @@ local function starts_linear(module, class, linear)
   return fused.is_plain(module, class) and fused.is_plain(linear, Conv1D)
 end
 
+-- Does no one else hold the output of the module, whose last two are `linear` and `dropout`?
+local function ends_linear(linear, dropout)
+  return fused.is_plain(linear, Conv1D) and fused.is_plain(dropout, Dropout)
+end
+
 -- With `late` the last sum is left to the norm that follows it, which adds and normalises at once: late.rest is the
--- summand still to be added to x, first of the block before, then of this one.
+-- summand still to be added to x, first of the block before, then of this one. Tensors that no one else holds are
+-- freed here: the collector would free them some ops later, at the peak of a step.
 function Block:forward(x, how, past, late)
   local attn, mlp = self.attn, self.mlp
   local for_linear = starts_linear(attn, Attention, attn.c_attn)
+  local mlp_linear = starts_linear(mlp, MLP, mlp.c_fc)
   local normed
   if late and late.rest then
-    normed, x = norms.of_sum(self.ln_1, x, late.rest, for_linear)
+    local before, rest = x, late.rest
+    normed, x = norms.of_sum(self.ln_1, before, rest, for_linear)
+    before:free()
+    if late.frees then rest:free() end
   else
     normed = for_linear and norms.for_linear(self.ln_1, x) or self.ln_1(x)
   end
   local y, present, weights = attn(normed, how, past)
-  local normal, sum = norms.of_sum(self.ln_2, x, y, starts_linear(mlp, MLP, mlp.c_fc))
+  if for_linear and fused.is_plain(self.ln_1, norms.LayerNorm) then normed:free() end
+  local normal, sum = norms.of_sum(self.ln_2, x, y, mlp_linear)
+  if for_linear and ends_linear(attn.c_proj, attn.resid_dropout) then y:free() end
   local rest = mlp(normal)
+  if mlp_linear and fused.is_plain(self.ln_2, norms.LayerNorm) then normal:free() end
   if not late then return sum + rest, present, weights end
-  late.rest = rest
+  late.rest, late.frees = rest, mlp_linear and ends_linear(mlp.c_proj, mlp.dropout)
   return sum, present, weights
 end
 

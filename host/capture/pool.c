@@ -126,6 +126,16 @@ int ah_pool_allocate(struct ah_pool *pool, size_t bytes, bool within_op, void **
     return 0;
 }
 
+int ah_pool_adopt(struct ah_pool *pool, void *at, size_t bytes)
+{
+    pthread_mutex_lock(&pool_lock);
+    int status = ah_grow(&pool->block, pool->count + 1, &pool->room, sizeof *pool->block);
+    if (status == 0)
+        pool_insert(pool, at, bytes);
+    pthread_mutex_unlock(&pool_lock);
+    return status;
+}
+
 bool ah_pool_release(void *at)
 {
     bool found = false;

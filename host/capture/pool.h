@@ -27,6 +27,9 @@ void ah_pool_close(struct ah_pool *pool);
 /* A block for a tensor of `bytes` bytes. AH_ENOMEM. */
 int ah_pool_allocate(struct ah_pool *pool, size_t bytes, bool within_op, void **out);
 
+/* Make a block of the CPU's allocator, in use, one of the pool. AH_ENOMEM: it is not. */
+int ah_pool_adopt(struct ah_pool *pool, void *block, size_t bytes);
+
 /* Return a block to its pool; false if it is of none. Any thread. */
 bool ah_pool_release(void *block);
 

@@ -324,20 +324,48 @@ static int check_result(struct ah_record_call *record, const struct ah_tensor *r
     return 0;
 }
 
+/* Record the conversion of an argument that the kernel has brought from channels-last to row-major order: a
+ * transposition before the call, which then has the new memory. */
+static int record_conversion(struct ah_records *records, const struct ah_tensor *real, struct ah_tensor *copy)
+{
+    struct ah_storage *from = copy->storage, *to = real->storage;
+    if (real->wrapped || from->data == to->data)
+        return 0;
+    if (!ah_pool_find(records->pool, from->data))
+        return ah_capture_refuse(NULL, "a tensor from outside of the step that is stored channels-last",
+                                 "call contiguous() before the step");
+    const struct ah_record_bytes transposition = {
+        .to = to->data, .from = from->data, .bytes = ah_dtype_size(real->dtype), .batch = real->size[0],
+        .rows = real->size[2] * real->size[3], .columns = real->size[1]};
+    AH_TRY(ah_pool_adopt(records->pool, to->data, to->nbytes));
+    AH_TRY(ah_record_bytes(records, AH_RECORD_TRANSPOSE, &transposition));
+    struct ah_record *last = &records->at[records->count - 1], call = last[-1];
+    last[-1] = *last;
+    *last = call;
+    from->data = to->data;
+    from->channels_last = to->channels_last;
+    from->version = ah_pool_find(records->pool, to->data)->use;
+    return 0;
+}
+
+static int record_conversions(struct ah_records *records, const struct ah_value *real, struct ah_value *copy)
+{
+    if (real->kind == AH_TENSOR)
+        return record_conversion(records, real->tensor, copy->tensor);
+    for (int k = 0; real->kind == AH_LIST && k < real->list.count; k++)
+        AH_TRY(record_conversion(records, real->list.item[k], copy->list.item[k]));
+    return 0;
+}
+
 int ah_record_called(struct ah_records *records, const struct ah_call *call)
 {
     struct ah_record_call *record = records->at[records->count - 1].call;
+    for (int i = 0; i < call->op->param_count; i++)
+        AH_TRY(record_conversions(records, &call->arg[i], &record->call.arg[i]));
     for (int i = 0; i < AH_MAX_OUTS; i++)
         AH_TRY(check_result(record, call->out[i], record->call.out[i]));
     for (int i = 0; i < AH_MAX_EXTRA; i++)
         AH_TRY(check_result(record, call->extra[i], record->call.extra[i]));
-    for (int i = 0; i < call->op->param_count; i++)
-        if (call->arg[i].kind == AH_TENSOR && !call->arg[i].tensor->wrapped &&
-            call->arg[i].tensor->storage->data != record->call.arg[i].tensor->storage->data)
-            return ah_fail(AH_ESTATE,
-                           "%s: an argument that is stored channels-last cannot be captured in a graph here; call "
-                           "contiguous() before",
-                           call->op->name);
     for (int i = 0; i < AH_MAX_OUTS; i++)
         if (call->out[i])
             ah_records_wrote(records, call->out[i]->storage->data);

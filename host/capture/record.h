@@ -88,7 +88,7 @@ bool ah_record_is_result(const struct ah_call *call, const struct ah_tensor *ten
 
 /* Append a record of a call that is about to run; AH_ESTATE when it cannot be repeated. */
 int ah_record_call(struct ah_records *records, const struct ah_call *call, ah_kernel kernel);
-/* After it has run: the same, and note the memory that it has written. */
+/* After it has run: the same, and note the memory that it has written and moved. */
 int ah_record_called(struct ah_records *records, const struct ah_call *call);
 
 /* Append a record of bytes or of a pass; its arrays are copied. */

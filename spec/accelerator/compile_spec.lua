@@ -89,6 +89,12 @@ local function cnn()
     nn.Conv2d(4, 8, 3), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Dropout(0.5), nn.Linear(32, 10))
 end
 
+-- A row-major activation, one layer, and convolutions, whose gradients of it are channels-last.
+local function mixed(layer)
+  return nn.Sequential(nn.Linear(12, 32 * 64), nn.Unflatten(1, {32, 8, 8}), layer, nn.Conv2d(32, 64, 1), nn.ReLU(),
+    nn.Conv2d(64, 64, 3, {groups = 64}), nn.Conv2d(64, 8, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+end
+
 local function images() return accelhost.randn {6, 1, 14, 14}, accelhost.randint(0, 10, {6}) end
 
 describe("A compiled step on the CPU returns the bits of the function for 20 steps:", function()
@@ -100,6 +106,10 @@ describe("A compiled step on the CPU returns the bits of the function for 20 ste
       return nn.Sequential(nn.Linear(12, 16), nn.LayerNorm(16), nn.SiLU(), nn.Dropout(0.25), nn.Linear(16, 10))
     end},
     ["a convolutional net with batch norm and dropout"] = {net = cnn, batch = images, optimizer = adamw},
+    ["a pooled row-major activation before convolutions"] = {net = function() return mixed(nn.MaxPool2d(2)) end},
+    ["a normalised row-major activation before convolutions"] = {net = function()
+      return mixed(nn.BatchNorm2d(32))
+    end},
     ["an LSTM"] = {net = function() return Language("LSTM", {batch_first = true, num_layers = 2, dropout = 0.25}) end,
       batch = tokens, clip = 0.25},
     ["a bidirectional GRU of sparse use"] = {net = function()
@@ -398,6 +408,7 @@ describe("A step that cannot be captured on the CPU", function()
 
   local remedy = " cannot be captured in a graph; return the tensor from the step and read it afterwards"
   local outside = accelhost.get_rng_state()
+  local pixels = accelhost.ones({2, 4, 8, 8}, {dtype = "float64"}):contiguous {memory_format = "channels_last"}
   for what, given in pairs {
     ["item"] = {function(y) y:sum():item() end, "item: reading values" .. remedy},
     ["tolist"] = {function(y) y:tolist() end, "tolist: reading values" .. remedy},
@@ -420,6 +431,10 @@ describe("A step that cannot be captured on the CPU", function()
     ["a state of the generator from outside"] = {function()
       accelhost.set_rng_state(outside)
     end, "set_rng_state: a state from outside of the step cannot be captured in a graph; set it before the step"},
+    ["a channels-last tensor from outside that a kernel converts"] = {function()
+      F.conv2d(pixels, accelhost.ones({4, 4, 3, 3}, {dtype = "float64"}))
+    end, "conv2d: a tensor from outside of the step that is stored channels%-last cannot be captured in a graph; call "
+      .. "contiguous%(%) before the step"},
     ["a compiled step"] = {function(_, a) a:compile(function() end)() end, "cannot be called within another"},
     ["error_if_nonfinite"] = {function(y)
       local p = nn.Parameter(y:detach():clone())

@@ -303,6 +303,25 @@ net:forward(5)
     assert.equal("true\n", run.host({"-e", "print(jit.status() and true)"}).stdout)
   end)
 
+  it("adds to a rounded product, interpreted and compiled", function()
+    for _, mode in ipairs {"on", "off"} do
+      assert.equal("0\n0\n0\n", run.host({"--jit=" .. mode, "-e", [[
+        local rows = {}
+        for i = 1, 200 do rows[i] = {0.1, 10, 1} end
+        for _, f in ipairs {function(a, b, c) return a * b - c end, function(a, b, c) return c - a * b end,
+          function(a, b, c) return -c + a * b end} do
+          local sum = 0
+          for _ = 1, 2 do
+            for i = 1, #rows do
+              local row = rows[i]
+              sum = sum + math.abs(f(row[1], row[2], row[3]))
+            end
+          end
+          print(sum)
+        end]]}).stdout, mode)
+    end
+  end)
+
   it("switches it off where the system lets no program make code", function()
     local deny = "local ffi = require 'ffi' ffi.cdef [[int prctl(int, unsigned long, unsigned long, unsigned long, " ..
       "unsigned long); int execv(const char *, const char **);]] " ..

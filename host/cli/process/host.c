@@ -25,6 +25,11 @@ enum { FIRST_COLLECT_KB = 2048 };
 
 static const char error_key;
 
+/* The interpreter rounds a * b before it adds c, and so must compiled code, or the same expression has other bits once
+ * its loop is hot. Debian 12's LuaJIT fuses them on aarch64, without an option for that alone (host/decisions.md). */
+static const char round_products[] =
+    "if jit.arch == 'arm64' and not pcall(jit.opt.start, '-fma') then jit.opt.start '-fuse' end";
+
 /* Machine code must be near LuaJIT's own; a short hot loop has that memory found (bind/lua/lua_code.c) before anything
  * else is mapped there. */
 static const char warm_up[] = "local s = 0 for i = 1, 200 do s = s + i end";
@@ -102,6 +107,8 @@ static int open_library(lua_State *L)
     collect_from(L, FIRST_COLLECT_KB);
     ah_library_open(L);
     open_own_modules(L);
+    if (luaL_dostring(L, round_products))
+        return lua_error(L);
     if (!jit)
         luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF); /* opening its library has switched it on */
     else if (luaL_dostring(L, warm_up))

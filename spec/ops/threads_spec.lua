@@ -135,4 +135,18 @@ describe("OpenBLAS and oneDNN", function()
     local values, has_onednn = result.stdout:match "([^\n]*)\n(%a+)\n"
     assert.equal("80000\tfalse false\t512\ttrue false\t8000000\ttrue " .. has_onednn, values)
   end)
+
+  it("report why they cannot be loaded, from whichever thread has tried", function()
+    for _, batch in ipairs {1, 8} do
+      local result = run.host {"-e", [[
+        local ffi = require "ffi"
+        local x = require("accelhost").ones({tonumber(arg[1]), 300, 300}, {dtype = "float64"})
+        ffi.cdef "struct limit { unsigned long now, most; }; int setrlimit(int, const struct limit *);"
+        assert(ffi.C.setrlimit(7, ffi.new("struct limit", 0, 0)) == 0) -- no more files
+        print(pcall(x.matmul, x, x))
+        print(pcall(x.matmul, x[0], x[0]))]], batch}
+      local text = "false\t[^\n]*OpenBLAS: libopenblas[^\n]*: cannot open shared object file: [^\n]*\n"
+      assert.matches("^" .. text .. text .. "$", result.stdout)
+    end
+  end)
 end)

@@ -7,13 +7,13 @@
 #include "cpu/linear/gemm.h"
 
 #include <limits.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/numeric/dtype.h"
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "base/status/failure.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
 #include "cpu/linear/blas.h"
@@ -43,7 +43,7 @@ struct division {
     struct ah_onednn_entry *primitive, *last; /* of all pieces but the last, and of the last; NULL: no primitive */
     char *scratch;                            /* `scratch_bytes` for each thread */
     size_t scratch_bytes;
-    atomic_int status;                        /* a failure of a piece, else 0 */
+    struct ah_failure *failure;
 };
 
 enum {
@@ -237,15 +237,15 @@ static void run_division_piece(void *context, int index)
         run_blocks(&part, scratch);
     else
         status = run_by_library(&part);
-    if (status < 0)
-        atomic_store(&d->status, status);
+    ah_failure_note(d->failure, status);
 }
 
 static int run_division(struct division *d)
 {
+    struct ah_failure failure = {0};
+    d->failure = &failure;
     ah_pool_run(d->rows * d->cols, run_division_piece, d);
-    int status = atomic_load(&d->status);
-    return status < 0 ? ah_fail(status, "matmul: a part of the product failed") : 0;
+    return ah_failure_result(&failure);
 }
 
 /* Run a division with scratch memory for each thread. */

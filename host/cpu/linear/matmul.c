@@ -5,6 +5,7 @@
 
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
+#include "base/status/failure.h"
 #include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/gemm.h"
@@ -155,7 +156,8 @@ struct products {
     int64_t matrix; /* bytes of one product */
     int64_t size[AH_MAX_DIMS];
     int dims;
-    atomic_int outcome; /* of the last product that was not done; 1 when all were */
+    atomic_bool declined; /* a product was not done, without a failure */
+    struct ah_failure failure;
 };
 
 static void multiply_range(void *context, int64_t begin, int64_t end)
@@ -166,8 +168,9 @@ static void multiply_range(void *context, int64_t begin, int64_t end)
         int64_t from_a = batch_offset(p->a, i, p->size, p->dims), from_b = batch_offset(p->b, i, p->size, p->dims);
         int status = matmul_multiply(p->dtype, p->wide, p->a, p->b, p->a->data + from_a * item,
                                      p->b->data + from_b * item, p->out + i * p->matrix);
-        if (status != 1)
-            atomic_store(&p->outcome, status);
+        ah_failure_note(&p->failure, status);
+        if (status == 0)
+            atomic_store(&p->declined, true);
     }
 }
 
@@ -176,7 +179,7 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, enu
     bool wide = dtype != result;
     if (b->batch_dims == 0 && a->batch_dims > 0 && fold_batch(a))
         return matmul_multiply(dtype, wide, a, b, a->data, b->data, out);
-    struct products p = {.a = a, .b = b, .dtype = dtype, .wide = wide, .out = out, .outcome = 1};
+    struct products p = {.a = a, .b = b, .dtype = dtype, .wide = wide, .out = out};
     int64_t batches = 1, matrix = a->rows * b->cols;
     p.matrix = matrix * (int64_t)ah_dtype_size(result);
     p.dims = a->batch_dims > b->batch_dims ? a->batch_dims : b->batch_dims;
@@ -191,7 +194,8 @@ static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, enu
      * bfloat16 has them, are made by the Lua thread alone. */
     bool spread = dtype != AH_BF16 && batches >= ah_num_threads() && work > 1e5;
     ah_parallel_for(batches, spread ? 1 : batches, multiply_range, &p);
-    return p.outcome >= 0 ? p.outcome : ah_fail(p.outcome, "matmul: a product of the batch failed");
+    AH_TRY(ah_failure_result(&p.failure));
+    return p.declined ? 0 : 1;
 }
 
 /* Integers: exact, and rare. Sums of a tile stay in registers; those of a product with a vector are of rows. */

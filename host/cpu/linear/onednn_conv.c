@@ -4,13 +4,13 @@
  * is the result. The gradient of a bfloat16 weight is summed in float32 and rounded once, when it is rearranged. */
 #include "cpu/loop/onednn.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory/alloc.h"
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "base/status/failure.h"
 #include "base/status/status.h"
 #include "cpu/loop/onednn_cache.h"
 
@@ -179,7 +179,7 @@ struct conv_run {
     char *sums;                          /* the weight's gradient by piece */
     char *scratch;                       /* `scratch_bytes` for each thread */
     size_t scratch_bytes;
-    atomic_int status;                   /* a failure of a piece, else 0 */
+    struct ah_failure failure;
 };
 
 enum {
@@ -300,8 +300,7 @@ static void conv_run_piece(void *context, int piece)
     if (run->sums)
         weight = run->sums + (size_t)piece * run->first->weight_bytes;
     int status = conv_run_piece_on(run, entry, weight, piece * run->step);
-    if (status < 0)
-        atomic_store(&run->status, status);
+    ah_failure_note(&run->failure, status);
 }
 
 /* Add the pieces' sums to those of the first, in the order of the pieces. */
@@ -353,12 +352,8 @@ static int conv_execute(struct conv_run *run)
     } else {
         ah_pool_run(run->pieces, conv_run_piece, run);
     }
-    status = atomic_load(&run->status);
-    if (status < 0) {
-        status = ah_fail(status, "a part of a convolution failed");
-        goto out;
-    }
-    if (!run->sums)
+    status = ah_failure_result(&run->failure);
+    if (status < 0 || !run->sums)
         goto out;
     if (run->pieces > 1)
         ah_parallel_for((int64_t)(bytes / sizeof(float)), AH_SHARE_LIGHT, conv_add_sums, run);

@@ -432,7 +432,10 @@ deb: ## a Debian package for every x86-64, in build-portable
 	@$(MAKE) --no-print-directory ARCH=portable $(PORTABLE)
 	@scripts/package/build-deb.sh build-portable
 
-# For TARGET, in its BUILD, for the processors of ARCH.
+# For TARGET, in its BUILD, for the processors of ARCH. A program of this machine writes the documentation, which is the
+# same for all.
+BUILD_CC ?= gcc
+BUILD_CXX ?= g++
 .PHONY: wheel
 ifeq ($(TARGET),)
 wheel: ## a Python wheel and a .tar.gz for every x86-64 with this glibc or newer, in build-portable; TARGET=
@@ -441,6 +444,10 @@ wheel: ## a Python wheel and a .tar.gz for every x86-64 with this glibc or newer
 	@scripts/package/build-wheel.py build-portable
 else
 wheel: $(BUILD)/accelhost plugins $(BUILD)/plugin-headers
+	@$(MAKE) --no-print-directory TARGET= SYSROOT= ARCH=native BUILD=build CC="$(BUILD_CC)" CXX="$(BUILD_CXX)" \
+		build/docs/index.html
+	@rm -rf $(BUILD)/docs
+	@cp -R build/docs $(BUILD)/docs
 	@TARGET=$(TARGET) SYSROOT=$(SYSROOT) scripts/package/build-wheel.py $(BUILD)
 endif
 

@@ -1,7 +1,7 @@
 # accelhost. `make help` lists the targets. BUILD=dir builds elsewhere; DEBUG=1 without optimisation; ARCH= to target
-# another processor, ARCH=portable for all (x86-64; in a separate directory); TARGET=aarch64-linux-gnu to compile for
-# another architecture, with libraries below SYSROOT (in its own directory); SAN=address|undefined|thread for a
-# sanitizer build (in its own directory); V=1 shows the commands; -jN instead of one job per processor.
+# another processor, ARCH=portable for all of the architecture (in a separate directory); TARGET=aarch64-linux-gnu to
+# compile for another architecture, with libraries below SYSROOT (in its own directory); SAN=address|undefined|thread
+# for a sanitizer build (in its own directory); V=1 shows the commands; -jN instead of one job per processor.
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-builtin-rules
 # In the environment as well, since GNU make before 4.4 hides -j from MAKEFLAGS until the Makefile is read.
@@ -40,10 +40,13 @@ SAN     ?=
 # FAIL_ALLOC=1: a build whose requests for memory fail on demand (spec/faults/fail_alloc.h).
 FAIL_ALLOC ?=
 ARCH    ?= native
+MACHINE  := $(firstword $(subst -, ,$(or $(TARGET),$(shell $(CC) -dumpmachine))))
+$(if $(filter x86_64 aarch64,$(MACHINE)),,$(error accelhost supports x86_64 and aarch64, not $(MACHINE)))
 # The levels of x86-64 that the hot files are built for (host/base/numeric/level.h); none: once, for ARCH.
-LEVELS  := $(if $(filter portable,$(ARCH)),v2 v3 v4)
-BUILD   ?= build$(if $(TARGET),-$(firstword $(subst -, ,$(TARGET))))$(if $(LEVELS),-portable)$(if $(SAN),-$(SAN))$(if \
-           $(FAIL_ALLOC),-fail-alloc)
+LEVELS  := $(if $(filter portable,$(ARCH)),$(if $(filter x86_64,$(MACHINE)),v2 v3 v4))
+MARCH   := $(if $(LEVELS),x86-64-v2,$(ARCH:portable=armv8-a))
+BUILD   ?= build$(if $(TARGET),-$(firstword $(subst -, ,$(TARGET))))$(addprefix -,$(filter portable,$(ARCH)))$(if \
+           $(SAN),-$(SAN))$(if $(FAIL_ALLOC),-fail-alloc)
 OPT     := $(if $(DEBUG),-O0 -g3,-O3 -g1)
 OPT_WARM := $(if $(DEBUG),$(OPT),-O2 -g1)
 OPT_COLD := $(if $(DEBUG),$(OPT),-Og -g1)
@@ -80,7 +83,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 # -Wno-alloc-size-larger-than: GCC 11 and before assume that a count of type int is negative.
 # -Wno-format-overflow: a sanitizer's own null checks make GCC see null strings.
 # -ffp-contract=off: results must not depend on where the compiler finds a multiply-add; kernels ask for it by fma().
-CFLAGS  += -std=c11 $(OPT) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) -ffp-contract=off -fno-math-errno \
+CFLAGS  += -std=c11 $(OPT) -march=$(MARCH) -ffp-contract=off -fno-math-errno \
            -fno-trapping-math -fopenmp -fasynchronous-unwind-tables -fno-omit-frame-pointer $(WARN) \
            -Wno-alloc-size-larger-than -Wno-unknown-warning-option $(if $(WERROR),-Werror) \
            $(if $(SAN),-fsanitize=$(SAN) -Wno-format-overflow)
@@ -105,8 +108,6 @@ ONEDNN_STUB := host/cpu/loop/onednn_stub.c
 ONEDNN_OFF := $(if $(HAVE_ONEDNN),$(ONEDNN_STUB),$(filter-out $(ONEDNN_STUB),$(wildcard host/cpu/*/onednn*.c)))
 SEED_OFF := $(if $(LUAJIT_A),host/bind/lua/lua_seed_shared.c,host/bind/lua/lua_code.c)
 # Files NAME_MACHINE.c of other architectures.
-MACHINE  := $(firstword $(subst -, ,$(or $(TARGET),$(shell $(CC) -dumpmachine))))
-$(if $(filter x86_64 aarch64,$(MACHINE)),,$(error accelhost supports x86_64 and aarch64, not $(MACHINE)))
 MACHINE_OFF := $(filter-out %_$(MACHINE).c,$(foreach m,x86_64 aarch64,$(wildcard host/*/*_$(m).c host/*/*/*_$(m).c)))
 LEVEL_OFF := host/base/numeric/level_$(if $(LEVELS),native,portable).c
 SRC  := $(filter-out $(ONEDNN_OFF) $(SEED_OFF) $(LEVEL_OFF) $(MACHINE_OFF) host/cuda/% host/image/% host/plot/% \
@@ -170,7 +171,7 @@ CUDA := $(BUILD)/accelhost-cuda.so
 NVRTC ?=
 NVCCFLAGS ?=
 CUDA_ALL := 80 90
-CUDA_AUTO := $(if $(NVRTC)$(LEVELS)$(filter-out undefined,$(origin NVCC) $(origin CUDA_ARCHS)),,yes)
+CUDA_AUTO := $(if $(NVRTC)$(filter portable,$(ARCH))$(filter-out undefined,$(origin NVCC) $(origin CUDA_ARCHS)),,yes)
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 ifdef CUDA_AUTO
 CUDA_ARCHS := $(shell scripts/cuda/archs.sh "$(NVCC)" "$(CUDA_ALL)")
@@ -341,7 +342,7 @@ SIM_SRC := $(sort $(wildcard spec/sim/*.cc host/cuda/kernels/*/*.cu))
 SIM_TEST_SRC := $(sort $(wildcard spec/sim/test/*.cc spec/sim/test/*.cu spec/sim/planted/*.cu))
 SIM_OBJ := $(SIM_SRC:%=$(BUILD)/sim/%.o)
 SIM_TEST_OBJ := $(SIM_TEST_SRC:%=$(BUILD)/sim/%.o)
-SIM_FLAGS := -std=c++17 $(if $(DEBUG),-O0 -g3,$(if $(SAN),-O1,-O2) -g1) -march=$(if $(LEVELS),x86-64-v2,$(ARCH)) \
+SIM_FLAGS := -std=c++17 $(if $(DEBUG),-O0 -g3,$(if $(SAN),-O1,-O2) -g1) -march=$(MARCH) \
 	-ffp-contract=off -fno-math-errno -fno-omit-frame-pointer -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti \
 	-Wall -Wextra -Wshadow \
 	-Wno-unused-parameter $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN))
@@ -427,7 +428,7 @@ uninstall: ## remove the files of install from PREFIX, below DESTDIR
 PORTABLE := $(patsubst $(BUILD)/%,build-portable/%,$(BUILD)/accelhost $(BUILD)/plugin-headers $(BUILD)/docs/index.html \
             $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(JUPYTER) $(MPI) $(CUDA))
 .PHONY: deb
-deb: ## a Debian package for every x86-64, in build-portable
+deb: ## a Debian package for all processors of this architecture, in build-portable
 	@scripts/install-deps.sh build
 	@$(MAKE) --no-print-directory ARCH=portable $(PORTABLE)
 	@scripts/package/build-deb.sh build-portable
@@ -438,7 +439,7 @@ BUILD_CC ?= gcc
 BUILD_CXX ?= g++
 .PHONY: wheel
 ifeq ($(TARGET),)
-wheel: ## a Python wheel and a .tar.gz for every x86-64 with this glibc or newer, in build-portable; TARGET=
+wheel: ## a Python wheel and a .tar.gz for this architecture with this glibc or newer, in build-portable; TARGET=
 	@scripts/install-deps.sh build wheel
 	@$(MAKE) --no-print-directory ARCH=portable $(PORTABLE)
 	@scripts/package/build-wheel.py build-portable

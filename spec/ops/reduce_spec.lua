@@ -441,6 +441,73 @@ describe("sums of halves", function()
   end)
 end)
 
+describe("folds of halves", function()
+  it("are those of their numbers in double, along any dim and wherever vectors end", function()
+    accelhost.manual_seed(7)
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      local step = dtype == "float16" and 2 ^ -11 or 2 ^ -8
+      for _, shape in ipairs {{1, 63}, {3, 64}, {2, 79}, {70, 96}, {9, 1100}, {1100, 67}} do
+        local x = (accelhost.randn(shape) * accelhost.randint(0, 4, shape)):to(dtype)
+        for _, view in ipairs {x, x:t(), x:t():contiguous()} do
+          for dim = 0, 1 do
+            local function compare(fold)
+              local found, wanted = fold(view):double(), fold(view:double())
+              assert.is_true((found - wanted):abs():le(wanted:abs() * step * 1.01 + 1e-7):all():item())
+            end
+            compare(function(t) return t:amax(dim) end)
+            compare(function(t) return t:amin(dim) end)
+            compare(function(t) return t:count_nonzero(dim) end)
+            for _, p in ipairs {2, 1, 3, 0, inf, -inf} do
+              compare(function(t) return t:norm(p, dim) end)
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("pass over NaN in nansum, along rows and columns", function()
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      local x = accelhost.ones({67, 99}, {dtype = dtype})
+      x[3][70], x[66][98], x[0][0] = nan, -nan, nan
+      assert.same(check.flat(x:double():nansum(0)), check.flat(x:nansum(0)))
+      assert.same(check.flat(x:double():nansum(1)), check.flat(x:nansum(1)))
+    end
+  end)
+
+  it("keep norms whose squares leave the range of float32", function()
+    for _, size in ipairs {1e30, 1e-30} do
+      local x = accelhost.full({2, 100}, size, {dtype = "bfloat16"})
+      local norms = x:norm(2, 1):double() / size
+      assert.is_true((norms - 10):abs():max():item() < 0.1)
+      assert.is_true(math.abs(x:t():norm(2, 0)[1]:item() / size - 10) < 0.1)
+      assert.is_true(math.abs(x:norm():item() / size - 200 ^ 0.5) < 0.1)
+    end
+    assert.equal(0, accelhost.zeros({100}, {dtype = "bfloat16"}):norm():item())
+    assert.equal(inf, accelhost.full({100}, -inf, {dtype = "bfloat16"}):norm():item())
+  end)
+
+  it("find infinities, and NaN of either sign", function()
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      for _, count in ipairs {64, 65, 127, 128, 1000} do
+        for _, at in ipairs {0, 1, 63, count - 1} do
+          local x = accelhost.full({count}, -3, {dtype = dtype})
+          assert.equal(-3, x:amax():item())
+          x[at] = -inf
+          assert.equal(-inf, x:amin():item())
+          x[at] = inf
+          assert.equal(inf, x:amax():item())
+          assert.equal(-3, x:amin():item())
+          for _, kind in ipairs {nan, -nan} do
+            x[at] = kind
+            assert.is_true(x:amax():isnan():item() and x:amin():isnan():item())
+          end
+        end
+      end
+    end
+  end)
+end)
+
 describe("long products", function()
   it("are those of float64, wherever the vectors end", function()
     accelhost.manual_seed(1)
@@ -491,8 +558,8 @@ describe("reductions of columns", function()
 
   it("find the extremes of rows and columns of any length", function()
     for _, count in ipairs {1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 129, 700} do
-      for _, dtype in ipairs {"float32", "float64"} do
-        local x = accelhost.randperm(11 * count):to(dtype):view(11, count) - 5 * count
+      for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+        local x = (accelhost.randperm(11 * count):view(11, count) - 5 * count):to(dtype)
         local most, least = x:sort(1, true), x:sort(1)
         assert.is_true(most:select(1, 0):equal(x:amax(1)) and least:select(1, 0):equal(x:amin(1)))
         local columns = x:t():contiguous()

@@ -1,9 +1,11 @@
 /* The inner loops of folds (reduce_loops.h), one pair for each input type, and their table. */
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/numeric/half.h"
 #include "cpu/elementwise/half_loops.h"
+#include "cpu/loop/iterate.h"
 #include "cpu/reduce/reduce.h"
 #include "cpu/reduce/reduce_loops.h"
 
@@ -38,65 +40,6 @@ static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows
 SUM_ROW(sum_f32, )
 ADD_LOOPS(sum_f64, double, double, x)
 
-#ifdef __AVX512F__
-typedef ah_wide_lanes wide_lanes_at __attribute__((aligned(8), may_alias));
-
-/* Sums of halves, widened in registers: as those of float32. */
-#define HALF_SUM(half)                                                                           \
-    static void sum_##half##_row(void *acc, const void *input, int64_t n, double p)              \
-    {                                                                                            \
-        const uint16_t *from = input;                                                            \
-        ah_wide_lanes wide = {0};                                                                \
-        while (n >= 64) {                                                                        \
-            int64_t count = n / 64 < 8 ? n / 64 : 8;                                             \
-            ah_lanes_f32 a = {0}, b = {0}, c = {0}, d = {0};                                     \
-            for (int64_t k = 0; k < count; k++, from += 64) {                                    \
-                a += ah_wide_##half(from);                                                       \
-                b += ah_wide_##half(from + 16);                                                  \
-                c += ah_wide_##half(from + 32);                                                  \
-                d += ah_wide_##half(from + 48);                                                  \
-            }                                                                                    \
-            wide += (ah_widen_sum(a) + ah_widen_sum(b)) + (ah_widen_sum(c) + ah_widen_sum(d));   \
-            n -= count * 64;                                                                     \
-        }                                                                                        \
-        for (; n >= 16; n -= 16, from += 16)                                                     \
-            wide += ah_widen_sum(ah_wide_##half(from));                                          \
-        uint16_t last[16] = {0};                                                                 \
-        memcpy(last, from, (size_t)n * sizeof *last);                                            \
-        wide += ah_widen_sum(ah_wide_##half(last));                                              \
-        *(double *)acc += ((wide[0] + wide[1]) + (wide[2] + wide[3])) +                          \
-                          ((wide[4] + wide[5]) + (wide[6] + wide[7]));                           \
-    }                                                                                            \
-    static void sum_##half##_column(void *acc, const void *input, int64_t n, int64_t rows,       \
-                                    int64_t stride, double p)                                    \
-    {                                                                                            \
-        double *to = acc;                                                                        \
-        const uint16_t *x = input;                                                               \
-        for (int64_t count; rows > 0; rows -= count, x += count * stride) {                      \
-            count = rows < 8 ? rows : 8;                                                         \
-            int64_t i = 0;                                                                       \
-            for (; i + 16 <= n; i += 16) {                                                       \
-                union {                                                                          \
-                    ah_lanes_f32 all;                                                            \
-                    ah_half_lanes half[2];                                                       \
-                } sum = {ah_wide_##half(x + i)};                                                 \
-                for (int64_t r = 1; r < count; r++)                                              \
-                    sum.all += ah_wide_##half(x + i + r * stride);                               \
-                *(wide_lanes_at *)(to + i) += ah_widen(sum.half[0]);                             \
-                *(wide_lanes_at *)(to + i + 8) += ah_widen(sum.half[1]);                         \
-            }                                                                                    \
-            for (; i < n; i++)                                                                   \
-                for (int64_t r = 0; r < count; r++)                                              \
-                    to[i] += (double)ah_##half##_to_f32(x[i + r * stride]);                      \
-        }                                                                                        \
-    }
-HALF_SUM(f16)
-HALF_SUM(bf16)
-#define HALF_ROW(t) {[AH_FOLD_SUM] = {sum_##t##_row, sum_##t##_column}}
-#else
-#define HALF_ROW(t) {{NULL, NULL}} /* none: such a level converts the tensor */
-#endif
-
 typedef int32_t bit_lanes __attribute__((vector_size(64)));
 
 static inline ah_lanes zero_nan(ah_lanes x)
@@ -122,6 +65,200 @@ STEP_LOOPS(absmin_f32, float, double, fabs(x), MIN_STEP(s, fabs(x)))
 STEP_LOOPS(absmin_f64, double, double, fabs(x), MIN_STEP(s, fabs(x)))
 
 #define PAIR(name) {name##_row, name##_column}
+
+/* Fold halves by the loops of float32, as many numbers at a time as the first-level cache holds. */
+enum { PART = 1024 };
+
+static void half_row(const struct ah_fold_loops *wide, enum ah_dtype dtype, void *acc, const uint16_t *from, int64_t n,
+                     double p)
+{
+    float part[PART];
+    for (int64_t count; n > 0; n -= count, from += count) {
+        count = n < PART ? n : PART;
+        ah_cast(count, part, AH_F32, 1, from, dtype, 1);
+        wide->row(acc, part, count, p);
+    }
+}
+
+static void half_column(const struct ah_fold_loops *wide, enum ah_dtype dtype, double *acc, const uint16_t *from,
+                        int64_t n, int64_t rows, int64_t stride, double p)
+{
+    enum { ROWS = 8, WIDTH = PART / ROWS };
+    float part[PART];
+    for (int64_t high; rows > 0; rows -= high, from += high * stride) {
+        high = rows < ROWS ? rows : ROWS;
+        for (int64_t i = 0; i < n; i += WIDTH) {
+            int64_t width = n - i < WIDTH ? n - i : WIDTH;
+            for (int64_t r = 0; r < high; r++)
+                ah_cast(width, part + r * WIDTH, AH_F32, 1, from + r * stride + i, dtype, 1);
+            wide->column(acc + i, part, width, high, WIDTH, p);
+        }
+    }
+}
+
+#define HALF_COLUMN(name, half, dtype)                                                           \
+    static void name##_##half##_column(void *acc, const void *input, int64_t n, int64_t rows,    \
+                                       int64_t stride, double p)                                 \
+    {                                                                                            \
+        static const struct ah_fold_loops wide = PAIR(name##_f32);                               \
+        half_column(&wide, dtype, acc, input, n, rows, stride, p);                               \
+    }
+#define HALF_LOOPS(name, half, dtype)                                                            \
+    HALF_COLUMN(name, half, dtype)                                                               \
+    static void name##_##half##_row(void *acc, const void *input, int64_t n, double p)           \
+    {                                                                                            \
+        static const struct ah_fold_loops wide = PAIR(name##_f32);                               \
+        half_row(&wide, dtype, acc, input, n, p);                                                \
+    }
+
+#ifdef __AVX512F__
+typedef ah_wide_lanes wide_lanes_at __attribute__((aligned(8), may_alias));
+
+/* Sums of halves, widened in registers, as those of float32: of VALUE of each vector. */
+#define HALF_SUM(name, half, VALUE)                                                              \
+    static double name##_##half##_of(const uint16_t *from, int64_t n)                            \
+    {                                                                                            \
+        ah_wide_lanes wide = {0};                                                                \
+        while (n >= 64) {                                                                        \
+            int64_t count = n / 64 < 8 ? n / 64 : 8;                                             \
+            ah_lanes_f32 a = {0}, b = {0}, c = {0}, d = {0};                                     \
+            for (int64_t k = 0; k < count; k++, from += 64) {                                    \
+                a += VALUE(ah_wide_##half(from));                                                \
+                b += VALUE(ah_wide_##half(from + 16));                                           \
+                c += VALUE(ah_wide_##half(from + 32));                                           \
+                d += VALUE(ah_wide_##half(from + 48));                                           \
+            }                                                                                    \
+            wide += (ah_widen_sum(a) + ah_widen_sum(b)) + (ah_widen_sum(c) + ah_widen_sum(d));   \
+            n -= count * 64;                                                                     \
+        }                                                                                        \
+        for (; n >= 16; n -= 16, from += 16)                                                     \
+            wide += ah_widen_sum(VALUE(ah_wide_##half(from)));                                   \
+        uint16_t last[16] = {0};                                                                 \
+        memcpy(last, from, (size_t)n * sizeof *last);                                            \
+        wide += ah_widen_sum(VALUE(ah_wide_##half(last)));                                       \
+        return ((wide[0] + wide[1]) + (wide[2] + wide[3])) + ((wide[4] + wide[5]) + (wide[6] + wide[7])); \
+    }
+#define HALF_SUM_LOOPS(name, half, dtype, VALUE)                                                 \
+    HALF_SUM(name, half, VALUE)                                                                  \
+    static void name##_##half##_column(void *acc, const void *input, int64_t n, int64_t rows,    \
+                                       int64_t stride, double p)                                 \
+    {                                                                                            \
+        static const struct ah_fold_loops wide = PAIR(name##_f32);                               \
+        double *to = acc;                                                                        \
+        const uint16_t *x = input;                                                               \
+        int64_t whole = n & -16;                                                                 \
+        if (n > whole)                                                                           \
+            half_column(&wide, dtype, to + whole, x + whole, n - whole, rows, stride, p);        \
+        for (int64_t count; rows > 0; rows -= count, x += count * stride) {                      \
+            count = rows < 8 ? rows : 8;                                                         \
+            for (int64_t i = 0; i < whole; i += 16) {                                            \
+                union {                                                                          \
+                    ah_lanes_f32 all;                                                            \
+                    ah_half_lanes half[2];                                                       \
+                } sum = {VALUE(ah_wide_##half(x + i))};                                          \
+                for (int64_t r = 1; r < count; r++)                                              \
+                    sum.all += VALUE(ah_wide_##half(x + i + r * stride));                        \
+                *(wide_lanes_at *)(to + i) += ah_widen(sum.half[0]);                             \
+                *(wide_lanes_at *)(to + i + 8) += ah_widen(sum.half[1]);                         \
+            }                                                                                    \
+        }                                                                                        \
+    }                                                                                            \
+    static void name##_##half##_row(void *acc, const void *input, int64_t n, double p)           \
+    {                                                                                            \
+        *(double *)acc += name##_##half##_of(input, n);                                          \
+    }
+
+/* The square of a half is exact in float32; where a sum may have left its range, add in double. */
+#define HALF_SQUARES(half, dtype)                                                                \
+    HALF_SUM(squares, half, lanes_square)                                                        \
+    HALF_COLUMN(squares, half, dtype)                                                            \
+    static void squares_##half##_row(void *acc, const void *input, int64_t n, double p)          \
+    {                                                                                            \
+        static const struct ah_fold_loops wide = PAIR(squares_f32);                              \
+        double sum = squares_##half##_of(input, n);                                              \
+        if (sum > 0x1p-80 && sum < 0x1p120)                                                      \
+            *(double *)acc += sum;                                                               \
+        else                                                                                     \
+            half_row(&wide, dtype, acc, input, n, p);                                            \
+    }
+
+static inline ah_lanes_f32 lanes_square(ah_lanes_f32 x)
+{
+    return x * x;
+}
+#else
+#define HALF_SUM_LOOPS(name, half, dtype, VALUE) HALF_LOOPS(name, half, dtype)
+#define HALF_SQUARES(half, dtype) HALF_LOOPS(squares, half, dtype)
+#endif
+
+/* Integers in the order of the halves: 0x8000 to 0xffff are turned over. */
+static inline int16_t half_key(uint16_t bits)
+{
+    int16_t key = (int16_t)bits;
+    return (int16_t)(key ^ (key >> 15 & 0x7fff));
+}
+
+enum { KEYS = 64 };
+
+static inline void half_keys_join(const uint16_t *from, int16_t *restrict low, int16_t *restrict high)
+{
+    for (int k = 0; k < KEYS; k++) {
+        int16_t key = half_key(from[k]);
+        low[k] = key < low[k] ? key : low[k];
+        high[k] = key > high[k] ? key : high[k];
+    }
+}
+
+/* Find the keys of the smallest and of the largest of n >= 1 halves; a NaN is beyond an infinity. */
+static void half_extremes(const uint16_t *from, int64_t n, int16_t *least, int16_t *most)
+{
+    int16_t low[KEYS], high[KEYS], first = half_key(from[0]), few = n < KEYS ? (int16_t)n : 0;
+    for (int k = 0; k < KEYS; k++)
+        low[k] = high[k] = first;
+    for (int64_t i = 0; i + KEYS <= n; i += KEYS)
+        half_keys_join(from + i, low, high);
+    if (!few) /* the last ones overlap those before */
+        half_keys_join(from + n - KEYS, low, high);
+    for (int k = 0; k < few; k++)
+        low[k] = high[k] = half_key(from[k]);
+    int16_t down = first, up = first;
+    for (int k = 0; k < KEYS; k++) {
+        down = low[k] < down ? low[k] : down;
+        up = high[k] > up ? high[k] : up;
+    }
+    *least = down;
+    *most = up;
+}
+
+#define HALF_EXTREME(name, half, dtype, infinity, end, STEP)                                     \
+    HALF_COLUMN(name, half, dtype)                                                               \
+    static void name##_##half##_row(void *acc, const void *input, int64_t n, double p)           \
+    {                                                                                            \
+        int16_t least, most;                                                                     \
+        if (n == 0)                                                                              \
+            return;                                                                              \
+        half_extremes(input, n, &least, &most);                                                  \
+        bool nan = most > (infinity) || least < ~(infinity);                                     \
+        float number = ah_half_to_f32((uint16_t)half_key((uint16_t)(end)), dtype);               \
+        double s = *(double *)acc, x = nan ? __builtin_nan("") : (double)number;                 \
+        *(double *)acc = STEP(s, x);                                                             \
+    }
+#define HALF_FOLDS(half, dtype, infinity)                                                        \
+    HALF_SUM_LOOPS(sum, half, dtype, )                                                           \
+    HALF_SUM_LOOPS(nansum, half, dtype, (ah_lanes_f32)zero_nan)                                  \
+    HALF_SQUARES(half, dtype)                                                                    \
+    HALF_LOOPS(prod, half, dtype)                                                                \
+    HALF_LOOPS(count, half, dtype)                                                               \
+    HALF_LOOPS(abs, half, dtype)                                                                 \
+    HALF_LOOPS(powers, half, dtype)                                                              \
+    HALF_LOOPS(absmax, half, dtype)                                                              \
+    HALF_LOOPS(absmin, half, dtype)                                                              \
+    HALF_EXTREME(max, half, dtype, infinity, most, MAX_STEP)                                     \
+    HALF_EXTREME(min, half, dtype, infinity, least, MIN_STEP)
+
+HALF_FOLDS(f16, AH_F16, 0x7c00)
+HALF_FOLDS(bf16, AH_BF16, 0x7f80)
+
 #define INT_ROW(t)                                                                                            \
     {[AH_FOLD_SUM] = PAIR(sum_##t), [AH_FOLD_PROD] = PAIR(prod_##t), [AH_FOLD_MAX] = PAIR(max_##t),            \
      [AH_FOLD_MIN] = PAIR(min_##t), [AH_FOLD_COUNT] = PAIR(count_##t), [AH_FOLD_NANSUM] = PAIR(sum_##t)}
@@ -135,7 +272,7 @@ STEP_LOOPS(absmin_f64, double, double, fabs(x), MIN_STEP(s, fabs(x)))
 static const struct ah_fold_loops loops_of[AH_DTYPE_COUNT][AH_FOLD_ABS_MIN + 1] = {
     [AH_BOOL] = INT_ROW(u8), [AH_U8] = INT_ROW(u8),     [AH_I32] = INT_ROW(i32),
     [AH_I64] = INT_ROW(i64), [AH_F32] = FLOAT_ROW(f32), [AH_F64] = FLOAT_ROW(f64),
-    [AH_F16] = HALF_ROW(f16), [AH_BF16] = HALF_ROW(bf16),
+    [AH_F16] = FLOAT_ROW(f16), [AH_BF16] = FLOAT_ROW(bf16),
 };
 
 const struct ah_fold_loops *ah_fold_loops(enum ah_dtype dtype, enum ah_fold fold)

@@ -699,6 +699,64 @@ describe("relu of halves", function()
   end
 end)
 
+describe("functions of halves", function()
+  local functions = {
+    exp = function(x) return x:exp() end,
+    exp2 = function(x) return x:exp2() end,
+    log10 = function(x) return x:log10() end,
+    erfc = function(x) return x:erfc() end,
+    ["the second power"] = function(x) return x:pow(2) end,
+    ["the third power"] = function(x) return x:pow(3) end,
+    ["the power 0.5"] = function(x) return x:pow(0.5) end,
+    ["the power -0.5"] = function(x) return x:pow(-0.5) end,
+    ["the power -1"] = function(x) return x:pow(-1) end,
+    ["the power -2"] = function(x) return x:pow(-2) end,
+  }
+  for _, dtype in ipairs {"float16", "bfloat16"} do
+    for name, apply in pairs(functions) do
+      it("are those of float64, rounded, for every " .. dtype .. ": " .. name, function()
+        local bits = accelhost.arange(-32768, 32768, {device = "cpu"}):to "int16"
+        local x = bits:view(dtype):to(accelhost.get_default_device())
+        local got, wanted = apply(x), apply(x:double()):to(dtype)
+        assert.is_true(got:isnan():equal(wanted:isnan()))
+        -- the last finite number and infinity are neighbours
+        local most = dtype == "float16" and 65504 or 3.3895e38
+        local a, b = got:double():clamp(-most, most):nan_to_num(), wanted:double():clamp(-most, most):nan_to_num()
+        local step = dtype == "float16" and 2 ^ -10 or 2 ^ -7
+        local tiny = dtype == "float16" and 2 ^ -24 or 2 ^ -124
+        assert.is_true(((a - b):abs() - b:abs() * step):max():item() <= tiny)
+        check.near(check.flat(got), apply(accelhost.stack({x, x}, 1):select(1, 0)), 0)
+      end)
+    end
+  end
+end)
+
+describe("exponentials of float32", function()
+  it("are those of float64, wherever vectors end", function()
+    for _, name in ipairs {"exp", "exp2"} do
+      for _, count in ipairs {1, 15, 16, 17, 63, 1000} do
+        local x = accelhost.linspace(-110, 100, count)
+        local got, wanted = x[name](x):double(), x:double()[name](x:double())
+        local finite = wanted:lt(3.4e38)
+        assert.is_true(got:isinf():equal(finite:logical_not()))
+        local near = (got - wanted):masked_select(finite):abs() - wanted:masked_select(finite) * 2 ^ -22.5
+        assert.is_true(near:max():item() <= 2 ^ -149)
+      end
+    end
+  end)
+
+  it("have exact whole powers of 2, subnormal ones too, and ends", function()
+    local powers = accelhost.arange(-149, 128):float()
+    assert.is_true(powers:exp2():double():log2():equal(powers:double()))
+    for _, name in ipairs {"exp", "exp2"} do
+      local ends = accelhost.tensor({inf, -inf, nan, -nan, 1e30, -1e30, 0})
+      local found = ends[name](ends)
+      check.near({inf, 0, inf, 0, 1}, accelhost.cat {found:narrow(0, 0, 2), found:narrow(0, 4, 3)}, 0)
+      assert.equal(2, found:isnan():sum():item())
+    end
+  end)
+end)
+
 describe("gelu of bfloat16", function()
   for _, formula in ipairs {"none", "tanh"} do
     it("is that of float64, rounded, for every number, as is its gradient: " .. formula, function()

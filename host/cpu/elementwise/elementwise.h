@@ -5,6 +5,7 @@
 
 #include "cpu/kernels.h"
 #include "cpu/loop/iterate.h"
+#include "cpu/loop/lanes.h"
 
 /* Run the loop for dtype `in` over out[0] and the first `inputs` arguments; one input of two may be a repeated value.
  * `numbers` (at least 2 doubles; NULL: the call's first number arguments) reach the loops as c0 and c1. AH_ENOTIMPL
@@ -32,8 +33,8 @@ int ah_elementwise_compare(struct ah_call *c, const ah_loop *loops, bool exchang
 /* Report whether the call has the string argument `name`. */
 bool ah_elementwise_has(const struct ah_call *c, const char *name);
 
-/* The loops of sums a + alpha * b (elementwise_arithmetic.c), those of powers with this exponent, or NULL, and those of
- * powers with any. */
+/* The loops of sums a + alpha * b (elementwise_arithmetic.c), those of one input for powers with this exponent, or
+ * NULL, and those of two inputs for powers with any. */
 const ah_loop *ah_sum_loops(double alpha);
 const ah_loop *ah_power_loops(double exponent);
 extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
@@ -146,6 +147,23 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
         }                                                                                               \
     }
 
+/* As LONG_LOOP1, of float32, from an expression of vectors (cpu/loop/lanes.h). */
+#define LANES_LOOP1(fn, expr)                                                                           \
+    static void fn(int64_t n, void *const *data, const int64_t *step, const void *context)              \
+    {                                                                                                   \
+        enum { WIDTH = AH_LANES_BYTES / (int)sizeof(float) };                                           \
+        float *y = data[0], last[WIDTH] = {0};                                                          \
+        const float *x = data[1];                                                                       \
+        for (int64_t begin = 0; begin < n; begin += WIDTH) {                                            \
+            size_t left = n - begin < WIDTH ? (size_t)(n - begin) * sizeof *y : 0;                      \
+            const float *from = left ? memcpy(last, x + begin, left) : x + begin;                       \
+            const ah_lanes_f32 a = *(const ah_lanes_at_f32 *)from;                                      \
+            *(ah_lanes_at_f32 *)(left ? last : y + begin) = (expr);                                     \
+            if (left)                                                                                   \
+                memcpy(y + begin, last, left);                                                          \
+        }                                                                                               \
+    }
+
 #define LOOP3(fn, a_t, in_t, out_t, expr)                                                               \
     LOOP_HEAD(fn, in_t)                                                                                 \
         out_t *y = data[0];                                                                             \
@@ -162,6 +180,9 @@ extern const ah_loop ah_any_power_loops[AH_DTYPE_COUNT];
 /* Loops of one name for several dtypes, as a table. */
 #define FLOAT_TABLE(name) \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = {[AH_F32] = name##_f32, [AH_F64] = name##_f64}
+#define FLOAT_TABLE_BF16(name)                                                                          \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                               \
+        [AH_BF16] = name##_bf16, [AH_F32] = name##_f32, [AH_F64] = name##_f64}
 #define NUMBER_TABLE(name)                                                                              \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                               \
         [AH_U8] = name##_u8, [AH_I32] = name##_i32, [AH_I64] = name##_i64, [AH_F32] = name##_f32,       \

@@ -68,16 +68,20 @@ LONG_LOOP2(pow_f64, double, ah_pow(a, b))
 const ah_loop ah_any_power_loops[AH_DTYPE_COUNT] = {
     [AH_U8] = pow_u8, [AH_I32] = pow_i32, [AH_I64] = pow_i64, [AH_F32] = pow_f32, [AH_F64] = pow_f64};
 
-#define FIXED_POWER(name, expr32, expr64)    \
-    LOOP2(name##_f32, float, float, expr32)  \
-    LOOP2(name##_f64, double, double, expr64)\
-    FLOAT_TABLE(name);
-FIXED_POWER(pow_2, a *a, a *a)
-FIXED_POWER(pow_3, a *a *a, a *a *a)
-FIXED_POWER(pow_half, sqrtf(a), sqrt(a))
-FIXED_POWER(pow_minus_half, 1.0f / sqrtf(a), 1.0 / sqrt(a))
-FIXED_POWER(pow_minus_1, 1.0f / a, 1.0 / a)
-FIXED_POWER(pow_minus_2, 1.0f / (a * a), 1.0 / (a * a))
+#define FIXED_POWER(name, expr32, expr64, expr)                                    \
+    AH_HALF_LOOPS1(name, expr)                                                     \
+    LOOP1(name##_f32, float, float, expr32)                                        \
+    LOOP1(name##_f64, double, double, expr64)                                      \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                          \
+        AH_HALF_ENTRIES(name) [AH_F32] = name##_f32, [AH_F64] = name##_f64};
+#define ROOT(a) ((ah_lanes_f32)_mm512_sqrt_ps((__m512)(a)))
+FIXED_POWER(pow_2, a *a, a *a, a *a)
+FIXED_POWER(pow_3, a *a *a, a *a *a, a *a *a)
+FIXED_POWER(pow_half, sqrtf(a), sqrt(a), ROOT(a))
+FIXED_POWER(pow_minus_half, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ROOT(a))
+FIXED_POWER(pow_minus_1, 1.0f / a, 1.0 / a, 1.0f / a)
+FIXED_POWER(pow_minus_2, 1.0f / (a * a), 1.0 / (a * a), 1.0f / (a * a))
+#undef ROOT
 
 const ah_loop *ah_power_loops(double exponent)
 {

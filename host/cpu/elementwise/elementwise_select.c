@@ -25,9 +25,10 @@ int ah_cpu_pow(struct ah_call *c)
 {
     const struct ah_tensor *exponent = ah_args(c, pow)->exponent.tensor;
     const ah_loop *loops = NULL;
-    if (exponent->wrapped && ah_dtype_is_float(ah_call_promote(c, 2)))
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    if (exponent->wrapped && ah_dtype_is_float(dtype))
         loops = ah_power_loops(ah_tensor_get(exponent, 0));
-    return ah_elementwise_promoted(c, 2, loops ? loops : ah_any_power_loops);
+    return ah_elementwise(c, loops ? 1 : 2, dtype, dtype, loops ? loops : ah_any_power_loops, NULL);
 }
 
 /* Clamping between two bounds; numbers go the fast way. */

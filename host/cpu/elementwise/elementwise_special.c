@@ -7,6 +7,7 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/float64_vector.h"
+#include "cpu/elementwise/half_loops.h"
 #include "cpu/elementwise/hyperbolic_vector.h"
 #include "cpu/elementwise/special.h"
 #include "cpu/elementwise/special_vector.h"
@@ -18,8 +19,16 @@ LONG_UNARY(cosh, ah_coshf(a), ah_cosh(a))
 LONG_UNARY(asinh, ah_asinhf(a), ah_asinh(a))
 LONG_UNARY(acosh, ah_acoshf(a), ah_acosh(a))
 LONG_UNARY(atanh, ah_atanhf(a), ah_atanh(a))
-LONG_UNARY(exp2, ah_exp2f(a), ah_exp2(a))
-LONG_UNARY(erfc, ah_erfcf(a), ah_erfc(a))
+
+/* LONG_UNARY, with a function for bfloat16, which has fewer digits. */
+#define LONG_UNARY_BF16(name, expr32, expr64, of_bf16) \
+    AH_BF16_LOOP1(name##_bf16, of_bf16)                \
+    LONG_LOOP1(name##_f32, float, expr32)              \
+    LONG_LOOP1(name##_f64, double, expr64)             \
+    FLOAT_TABLE_BF16(name);                            \
+    RESULT_KERNEL(name, 1)
+LONG_UNARY_BF16(erfc, ah_erfcf(a), ah_erfc(a), ah_erfc_short)
+LONG_UNARY_BF16(log10, ah_log10f(a), ah_log10(a), ah_log10_short)
 FLOAT_UNARY(frac, a - truncf(a), a - trunc(a))
 FLOAT_UNARY(deg2rad, a * (float)(M_PI / 180), a * (M_PI / 180))
 FLOAT_UNARY(rad2deg, a * (float)(180 / M_PI), a * (180 / M_PI))

@@ -95,12 +95,25 @@ ROUNDING(trunc, truncf(a), trunc(a))
 UNARY_OF_HALVES(reciprocal, 1.0f / a, 1.0 / a, 1.0f / a)
 UNARY_OF_HALVES(sqrt, sqrtf(a), sqrt(a), ROOT(a))
 UNARY_OF_HALVES(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ROOT(a))
-FLOAT_UNARY(exp, ah_expf(a), ah_exp(a))
+
+/* Powers of a constant, by vectors. */
+#define EXPONENTIAL(name, lanes, expr64)                                                                     \
+    AH_HALF_LOOPS1(name, lanes(a))                                                                           \
+    LANES_LOOP1(name##_f32, lanes(a))                                                                        \
+    LONG_LOOP1(name##_f64, double, expr64)                                                                   \
+    int ah_cpu_##name(struct ah_call *c)                                                                     \
+    {                                                                                                        \
+        static const ah_loop loops[AH_DTYPE_COUNT] = {                                                       \
+            AH_HALF_ENTRIES(name) [AH_F32] = name##_f32, [AH_F64] = name##_f64};                             \
+        return ah_elementwise_result(c, 1, loops);                                                           \
+    }
+EXPONENTIAL(exp, ah_exp_f32, ah_exp(a))
+EXPONENTIAL(exp2, ah_exp2_f32, ah_exp2(a))
+
 LONG_UNARY(expm1, ah_expm1f(a), ah_expm1(a))
 FLOAT_UNARY(log, ah_logf(a), ah_log(a))
 LONG_UNARY(log1p, ah_log1pf(a), ah_log1p(a))
 LONG_UNARY(log2, ah_log2f(a), ah_log2(a))
-LONG_UNARY(log10, ah_log10f(a), ah_log10(a))
 LONG_UNARY(atan, ah_atanf(a), ah_atan(a))
 LONG_UNARY(erf, ah_erff(a), ah_erf(a))
 LONG_UNARY(tanh, ah_tanhf(a), ah_tanh(a))
@@ -149,13 +162,6 @@ TRIGONOMETRIC(sinc, 4, SINC(SINC_SINE_F32, (float)M_PI), SINC(sinf, (float)M_PI)
               SINC(sin, M_PI))
 
 /* Activations with numbers: c0 and c1. */
-/* Loops on the bits of bfloat16, converted in registers: `of` a number, or of the second one times the first. */
-#define BF16_LOOP1(fn, of) LOOP1(fn, uint16_t, uint16_t, ah_f32_to_bf16(of(ah_bf16_to_f32(a))))
-#define BF16_LOOP2(fn, of) LOOP2(fn, uint16_t, uint16_t, ah_f32_to_bf16(ah_bf16_to_f32(a) * of(ah_bf16_to_f32(b))))
-#define FLOAT_TABLE_BF16(name)                                                                          \
-    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                                               \
-        [AH_BF16] = name##_bf16, [AH_F32] = name##_f32, [AH_F64] = name##_f64}
-
 static inline float gelu_tanh_of(float a)
 {
     return 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(0.044715f * a * a, a, a)));
@@ -175,28 +181,35 @@ static inline float normal_below(float x)
     return x > 0.0f ? 1.0f - above : above;
 }
 
-/* The probability that a normal variable is below -h, up to h = 12, with a relative error of 1.2e-4 up to 7: 2 to the
+/* The probability that a normal variable is below -h, up to h = 12, with a relative error of 2e-4 up to 7: 2 to the
  * power of a polynomial, fitted to its binary logarithm. */
 static inline float gelu_tail(float h)
 {
     float p = AH_HORNER(fmaf, h, 1.7487564e-5f, -5.1372760e-4f, 6.5541472e-3f, -4.9255610e-2f, -4.6386713e-1f,
                         -1.1489140f, -1.0001630f);
     float shifted = p + 0x1.8p23f, r = p - (shifted - 0x1.8p23f);
-    r = AH_HORNER(fmaf, r, 9.5700400e-3f, 5.5917915e-2f, 2.4024746e-1f, 6.9312179e-1f, 9.9999928e-1f);
+    r = AH_HORNER(fmaf, r, 0.05517166f, 0.24261113f, 0.69326097f, 0.99992806f);
     return ah_bits_float(ah_float_bits(r) + (ah_float_bits(shifted) << 23));
+}
+
+/* min(|x|, 12), by the bits in one instruction; 12 where x is NaN. */
+static inline float gelu_size(float x)
+{
+    int32_t bits = (int32_t)(ah_float_bits(x) & 0x7fffffff);
+    return ah_bits_float((uint32_t)(bits < 0x41400000 ? bits : 0x41400000));
 }
 
 /* GELU and its slope to the digits that bfloat16 has. With q = gelu_tail(|x|), whose slope is -phi, they are
  * max(x, 0) - |x| q, and s or 1 - s with s = q - |x| phi = q (1 - |x| phi / q); the fraction is a polynomial. */
 static inline float gelu_erf_short(float x)
 {
-    float m = fabsf(x), h = m < 12.0f ? m : 12.0f;
-    return fmaf(-h, gelu_tail(h), 0.5f * (x + m));
+    float h = gelu_size(x);
+    return fmaf(-h, gelu_tail(h), x < 0 ? 0 : x);
 }
 
 static inline float gelu_erf_slope_short(float x)
 {
-    float m = fabsf(x), h = m < 12.0f ? m : 12.0f;
+    float h = gelu_size(x);
     float f = AH_HORNER(fmaf, h, 1.6839886e-3f, -1.9890567e-2f, 1.0823772e-1f, 6.3735855e-1f, 7.9772598e-1f,
                         4.7217509e-6f);
     float s = gelu_tail(h) * (1.0f - f);
@@ -206,11 +219,11 @@ static inline float gelu_erf_slope_short(float x)
 
 LOOP1(gelu_erf_f32, float, float, a *normal_below(a))
 LONG_LOOP1(gelu_erf_f64, double, 0.5 * a * (1.0 + ah_erf(a * SQRT_HALF)))
-BF16_LOOP1(gelu_erf_bf16, gelu_erf_short)
+AH_BF16_LOOP1(gelu_erf_bf16, gelu_erf_short)
 FLOAT_TABLE_BF16(gelu_erf);
 LOOP1(gelu_tanh_f32, float, float, gelu_tanh_of(a))
 LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
-BF16_LOOP1(gelu_tanh_bf16, gelu_tanh_of)
+AH_BF16_LOOP1(gelu_tanh_bf16, gelu_tanh_of)
 FLOAT_TABLE_BF16(gelu_tanh);
 FLOAT_UNARY(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
 FLOAT_UNARY(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
@@ -302,11 +315,11 @@ FLOAT_BINARY(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ?
 FLOAT_BINARY(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
 LOOP2(gelu_erf_backward_f32, float, float, a *gelu_erf_slope(b))
 LONG_LOOP2(gelu_erf_backward_f64, double, a *gelu_erf_slope_f64(b))
-BF16_LOOP2(gelu_erf_backward_bf16, gelu_erf_slope_short)
+AH_BF16_LOOP2(gelu_erf_backward_bf16, gelu_erf_slope_short)
 FLOAT_TABLE_BF16(gelu_erf_backward);
 LOOP2(gelu_tanh_backward_f32, float, float, a *gelu_tanh_slope(b))
 LONG_LOOP2(gelu_tanh_backward_f64, double, a *gelu_tanh_slope_f64(b))
-BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
+AH_BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);
 
 AH_CPU_OP(gelu_backward, ah_elementwise_result(c, 2, ah_elementwise_has(c, "tanh") ? gelu_tanh_backward_loops

@@ -206,3 +206,22 @@ static inline float ah_log10f(float x)
     value = x == 0 ? -__builtin_inff() : value;
     return x >= 0 ? value : __builtin_nanf("");
 }
+
+/* The same to the digits that bfloat16 has, powers of ten included. */
+static inline float ah_log10_short(float x)
+{
+    return ah_log_to(x, 0.301029995663981195f, 0.434294481903251828f);
+}
+
+/* 1 - erf x to the digits that bfloat16 has: 2 to the power of a polynomial for |x|; subnormal results are 0. */
+static inline float ah_erfc_short(float x)
+{
+    float m = fabsf(x), c = m < 9.3f ? m : 9.3f;
+    float r = AH_HORNER(fmaf, c, 4.40011803e-07f, -1.9773177e-05f, 0.00038299142f, -0.00422445545f, 0.0297389068f,
+                        -0.143826395f, -0.925418675f, -1.6250447f, -0.000179834737f);
+    float shifted = r + 0x1.8p23f, f = r - (shifted - 0x1.8p23f);
+    float p = AH_HORNER(fmaf, f, 0.05517166f, 0.24261113f, 0.69326097f, 0.99992806f);
+    float above = r > -126.0f ? ah_bits_float(ah_float_bits(p) + (ah_float_bits(shifted) << 23)) : 0.0f;
+    float value = x < 0.0f ? 2.0f - above : above;
+    return x == x ? value : x;
+}

@@ -152,19 +152,44 @@ static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
     return (ah_lanes_f32)((ah_lane_ints_f32)p & ~(x < ah_spread_f32(-87.0f)));
 }
 
+/* p 2^n for whole numbers n from -152 to 130, with infinite and subnormal results; `shifted` is n + 0x1.8p23f. */
+static inline ah_lanes_f32 ah_times_power_f32(ah_lanes_f32 p, ah_lanes_f32 shifted)
+{
+#if defined(__AVX512F__)
+    return (ah_lanes_f32)_mm512_scalef_ps((__m512)p, (__m512)(shifted - ah_spread_f32(0x1.8p23f)));
+#else
+    ah_lane_ints_f32 k = (ah_lane_ints_f32)shifted - 0x4b400000, half = k >> 1;
+    return p * (ah_lanes_f32)((half + 127) << 23) * (ah_lanes_f32)((k - half + 127) << 23);
+#endif
+}
+
 /* The same with subnormal results, as ah_expf has; NaN stays. */
 static inline ah_lanes_f32 ah_exp_low_f32(ah_lanes_f32 x)
 {
     const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f);
     ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-105.0f), x);
-    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic), n = shifted - magic;
-    ah_lanes_f32 p = ah_exp_series_f32(c, n);
-#if defined(__AVX512F__)
-    return (ah_lanes_f32)_mm512_scalef_ps((__m512)p, (__m512)n);
-#else
-    ah_lane_ints_f32 k = (ah_lane_ints_f32)shifted - 0x4b400000, half = k >> 1;
-    return p * (ah_lanes_f32)((half + 127) << 23) * (ah_lanes_f32)((k - half + 127) << 23);
-#endif
+    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic);
+    return ah_times_power_f32(ah_exp_series_f32(c, shifted - magic), shifted);
+}
+
+/* e^x of any x, as ah_expf. */
+static inline ah_lanes_f32 ah_exp_f32(ah_lanes_f32 x)
+{
+    return ah_exp_low_f32(ah_smaller_f32(ah_spread_f32(90.0f), x));
+}
+
+/* 2^x of any x, to about a unit in the last place; whole x have exact powers. */
+static inline ah_lanes_f32 ah_exp2_f32(ah_lanes_f32 x)
+{
+    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f);
+    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-152.0f), ah_smaller_f32(ah_spread_f32(130.0f), x));
+    ah_lanes_f32 shifted = c + magic, r = c - (shifted - magic), p = ah_spread_f32(0.00015353362f);
+    p = ah_fma_f32(p, r, ah_spread_f32(0.0013398875f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.009618437f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.055503324f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.24022648f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.6931472f));
+    return ah_times_power_f32(ah_fma_f32(p, r, ah_spread_f32(1.0f)), shifted);
 }
 
 static inline ah_lanes_f64 ah_exp_down_f64(ah_lanes_f64 x)

@@ -111,7 +111,7 @@ static void half_column(const struct ah_fold_loops *wide, enum ah_dtype dtype, d
         half_row(&wide, dtype, acc, input, n, p);                                                \
     }
 
-#ifdef __AVX512F__
+#ifdef __AVX512BW__
 typedef ah_wide_lanes wide_lanes_at __attribute__((aligned(8), may_alias));
 
 /* Sums of halves, widened in registers, as those of float32: of VALUE of each vector. */

@@ -105,6 +105,25 @@ describe("many elements for few places", function()
     end
   end)
 
+  it("are added to halves in float32 and rounded once, as in the adjoints of gather and index_select", function()
+    for _, dtype in ipairs {"float16", "bfloat16"} do
+      local index = accelhost.zeros({3000}, {dtype = "int64", device = "cpu"})
+      local ones = accelhost.ones({3000}, {dtype = dtype, device = "cpu"})
+      local start = accelhost.tensor({8, -1}, {dtype = dtype, device = "cpu"})
+      local sum = accelhost.tensor(3008):to(dtype):item()
+      assert.same({sum, -1}, start:scatter_add(0, index, ones):tolist())
+      local strided = accelhost.zeros({2, 3}, {dtype = dtype, device = "cpu"})
+      strided:t():scatter_add_(0, index:view(1000, 3):narrow(1, 0, 2), ones:view(1000, 3):narrow(1, 0, 2))
+      sum = accelhost.tensor(1000):to(dtype):item()
+      assert.same({{sum, 0, 0}, {sum, 0, 0}}, strided:tolist())
+      for _, name in ipairs {"gather", "index_select"} do
+        local leaf = accelhost.zeros({2}, {dtype = dtype, device = "cpu", requires_grad = true})
+        leaf[name](leaf, 0, index):backward(ones)
+        assert.same({accelhost.tensor(3000):to(dtype):item(), 0}, leaf.grad:tolist())
+      end
+    end
+  end)
+
   it("are multiplied, and the last one written, of strided tensors too", function()
     local index = ints(places):unsqueeze(1)
     local src = accelhost.tensor(values, {dtype = "float64"}):unsqueeze(1):expand(#places, 3)
@@ -352,6 +371,33 @@ describe("a wrong index", function()
     fails("scatter_add: index 10 at position 0 is outside 0..9", x.scatter_add, x, 0, ints {{10}}, x)
     fails("index_add: index 10 at position 0 is outside 0..9", x.index_add, x, 0, ints {10}, x:narrow(0, 0, 1))
     fails("index: index -11 at position 1 is outside -10..9 (dim 0 of (10, 4))", C.index, x, ints {9, -11})
+  end)
+
+  it("is found wherever it is in a long index, on any number of threads", function()
+    local on_cpu = {device = "cpu"}
+    local vector = accelhost.arange(100000, on_cpu):float()
+    local matrix = accelhost.arange(300000, on_cpu):float():view(1000, 300)
+    for _, threads in ipairs {1, 2} do
+      local restore = accelhost.get_num_threads()
+      accelhost.set_num_threads(threads)
+      for _, at in ipairs {0, 511, 512, 70001, 99999} do
+        for _, wrong in ipairs {-1, 100000, -2 ^ 62, 2 ^ 62} do
+          local index = accelhost.arange(100000, on_cpu):flip({0})
+          index[at] = wrong
+          local message = ("index %d at position %d is outside 0..99999 (dim 0 of (100000,))"):format(wrong, at)
+          fails("index_select: " .. message, vector.index_select, vector, 0, index)
+          fails("gather: " .. message, vector.gather, vector, 0, index)
+          fails("scatter_add: " .. message, vector.scatter_add, vector, 0, index, vector)
+        end
+      end
+      for dim, size in ipairs {1000, 300} do
+        local index = accelhost.zeros({1000, 300}, {dtype = "int64", device = "cpu"})
+        index[900][299], index[999][0] = size, -1
+        fails(("gather: index %d at position 270299 is outside 0..%d (dim %d of (1000, 300))"):format(
+          size, size - 1, dim - 1), matrix.gather, matrix, dim - 1, index)
+      end
+      accelhost.set_num_threads(restore)
+    end
   end)
 
   it("does not change the tensor", function()

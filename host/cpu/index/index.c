@@ -11,33 +11,54 @@
 #include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
 
+struct range_job {
+    const int64_t *at;
+    int64_t low, n;
+    bool negative, outside;
+};
+
+static void range_part(void *context, int64_t begin, int64_t end)
+{
+    struct range_job *job = context;
+    int64_t least = 0, most = -1;
+    for (int64_t i = begin; i < end; i++) {
+        least = job->at[i] < least ? job->at[i] : least;
+        most = job->at[i] > most ? job->at[i] : most;
+    }
+    if (least < 0)
+        __atomic_store_n(&job->negative, true, __ATOMIC_RELAXED);
+    if (least < job->low || most >= job->n)
+        __atomic_store_n(&job->outside, true, __ATOMIC_RELAXED);
+}
+
+int ah_index_fail(const char *op, const struct ah_tensor *list, int64_t low, int64_t n, int dim,
+                  const struct ah_tensor *shape_of)
+{
+    const int64_t *at = ah_tensor_data(list);
+    int64_t bad = 0;
+    while (at[bad] >= low && at[bad] < n)
+        bad++;
+    return ah_fail(AH_EINVAL, "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)", op,
+                   (long long)at[bad], (long long)bad, (long long)low, (long long)n - 1, dim, ah_shape(shape_of));
+}
+
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out)
 {
     AH_OWNED struct ah_tensor *list = NULL;
     AH_TRY(ah_contiguous_as(&list, index, AH_I64));
-    const int64_t *at = ah_tensor_data(list);
-    int64_t low = from_end ? -n : 0, least = 0, most = -1;
-    for (int64_t i = 0; i < list->numel; i++) {
-        least = at[i] < least ? at[i] : least;
-        most = at[i] > most ? at[i] : most;
-    }
-    bool negative = least < 0;
-    if (least < low || most >= n) {
-        int64_t bad = 0;
-        while (at[bad] >= low && at[bad] < n)
-            bad++;
-        return ah_fail(AH_EINVAL, "%s: index %lld at position %lld is outside %lld..%lld (dim %d of %s)", op,
-                       (long long)at[bad], (long long)bad, (long long)low, (long long)n - 1, dim, ah_shape(shape_of));
-    }
-    if (!negative) {
+    struct range_job job = {.at = ah_tensor_data(list), .low = from_end ? -n : 0, .n = n};
+    ah_parallel_for(list->numel, AH_SHARE_COPY, range_part, &job);
+    if (job.outside)
+        return ah_index_fail(op, list, job.low, n, dim, shape_of);
+    if (!job.negative) {
         *out = ah_tensor_retain(list);
         return 0;
     }
     AH_TRY(ah_tensor_empty_like(out, list));
     int64_t *to = ah_tensor_data(*out);
     for (int64_t i = 0; i < list->numel; i++)
-        to[i] = at[i] < 0 ? at[i] + n : at[i];
+        to[i] = job.at[i] < 0 ? job.at[i] + n : job.at[i];
     return 0;
 }
 
@@ -53,6 +74,19 @@ int ah_target_open(struct ah_call *call, bool copy, struct ah_target *target)
     if (status < 0 && target->work != out)
         ah_tensor_release(target->work);
     return status;
+}
+
+int ah_sum_open(struct ah_tensor **sum, struct ah_tensor *out, struct ah_tensor *start, int64_t addends)
+{
+    enum ah_dtype dtype = addends >= out->numel / 4 ? ah_compute_dtype(out->dtype) : out->dtype;
+    if (dtype == out->dtype && ah_tensor_is_contiguous(out))
+        *sum = ah_tensor_retain(out);
+    else
+        AH_TRY(ah_tensor_empty(sum, out->size, out->ndim, dtype, &ah_cpu));
+    if (start)
+        return ah_copy(*sum, start);
+    ah_zero_fill(ah_tensor_data(*sum), ah_tensor_bytes(*sum));
+    return 0;
 }
 
 int ah_target_close(struct ah_target *target, int status)
@@ -86,7 +120,36 @@ struct pick_job {
     const char *src;
     const struct ah_rows *rows;
     size_t item;
+    bool outside; /* of single elements: an index was, and the result is undefined */
 };
+
+/* Elements of a vector: indices are checked while they are in the first-level cache. */
+static void pick_elements(void *context, int64_t begin, int64_t end)
+{
+    enum { PART = 512 };
+    struct pick_job *job = context;
+    const struct ah_rows *rows = job->rows;
+    for (int64_t i = begin, count; i < end; i += count) {
+        count = end - i < PART ? end - i : PART;
+        const int64_t *at = rows->at + i;
+        uint64_t most = 0;
+        for (int64_t k = 0; k < count; k++)
+            most = (uint64_t)at[k] > most ? (uint64_t)at[k] : most;
+        if (most >= (uint64_t)rows->n) {
+            __atomic_store_n(&job->outside, true, __ATOMIC_RELAXED);
+            return;
+        }
+#define PICK(type)                                  \
+    do {                                            \
+        const type *from = (const type *)job->src;  \
+        type *restrict to = (type *)job->dst + i;   \
+        for (int64_t k = 0; k < count; k++)         \
+            to[k] = from[at[k]];                    \
+    } while (0)
+        AH_ITEM_TYPES(job->item, PICK)
+#undef PICK
+    }
+}
 
 static void pick_range(void *context, int64_t begin, int64_t end)
 {
@@ -120,20 +183,29 @@ static void pick_range(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* Rows of x along dim, by an index of any shape, into the contiguous out. */
+int ah_pick_rows(const char *op, struct ah_tensor *out, struct ah_tensor *x, struct ah_tensor *index, int dim)
+{
+    AH_OWNED struct ah_tensor *source = NULL, *at = NULL;
+    int64_t n = x->ndim > 0 ? x->size[dim] : 1;
+    bool elements = x->ndim <= 1;
+    if (elements)
+        AH_TRY(ah_contiguous_as(&at, index, AH_I64));
+    else
+        AH_TRY(ah_checked_index(op, index, n, false, dim, x, &at));
+    AH_TRY(ah_contiguous_as(&source, x, x->dtype));
+    struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
+    struct pick_job job = {ah_tensor_data(out), ah_tensor_data(source), &rows, ah_dtype_size(x->dtype), false};
+    if (out->numel > 0)
+        ah_parallel_for(rows.outer * rows.count, ah_grain(rows.inner, AH_SHARE_LIGHT),
+                        elements ? pick_elements : pick_range, &job);
+    return job.outside ? ah_index_fail(op, at, 0, n, dim, x) : 0;
+}
+
 int ah_cpu_index_select(struct ah_call *c)
 {
     const struct ah_args_index_select *arg = ah_args(c, index_select);
-    struct ah_tensor *x = arg->input.tensor;
-    AH_OWNED struct ah_tensor *source = NULL, *at = NULL;
-    int dim = (int)arg->dim.integer;
-    int64_t n = x->ndim > 0 ? x->size[dim] : 1;
-    AH_TRY(ah_checked_index("index_select", arg->index.tensor, n, false, dim, x, &at));
-    AH_TRY(ah_contiguous_as(&source, x, x->dtype));
-    struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
-    struct pick_job job = {ah_tensor_data(c->out[0]), ah_tensor_data(source), &rows, ah_dtype_size(x->dtype)};
-    if (c->out[0]->numel > 0)
-        ah_parallel_for(rows.outer * rows.count, ah_grain(rows.inner, AH_SHARE_LIGHT), pick_range, &job);
-    return 0;
+    return ah_pick_rows("index_select", c->out[0], arg->input.tensor, arg->index.tensor, (int)arg->dim.integer);
 }
 
 struct rows_job {
@@ -215,15 +287,15 @@ int ah_cpu_index_select_backward(struct ah_call *c)
 {
     const struct ah_args_index_select_backward *arg = ah_args(c, index_select_backward);
     struct ah_tensor *out = c->out[0];
-    AH_OWNED struct ah_tensor *grad = NULL, *at = NULL;
+    AH_OWNED struct ah_tensor *grad = NULL, *at = NULL, *sum = NULL;
     int dim = (int)arg->dim.integer;
     int64_t n = out->ndim > 0 ? out->size[dim] : 1;
     AH_TRY(ah_checked_index("index_select", arg->index.tensor, n, false, dim, out, &at));
-    AH_TRY(ah_contiguous_as(&grad, arg->grad.tensor, out->dtype));
+    AH_TRY(ah_sum_open(&sum, out, NULL, out->numel));
+    AH_TRY(ah_contiguous_as(&grad, arg->grad.tensor, sum->dtype));
     struct ah_rows rows = rows_of(out->size, out->ndim, dim, at);
-    ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
-    ah_rows_add(ah_tensor_data(out), ah_tensor_data(grad), &rows, 1, out->dtype);
-    return 0;
+    ah_rows_add(ah_tensor_data(sum), ah_tensor_data(grad), &rows, 1, sum->dtype);
+    return ah_copy(out, sum);
 }
 
 /* index_add, index_copy: source rows into out's rows. */

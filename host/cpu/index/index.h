@@ -17,6 +17,10 @@ struct ah_tensor;
 int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool from_end, int dim,
                      const struct ah_tensor *shape_of, struct ah_tensor **out);
 
+/* Return AH_EINVAL with the first index of a contiguous int64 `list` outside of low..n-1, of which there is one. */
+int ah_index_fail(const char *op, const struct ah_tensor *list, int64_t low, int64_t n, int dim,
+                  const struct ah_tensor *shape_of);
+
 /* A contiguous tensor for a result: out[0] itself, or a temporary when out[0] is a strided view that is written in
  * place. ah_target_open fills it with arg[0] (broadcast) when `copy`; ah_target_close writes a temporary back when
  * status is 0, releases it, and returns status. */
@@ -25,6 +29,15 @@ struct ah_target {
 };
 int ah_target_open(struct ah_call *call, bool copy, struct ah_target *target);
 int ah_target_close(struct ah_target *target, int status);
+
+/* A contiguous tensor in which sums for `out` are added up, to be released by the caller, who then copies it to `out`
+ * (which costs nothing where it is `out`): with the numbers of `start`, or 0 where that is NULL. Halves are summed in
+ * float32 and rounded once where at least a quarter as many numbers are added as there are sums. */
+int ah_sum_open(struct ah_tensor **sum, struct ah_tensor *out, struct ah_tensor *start, int64_t addends);
+
+/* Copy rows of x along dim, by an index of any shape, into the contiguous `out`. Errors as of ah_checked_index, after
+ * which `out` is undefined. */
+int ah_pick_rows(const char *op, struct ah_tensor *out, struct ah_tensor *x, struct ah_tensor *index, int dim);
 
 /* Rows of a (outer, n, inner) block, by an index of `count` rows: dst row at[k] of every outer = or
  * += src row k. */

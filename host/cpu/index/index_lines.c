@@ -23,11 +23,24 @@ struct lines {
     int across;     /* the last dim, when it is not dim: walked in blocks inside a line; else -1 */
     int64_t blocks; /* of `across` */
     enum ah_dtype dtype;
+    int64_t places; /* of gather: indices are checked against this number while they are in the first-level cache */
+    bool outside;   /* one was not below it, and the result is undefined */
 };
+
+static bool lines_are_outside(const struct ah_line_move *m, int64_t places)
+{
+    uint64_t most = 0;
+    for (int64_t k = 0; k < m->n; k++)
+        for (int64_t j = 0; j < m->width; j++) {
+            uint64_t at = (uint64_t)m->at[k * m->at_step + j];
+            most = at > most ? at : most;
+        }
+    return most >= (uint64_t)places;
+}
 
 /* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single line (dim is the
  * last one) is walked by j instead, so that the inner loop is the long one. */
-static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64_t width)
+static void run_lines(struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64_t width)
 {
     int dim = l->dim, a = l->across;
     int64_t item = (int64_t)ah_dtype_size(l->dtype);
@@ -44,12 +57,15 @@ static void run_lines(const struct lines *l, int64_t d0, int64_t s0, int64_t i0,
         m.dst_across = l->ds[a];
         m.src_across = l->ss[a];
     }
-    ah_line_move(&m);
+    if (l->action == AH_GATHER && lines_are_outside(&m, l->places))
+        __atomic_store_n(&l->outside, true, __ATOMIC_RELAXED);
+    else
+        ah_line_move(&m);
 }
 
 static void lines_range(void *context, int64_t begin, int64_t end)
 {
-    const struct lines *l = context;
+    struct lines *l = context;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t d0 = 0, s0 = 0, i0 = 0, rest = unit, width = 1;
         if (l->across >= 0) {
@@ -75,9 +91,10 @@ static void set_strides(int64_t *to, const struct ah_tensor *tensor)
         to[d] = tensor && d < tensor->ndim ? tensor->stride[d] : 0;
 }
 
-/* src NULL in strides: one value for all (a scalar). */
-static void slices_run(enum ah_line_action action, struct ah_tensor *dst, const struct ah_tensor *src,
-                       const struct ah_tensor *at, int dim)
+/* src NULL in strides: one value for all (a scalar). Returns whether an index of gather, all of which must be below
+ * `places`, was not. */
+static bool slices_run(enum ah_line_action action, struct ah_tensor *dst, const struct ah_tensor *src,
+                       const struct ah_tensor *at, int dim, int64_t places)
 {
     struct lines l = {.action = action,
                       .dst = ah_tensor_data(dst),
@@ -87,9 +104,10 @@ static void slices_run(enum ah_line_action action, struct ah_tensor *dst, const 
                       .dim = dim,
                       .across = -1,
                       .blocks = 1,
-                      .dtype = dst->dtype};
+                      .dtype = dst->dtype,
+                      .places = places};
     if (at->numel == 0)
-        return;
+        return false;
     set_strides(l.ds, dst);
     set_strides(l.ss, src);
     if (at->ndim == 0) { /* one line of one entry */
@@ -110,6 +128,7 @@ static void slices_run(enum ah_line_action action, struct ah_tensor *dst, const 
             units *= l.size[d];
     int64_t per_unit = at->numel / units + 1;
     ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_MIDDLE), lines_range, &l);
+    return l.outside;
 }
 
 static int64_t slices_length(const struct ah_tensor *tensor, int dim)
@@ -123,21 +142,24 @@ int ah_cpu_gather(struct ah_call *c)
     struct ah_tensor *x = arg->input.tensor;
     AH_OWNED struct ah_tensor *at = NULL;
     int dim = (int)arg->dim.integer;
-    AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(x, dim), false, dim, x, &at));
-    slices_run(AH_GATHER, c->out[0], x, at, dim);
-    return 0;
+    if (x->ndim == 1)
+        return ah_pick_rows("gather", c->out[0], x, arg->index.tensor, dim);
+    AH_TRY(ah_contiguous_as(&at, arg->index.tensor, AH_I64));
+    int64_t n = slices_length(x, dim);
+    return slices_run(AH_GATHER, c->out[0], x, at, dim, n) ? ah_index_fail("gather", at, 0, n, dim, x) : 0;
 }
 
 int ah_cpu_gather_backward(struct ah_call *c)
 {
     const struct ah_args_gather_backward *arg = ah_args(c, gather_backward);
     struct ah_tensor *out = c->out[0];
-    AH_OWNED struct ah_tensor *at = NULL;
+    AH_OWNED struct ah_tensor *at = NULL, *sum = NULL, *grad = NULL;
     int dim = (int)arg->dim.integer;
     AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
-    ah_zero_fill(ah_tensor_data(out), ah_tensor_bytes(out));
-    slices_run(AH_SCATTER_ADD, out, arg->grad.tensor, at, dim);
-    return 0;
+    AH_TRY(ah_sum_open(&sum, out, NULL, at->numel));
+    AH_TRY(ah_contiguous_as(&grad, arg->grad.tensor, sum->dtype));
+    slices_run(AH_SCATTER_ADD, sum, grad, at, dim, 0);
+    return ah_copy(out, sum);
 }
 
 static int slices_scatter(struct ah_call *c, enum ah_line_action action)
@@ -152,8 +174,15 @@ static int slices_scatter(struct ah_call *c, enum ah_line_action action)
         AH_TRY(ah_contiguous_as(&src, arg->src.tensor, out->dtype));
     else
         src = ah_tensor_retain(arg->src.tensor);
+    if (action == AH_SCATTER_ADD && ah_compute_dtype(out->dtype) != out->dtype) {
+        AH_OWNED struct ah_tensor *sum = NULL, *addends = NULL;
+        AH_TRY(ah_sum_open(&sum, out, c->arg[0].tensor, at->numel));
+        AH_TRY(ah_contiguous_as(&addends, src, sum->dtype));
+        slices_run(action, sum, addends, at, dim, 0);
+        return ah_copy(out, sum);
+    }
     AH_TRY(ah_target_open(c, true, &target));
-    slices_run(action, target.work, src, at, dim);
+    slices_run(action, target.work, src, at, dim, 0);
     return ah_target_close(&target, 0);
 }
 

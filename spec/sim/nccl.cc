@@ -11,7 +11,15 @@
 struct ncclComm {
     std::shared_ptr<sim::Link> link;
     std::thread setting_up;
+    std::mutex joining;
     bool blocking;
+
+    void join()
+    {
+        std::lock_guard<std::mutex> hold(joining);
+        if (setting_up.joinable())
+            setting_up.join();
+    }
 };
 
 using namespace sim;
@@ -30,7 +38,7 @@ thread_local std::vector<ncclComm_t> *opened;
 
 int finish_opening(ncclComm_t comm)
 {
-    comm->setting_up.join();
+    comm->join();
     return comm->link->error;
 }
 
@@ -220,6 +228,8 @@ SIM_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (!comm)
         return ncclInvalidArgument;
     *error = comm->link->error;
+    if (*error != ncclInProgress)
+        comm->join(); /* as NCCL does: a process may end without destroying its communicators */
     return ncclSuccess;
 }
 
@@ -233,8 +243,7 @@ SIM_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     if (!comm)
         return ncclInvalidArgument;
-    if (comm->setting_up.joinable())
-        comm->setting_up.join();
+    comm->join();
     while (comm->link->in_graphs.use_count() > 1)
         usleep(1000);
     delete comm;

@@ -5,7 +5,7 @@ local sim = require "spec.support.sim"
 local function on_sim(memory, code, env)
   local all = {ACCELHOST_SIM_MEMORY = memory, ACCELHOST_SIM_DELAY = "0"}
   for name, value in pairs(env or {}) do all[name] = value end
-  local result = sim.host("local accelhost = require 'accelhost'\nlocal MIB = 2 ^ 20\n" .. [[
+  local result = sim.host("COUNTS local accelhost = require 'accelhost'\nlocal MIB = 2 ^ 20\n" .. [[
     local function tensor(mib) return accelhost.empty({mib * 262144}, {device = "cuda"}) end
     local function stats() return accelhost.cuda.memory_stats() end
     -- A tensor's ends hold a number: filling whole ones is slow here.
@@ -147,6 +147,31 @@ describe("The memory of a device", function()
         for i = 9, 12 do right = right and has(held[i], i) end
         print(right)]], {ACCELHOST_SIM_FAIL = "map:" .. from .. "+"}))
     end
+  end)
+
+  -- A step captured at its third call, with six temporaries of 20 MiB, while `kept` MiB are in use: its results, and
+  -- calls of the driver that returned memory during the capture.
+  local function captured(kept)
+    return on_sim("512MiB", [[
+      local kept, x = tensor(]] .. kept .. [[), accelhost.ones({8}, {device = "cuda"})
+      local step = accelhost.Accelerator():compile(function(input)
+        local sum = input
+        for i = 1, 6 do sum = sum + tensor(20):narrow(0, 0, 8):fill_(i) end
+        return sum
+      end)
+      local sums = {step(x):sum():item(), step(x):sum():item()}
+      local before = calls "cuMemUnmap"
+      sums[3] = step(x):sum():item()
+      local unmapped = calls "cuMemUnmap" > before
+      print(sums[1], sums[2], sums[3], step(x):sum():item(), step.captured, unmapped, stats().num_ooms)]])
+  end
+
+  case("is freed of garbage and cache before a capture where little is left for the captured step", function()
+    assert.equal("176\t176\t176\t176\ttrue\ttrue\t0\n", captured(380))
+  end)
+
+  case("keeps its cache before a capture where much is left", function()
+    assert.equal("176\t176\t176\t176\ttrue\tfalse\t0\n", captured(10))
   end)
 
   case("is allocated in segments where the variable requests them", function()

@@ -53,7 +53,10 @@ static int graph_new(lua_State *L)
 static int graph_begin(lua_State *L)
 {
     struct handle *handle = check_handle(L);
-    ah_check(L, handle->device->type->graphs->begin(handle->graph));
+    lua_State *outer = ah_enter(L); /* it may collect garbage */
+    int status = handle->device->type->graphs->begin(handle->graph);
+    ah_leave(outer);
+    ah_check(L, status);
     return 0;
 }
 

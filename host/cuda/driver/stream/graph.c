@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory/alloc.h"
 #include "cuda/driver/api/collectives.h"
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/capture.h"
@@ -157,6 +158,21 @@ static void graph_close(struct ah_graph *graph)
     cuda->closed = graph;
 }
 
+/* The pool's memory is the driver's, and while a step is captured neither garbage nor the cache can be freed for it.
+ * The step has run before, within what was allocated from the driver then: where less is left, free both first. */
+static int graph_make_room(struct ah_cuda_device *cuda)
+{
+    size_t available, total;
+    struct ah_memory_stats stats;
+    AH_TRY(ah_cuda_check(ah_cuda.memory_info(&available, &total), "%s: its memory", cuda->device->name));
+    ah_cuda_memory_stats(cuda->memory, &stats);
+    if (available >= stats.live + stats.cached)
+        return 0;
+    ah_block_relieve();
+    ah_cuda_memory_trim(cuda->memory);
+    return 0;
+}
+
 static int graph_begin(struct ah_graph *graph)
 {
     struct ah_cuda_device *cuda = graph->cuda;
@@ -168,8 +184,8 @@ static int graph_begin(struct ah_graph *graph)
     AH_TRY(ah_cuda_enter(cuda));
     AH_TRY(ah_cuda_raise_fault(cuda));
     AH_TRY(ah_cuda_faults_capture(cuda));
+    AH_TRY(graph_make_room(cuda));
     ah_cuda_graphs_sweep(cuda);
-    ah_cuda_memory_trim(cuda->memory);
     AH_TRY(ah_cuda_pool_use(cuda->memory, graph->pool));
     CUresult code = ah_cuda.capture_begin(cuda->compute, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     if (code != CUDA_SUCCESS) {

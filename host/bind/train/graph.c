@@ -20,6 +20,7 @@
 #include "autograd/graph/graph.h"
 #include "bind/lua/bind.h"
 #include "bind/lua/class.h"
+#include "bind/lua/handle.h"
 #include "tensor/device.h"
 
 struct handle {

@@ -8,6 +8,7 @@
 #include "base/memory/array.h"
 
 enum { LEAST = 1 << 16 };
+#define STEP ((size_t)4 << 20)
 #define LIMIT ((size_t)256 << 20)
 
 struct ah_cuda_pinned {
@@ -80,8 +81,9 @@ static int pinned_add(struct ah_cuda_pinned *pinned, size_t bytes, struct ah_cud
 int ah_cuda_pinned_take(struct ah_cuda_pinned *pinned, size_t bytes, struct ah_cuda_pinned_block **out)
 {
     size_t size = LEAST;
-    while (size < bytes)
+    while (size < bytes && size < STEP)
         size *= 2;
+    size = size < bytes ? (bytes + STEP - 1) / STEP * STEP : size;
     AH_TRY(mark_let_go(pinned));
     *out = pinned_find(pinned, size, false);
     if (!*out && pinned->bytes + size > LIMIT)

@@ -1,8 +1,8 @@
 /* Pinned host memory: blocks that the device copies from and to by itself while the host continues.
  *
- * Blocks are powers of two and are kept for reuse, each with an event that marks the end of the device's use; the
- * driver's free, which waits for the whole device, is called on trim and at the end only. Lua thread only, but for
- * letting go. */
+ * Blocks are powers of two up to 4 MiB, then multiples of 4 MiB, and are kept for reuse, each with an event that marks
+ * the end of the device's use; the driver's free, which waits for the whole device, is called on trim and at the end
+ * only. Lua thread only, but for letting go. */
 #pragma once
 
 #include "cuda/driver/api/device.h"

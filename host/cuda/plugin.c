@@ -119,6 +119,8 @@ static void cuda_close(struct ah_device *device)
             ah_cuda.stream_destroy(cuda->compute);
         if (cuda->copy)
             ah_cuda.stream_destroy(cuda->copy);
+        if (cuda->fetch)
+            ah_cuda.stream_destroy(cuda->fetch);
         ah_cuda_launch_forget(cuda);
         ah_cuda_leave();
         ah_cuda.context_release(cuda->handle);

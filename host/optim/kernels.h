@@ -50,6 +50,7 @@ struct ah_optim_segment {
     void *param;
     const void *grad;
     void *state[AH_OPTIM_STATES]; /* in the order listed above; unused ones NULL */
+    unsigned offloaded; /* bits of the states that are in pinned memory of the host; only where the device `offloads` */
     int64_t n;
     double step; /* this step's number, from 1 */
     double scalar[AH_OPTIM_SCALARS]; /* those of the kind, as this step uses them */
@@ -77,7 +78,7 @@ static inline double ah_clip_factor(double max_norm, double norm, bool all_doubl
 struct ah_device;
 
 struct ah_optim_kernels {
-    /* Update all segments, which share `dtype` (a floating one). */
+    /* Update all segments, which share `dtype` (a floating one). Offloaded states have been written on return. */
     int (*step)(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
                 const struct ah_optim_segment *segment, int count, enum ah_dtype dtype);
 
@@ -103,4 +104,6 @@ struct ah_optim_kernels {
      * it heeds `unless` in its steps. */
     int (*unscale)(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
                    const void *factor, void *found);
+
+    bool offloads; /* `step` takes states in pinned memory of the host */
 };

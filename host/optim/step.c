@@ -9,6 +9,7 @@
 #include "base/status/status.h"
 #include "optim/piece.h"
 #include "tensor/device.h"
+#include "tensor/prefetch.h"
 
 enum { ARRAYS = 2 + AH_OPTIM_STATES };
 
@@ -30,6 +31,19 @@ unsigned ah_optim_needs(enum ah_optim_kind kind, const struct ah_optim_options *
     return 0;
 }
 
+static bool is_offloaded(const struct ah_tensor *state, const struct ah_tensor *param)
+{
+    const struct ah_device *device = param->storage->device;
+    return device->optim && device->optim->offloads && ah_tensor_is_pinned(state) &&
+           state->storage->owner == device && ah_tensor_is_contiguous(state);
+}
+
+bool ah_optim_state_fits(const struct ah_tensor *state, const struct ah_tensor *param)
+{
+    return state->dtype == param->dtype &&
+           (state->storage->device == param->storage->device || is_offloaded(state, param));
+}
+
 static int check_fit(enum ah_optim_kind kind, const struct ah_optim_item *item, const char *what,
                      const struct ah_tensor *tensor)
 {
@@ -41,7 +55,7 @@ static int check_fit(enum ah_optim_kind kind, const struct ah_optim_item *item, 
     if (tensor->dtype != param->dtype)
         return ah_fail(AH_EINVAL, "%s: parameter %d is %s, its %s %s", name, item->index, ah_dtype_name(param->dtype),
                        what, ah_dtype_name(tensor->dtype));
-    if (tensor->storage->device != param->storage->device)
+    if (tensor->storage->device != param->storage->device && (tensor == item->grad || !is_offloaded(tensor, param)))
         return ah_fail(AH_EINVAL, "%s: parameter %d is on %s, its %s on %s", name, item->index,
                        param->storage->device->name, what, tensor->storage->device->name);
     return 0;
@@ -138,8 +152,12 @@ static int open_item(enum ah_optim_kind kind, const struct ah_optim_options *opt
     void *grad;
     AH_TRY(open_run(scratch, item->param, true, &segment->param));
     AH_TRY(open_run(scratch, item->grad, false, &grad));
-    for (int a = 0; a < AH_OPTIM_STATES; a++)
+    segment->offloaded = 0;
+    for (int a = 0; a < AH_OPTIM_STATES; a++) {
         AH_TRY(open_run(scratch, item->state[a], true, &segment->state[a]));
+        if (item->state[a] && is_offloaded(item->state[a], item->param))
+            segment->offloaded |= 1u << a;
+    }
     segment->grad = grad;
     segment->n = item->param->numel;
     segment->step = item->step ? ah_tensor_get(item->step, 0) + 1 : item->fresh ? 1 : 2;

@@ -30,6 +30,10 @@ struct ah_optim_item {
     int index;              /* of the parameter, from 1 as in Lua's list, for messages */
 };
 
+/* Can a step use this state of the parameter: in its dtype, and on its device, or offloaded, in pinned memory of the
+ * host that the device copies from and to? */
+bool ah_optim_state_fits(const struct ah_tensor *state, const struct ah_tensor *param);
+
 /* Step all items, or, when one does not fit, none. AH_EINVAL names parameter, shapes and dtypes. */
 int ah_optim_step(enum ah_optim_kind kind, const struct ah_optim_options *options, struct ah_optim_item *item,
                   int count);

@@ -31,7 +31,7 @@ struct ah_tensor;
 typedef int (*ah_kernel)(struct ah_call *call);
 
 /* Raise it whenever a struct or function that plugins use changes. */
-enum { AH_DEVICE_ABI = 8 };
+enum { AH_DEVICE_ABI = 9 };
 
 /* A leaf whose gradient a captured step makes: `grad` is the one that it had (NULL: none), unless the step replaces it.
  * Both are the graph's. */

@@ -42,6 +42,7 @@ describe("The options", function()
     inert = {
       cpu = "ranks have nothing but the CPU to run on",
       log_gpu = "ranks have no CUDA device; spec/device/cuda_sensors_spec.lua logs one's sensors",
+      offload_optimizer_device = "ranks have no CUDA device; spec/device/cuda_sharding_spec.lua offloads one's state",
       shard_units = "the model is one module; spec/distributed/sharding_spec.lua cuts one of several",
     },
   })
@@ -76,10 +77,14 @@ describe("An accelerator", function()
       {sharding = "full", gradient_accumulation_plugin = {num_steps = 2, sync_each_batch = true}})
     refused("comm_hook: with sharding = 'gradients' gradients are reduced into shares",
       {sharding = "gradients", kwargs_handlers = {accelhost.DistributedDataParallelKwargs {comm_hook = "fp16"}}})
+    refused("offload_optimizer_device: it is an option of sharded optimizer state: set sharding",
+      {offload_optimizer_device = "cpu"})
+    refused("unknown offload_optimizer_device 'nvme' %(known: none, cpu%)",
+      {sharding = "full", offload_optimizer_device = "nvme"})
     for text, given in pairs {
       ["sharding_strategy: expected FULL_SHARD, .*there is one group"] = {sharding_strategy = "HYBRID_SHARD"},
       ["auto_wrap_policy: expected TRANSFORMER_BASED_WRAP"] = {auto_wrap_policy = "SOME"},
-      ["cpu_offload: not supported: models are on the CPU here"] = {cpu_offload = true},
+      ["cpu_offload: not supported: parameters and gradients are not offloaded"] = {cpu_offload = true},
       ["state_dict_type: not supported: it is FULL_STATE_DICT"] = {state_dict_type = "LOCAL_STATE_DICT"},
       ["unknown option 'sharding_stategy'"] = {sharding_stategy = "FULL_SHARD"},
     } do

@@ -11,7 +11,7 @@ local kinds = {"optimizer", "gradients", "full"}
 local function losses_of(result)
   assert.equal(0, result.code, result.output)
   local all = {}
-  for kind, dtype, line in result.stdout:gmatch "(%l+) (float%d+): ([^\n]+)" do
+  for kind, dtype, line in result.stdout:gmatch "([%l+]+) (float%d+): ([^\n]+)" do
     all[kind] = all[kind] or {}
     all[kind][dtype] = line
   end
@@ -40,8 +40,9 @@ describe("Sharded states on cards", function()
     local result = cards.launch("device_sharding_memory", {}, {ranks = 4})
     assert.equal(0, result.code, result.output)
     -- The most after a step and during one: up to three blocks are whole, each an eighth.
-    local most = {none = {16.1, 16.6}, optimizer = {10.2, 10.7}, gradients = {7.2, 9.2}, full = {4.7, 7.2}}
-    for kind, after, peak in result.stdout:gmatch "(%l+) ([%d.]+) ([%d.]+)" do
+    local most = {none = {16.1, 16.6}, optimizer = {10.2, 10.7}, gradients = {7.2, 9.2}, full = {4.7, 7.2},
+      ["full+cpu"] = {2.7, 5.2}}
+    for kind, after, peak in result.stdout:gmatch "([%l+]+) ([%d.]+) ([%d.]+)" do
       assert.is_true(tonumber(after) <= most[kind][1] and tonumber(peak) <= most[kind][2], result.stdout)
       most[kind] = nil
     end
@@ -78,6 +79,89 @@ describe("Sharded states on cards", function()
   end
 end)
 
+describe("Optimizer state that is offloaded to the host", function()
+  local function losses(env, ...)
+    local all = {ACCELHOST_CUDA_RANDOM = "cpu"}
+    for name, value in pairs(env) do all[name] = value end
+    return losses_of(cards.launch("sharding_losses", {...}, {env = all}))
+  end
+
+  -- In one block, and in many, which end within parameters.
+  for _, bytes in ipairs {"16777216", "3000"} do
+    cards.case("has the bits of state on the cards, in blocks of " .. bytes .. " bytes", 2, function()
+      local all = losses({ACCELHOST_CUDA_OFFLOAD_BLOCK = bytes}, "none", "optimizer+cpu", "gradients+cpu", "full+cpu")
+      for _, kind in ipairs(kinds) do assert.same(all.none, all[kind .. "+cpu"], kind) end
+    end)
+  end
+
+  if not cards.real then
+    cards.case("goes wrong where streams do not wait for each other", 2, function()
+      local env = {ACCELHOST_CUDA_OFFLOAD_BLOCK = "3000"}
+      local right = losses(env, "optimizer+cpu")
+      env.ACCELHOST_SIM_FAIL, env.ACCELHOST_SIM_SEED = "wait:1+", 1
+      assert.is_not.same(right, losses(env, "optimizer+cpu"))
+    end)
+
+    -- In one process, whose state is a shard of one: the losses, and where the state is. All of it is made on the card,
+    -- and a block of 64 KiB is left for its values, so that only the four state tensors pin other memory.
+    local function alone(device, env)
+      local result = sim.host([[
+        local accelhost = require "accelhost"
+        local nn = accelhost.nn
+        accelhost.set_default_device "cuda"
+        local options = {sharding = "optimizer", offload_optimizer_device = "]] .. device .. [["}
+        local accelerator = accelhost.Accelerator(options)
+        accelhost.manual_seed(1)
+        local net = nn.Sequential(nn.Linear(90, 400, {bias = false}), nn.Tanh(), nn.Linear(400, 90, {bias = false}))
+        local optimizer = accelhost.optim.AdamW(net:parameters(), {lr = 1e-2})
+        local model, prepared = accelerator:prepare(net, optimizer)
+        accelhost.ones(4):sum():item()
+        for step = 1, 4 do
+          local loss = (model(accelhost.ones(4, 90)) - step):square():mean()
+          accelerator:backward(loss)
+          prepared:step()
+          prepared:zero_grad()
+          print(("%.17g"):format(loss:item()))
+        end
+        local count = {cpu = 0, ["cuda:0"] = 0}
+        for _, state in pairs(optimizer.state) do
+          for _, name in ipairs {"exp_avg", "exp_avg_sq"} do
+            count[state[name].device] = count[state[name].device] + 1
+          end
+        end
+        io.stderr:write(count.cpu, " on the host\n")]], env)
+      assert.equal(0, result.code, result.stderr)
+      return result
+    end
+
+    cards.case("is on the host in one process, too", 1, function()
+      local here, there = alone "none", alone "cpu"
+      assert.same({"0 on the host\n", "4 on the host\n"}, {here.stderr, there.stderr})
+      assert.equal(here.stdout, there.stdout)
+    end)
+
+    cards.case("is refused of an optimizer whose step is written in Lua", 1, function()
+      local result = sim.host([[
+        local accelhost = require "accelhost"
+        local accelerator = accelhost.Accelerator {sharding = "optimizer", offload_optimizer_device = "cpu"}
+        local net = accelhost.nn.Linear(2, 2)
+        accelerator:prepare(net, accelhost.optim.Adafactor(net:parameters()))]])
+      assert.equal(1, result.code)
+      has(result.stderr, "Adafactor: its state cannot be offloaded, since its step is written in Lua")
+    end)
+
+    cards.case("stays on the card, with one warning, where no memory can be pinned", 1, function()
+      local right = alone("none").stdout
+      for kept = 0, 3 do
+        local result = alone("cpu", {ACCELHOST_SIM_FAIL = ("pinned:%d+"):format(2 + kept)})
+        assert.equal(right, result.stdout)
+        assert.matches("^warning: AdamW: optimizer state stays on cuda:0: [^\n]*262144 bytes of pinned memory: out of "
+          .. "memory[^\n]*\n" .. kept .. " on the host\n$", result.stderr)
+      end
+    end)
+  end
+end)
+
 describe("A checkpoint of states that cards share", function()
   local function digests(ranks, ...)
     local result = cards.launch("sharding_resume", {...}, {ranks = ranks})
@@ -87,11 +171,12 @@ describe("A checkpoint of states that cards share", function()
 
   for saved, others in pairs {
     ["4 full parts"] = {{2, "full"}, {3, "gradients"}}, ["2 gradients parts"] = {{4, "optimizer"}, {1, "none"}},
-    ["2 full whole"] = {{4, "full"}},
+    ["2 full whole"] = {{4, "full"}}, ["2 full+cpu parts"] = {{4, "optimizer+cpu"}, {2, "full"}},
+    ["2 gradients whole"] = {{3, "full+cpu"}}, ["2 optimizer+cpu whole"] = {{2, "optimizer"}},
   } do
     cards.case(("saved as %s loads into another number of cards"):format(saved), 4, function()
       local folder = os.tmpname() .. ".state"
-      local ranks, kind, parts = saved:match "(%d) (%a+) (%a+)"
+      local ranks, kind, parts = saved:match "(%d) (%S+) (%a+)"
       local expected = digests(tonumber(ranks), "save", folder, kind, parts)
       for _, other in ipairs(others) do assert.equal(expected, digests(other[1], "load", folder, other[2])) end
       os.execute("rm -r '" .. folder .. "'")

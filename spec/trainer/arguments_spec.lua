@@ -146,7 +146,8 @@ describe("TrainingArguments", function()
       plugin {fsdp = {"full_shard", "auto_wrap"},
         fsdp_config = '{"transformer_layer_cls_to_wrap": "Block", "min_num_params": 0, "version": 2, "xla": false}'})
     local function refused(given, text) assert.error_matches(function() plugin(given) end, text, 1, true) end
-    refused({fsdp = "full_shard offload"}, "fsdp: 'offload' is not supported: models are on the CPU here")
+    refused({fsdp = "full_shard offload"},
+      "fsdp: 'offload' is not supported: parameters and gradients are not offloaded")
     refused({fsdp = "shard"}, "fsdp: expected full_shard, shard_grad_op, no_shard or auto_wrap, got")
     refused({fsdp_config = {min_num_params = 5}}, "fsdp_config: it needs fsdp = 'full_shard' or 'shard_grad_op'")
     refused({fsdp = true, fsdp_config = {xla = true}}, "there is no XLA here")

@@ -9,6 +9,8 @@
  *     of bind/train/optim.h, for a graph, and the device leaves the step out where the tensor `unless` is not 0
  * set_options(kind, options)      the keys of the table are the options that the kind's steps read
  * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
+ * state_fits(state, param)        can a step use the state as it is: in the parameter's dtype, and on its device or in
+ *     pinned memory of the host, where the device copies from and to by itself
  * needed(kind, group)             the names of the state tensors that a step with these options uses, and whether it
  *     counts steps
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
@@ -77,8 +79,7 @@ static bool read_state(lua_State *L, enum ah_optim_kind kind, unsigned needs, st
         if (!(needs & 1u << i))
             continue;
         item->state[i] = field_tensor(L, FIELD_NAMES + (int)kind * KIND_FIELDS + i);
-        const struct ah_tensor *state = item->state[i], *param = item->param;
-        if (!state || state->dtype != param->dtype || state->storage->device != param->storage->device)
+        if (!item->state[i] || !ah_optim_state_fits(item->state[i], item->param))
             return false;
     }
     for (int i = 0; i < AH_OPTIM_SCALARS && ah_optim_kinds[kind].scalar[i]; i++) {
@@ -171,6 +172,8 @@ static int optim_states(lua_State *L)
     push_list(L, info->scalar, AH_OPTIM_SCALARS);
     return 2;
 }
+
+AH_LUA_VALUE(state_fits, lua_pushboolean, ah_optim_state_fits(ah_check_tensor(L, 1), ah_check_tensor(L, 2)))
 
 static int set_options(lua_State *L)
 {
@@ -269,6 +272,7 @@ int ah_open_optim(lua_State *L)
     static const luaL_Reg functions[] = {
         {"set_options", set_options},
         {"states", optim_states},
+        {"state_fits", state_fits},
         {"needed", optim_needed},
         {"stepped", optim_stepped},
         {"clip_grad_norm", clip_grad_norm},

@@ -61,6 +61,7 @@ require "accelhost.averaging" -- warns of backwards that average nothing
 ---@field trackers GeneralTracker[] those that init_trackers has started; none on other processes than the main one
 ---@field ddp_handler DistributedDataParallelKwargs
 ---@field sharding string "none", "optimizer", "gradients" or "full"
+---@field offload_optimizer_device string "none" or "cpu"
 local Accelerator = class.strict(class.new "Accelerator")
 
 Accelerator.__newindex = class.assign
@@ -149,6 +150,8 @@ for file, methods in pairs(stateless) do class.methods(Accelerator, "accelhost.a
 ---@param fsdp_plugin? FullyShardedDataParallelPlugin|table the same in Accelerate's words
 ---@param log_gpu? boolean log the sensors of this process's CUDA device with the other values, as `gpu` (see
 --- accelhost.cuda.sensors), where there are any
+---@param offload_optimizer_device? string place of a CUDA device's optimizer state with `sharding`: "none" (default),
+--- the device; "cpu", pinned memory of the host, from where each step copies it to the device block by block
 function Accelerator:init(...)
   local given = options.read(...)
   for name, value in pairs {
@@ -163,6 +166,7 @@ function Accelerator:init(...)
     log_gpu = given.log_gpu,
     ddp_handler = given.ddp_handler,
     sharding = given.sharding,
+    offload_optimizer_device = given.offload_optimizer_device,
     _saves_parts = given.saves_parts == true,
     _shard_units = given.shard_units or "blocks",
     _accumulation = given.accumulation,

@@ -23,7 +23,7 @@ end
 
 function Adagrad:init_state(state, param, group)
   state.step = state.step or self._new_scalar(0)
-  state.sum = state.sum or self._zeros_like(param):fill_(group.initial_accumulator_value)
+  state.sum = state.sum or self:_zeros_like(param):fill_(group.initial_accumulator_value)
 end
 
 --- Adadelta (Zeiler, 2012): steps as large as the mean of the last ones.

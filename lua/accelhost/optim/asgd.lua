@@ -30,7 +30,7 @@ local Rprop = Optimizer:define_fused("Rprop", {
 function Rprop:init_state(state, param, group)
   if not state.step_size then
     local lr = C.is_tensor(group.lr) and group.lr:item() or group.lr
-    state.step_size = self._zeros_like(param):fill_(lr)
+    state.step_size = self:_zeros_like(param):fill_(lr)
   end
   Optimizer.init_state(self, state, param, group)
 end

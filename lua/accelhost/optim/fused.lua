@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local host_updates = require "accelhost.util.host_updates"
+local warn = require "accelhost.util.warn"
 
 local fail, describe = arguments.fail, arguments.describe
 local native = C.optim
@@ -24,9 +25,38 @@ return function(Optimizer)
     return made
   end
 
+  --- Have state tensors in pinned memory of the host, from which a step copies them to the device block by block.
+  function Optimizer:_offload_state()
+    if not self._kind then
+      fail("%s: its state cannot be offloaded, since its step is written in Lua: offload_optimizer_device is for SGD, "
+        .. "AdamW and the other fused optimizers", self._name)
+    end
+    self._offloads = true
+  end
+
+  -- A tensor of the CPU in pinned memory; nil, with a warning, where there is none.
+  local function pinned(self, value, param)
+    if self._pinning_failed then return nil end
+    local fine, copy = pcall(value.pin_memory, value, param.device)
+    if fine then return copy end
+    self._pinning_failed = true
+    warn(("%s: optimizer state stays on %s: %s"):format(self._name, param.device, copy))
+    return nil
+  end
+
+  --- A state tensor in the parameter's dtype, on its device, or offloaded.
+  function Optimizer:_placed(value, param)
+    local offloads = self._offloads == true and param.device ~= "cpu"
+    if native.state_fits(value, param) and value:is_pinned() == offloads then return value end
+    return offloads and pinned(self, value:to {dtype = param.dtype, device = "cpu"}, param)
+      or value:to {dtype = param.dtype, device = param.device}
+  end
+
   --- A fresh state tensor for a parameter.
-  function Optimizer._zeros_like(param)
-    return C.zeros_like(param)
+  function Optimizer:_zeros_like(param)
+    local offloads = self._offloads and param.device ~= "cpu"
+    return offloads and pinned(self, C.zeros(param:shape(), {dtype = param.dtype, device = "cpu"}), param)
+      or C.zeros_like(param)
   end
 
   --- A number of the state, such as a step counter: a tensor of one element on the CPU.
@@ -38,7 +68,7 @@ return function(Optimizer)
   function Optimizer:init_state(state, param, group)
     local names, counts = native.needed(self._kind, group)
     if counts then state.step = state.step or self._new_scalar(0) end
-    for _, name in ipairs(names) do state[name] = state[name] or self._zeros_like(param) end
+    for _, name in ipairs(names) do state[name] = state[name] or self:_zeros_like(param) end
   end
 
   -- State of another dtype or device follows its parameter, which was moved since (net:to "float64").
@@ -49,9 +79,7 @@ return function(Optimizer)
       if value ~= nil and not C.is_tensor(value) then
         fail("%s: state '%s' of parameter %d: expected a tensor, got %s", self._name, name, place, describe(value))
       end
-      if value ~= nil and (value.dtype ~= param.dtype or value.device ~= param.device) then
-        state[name] = value:to {dtype = param.dtype, device = param.device}
-      end
+      if value ~= nil and not native.state_fits(value, param) then state[name] = self:_placed(value, param) end
     end
     scalars[#scalars + 1] = "step"
     for _, name in ipairs(scalars) do

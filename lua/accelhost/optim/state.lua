@@ -58,16 +58,17 @@ return function(Optimizer)
     return C.is_tensor(value) and arguments.shape_text(value) or describe(value)
   end
 
-  -- A saved value as the parameter's state holds it: floating tensors in its dtype and on its device, numbers that the
-  -- step reads as tensors where they are expected so.
-  local function load_value(value, param)
+  -- A saved value as the parameter's state holds it: floating tensors in its dtype and on its device (offloaded ones
+  -- are pinned before the next step), numbers that the step reads as tensors where they are expected so.
+  local function load_value(self, value, param)
     if C.is_tensor(value) then
-      local cast = value:to {device = param.device, dtype = value:is_floating_point() and param.dtype or nil}
+      local device = self._offloads and "cpu" or param.device
+      local cast = value:to {device = device, dtype = value:is_floating_point() and param.dtype or nil}
       return cast == value and value:clone() or cast
     end
     if type(value) ~= "table" then return value end
     local copy = {}
-    for key, item in pairs(value) do copy[key] = load_value(item, param) end
+    for key, item in pairs(value) do copy[key] = load_value(self, item, param) end
     return copy
   end
 
@@ -85,7 +86,7 @@ return function(Optimizer)
       elseif single[name] and type(value) == "number" then
         copy[name] = self._new_scalar(value)
       else
-        copy[name] = load_value(value, param)
+        copy[name] = load_value(self, value, param)
       end
       local reason = C.is_tensor(value) and C.io.check_file(value)
       if reason then

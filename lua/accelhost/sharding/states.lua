@@ -28,22 +28,23 @@ function states.cut(optimizer, shard_of)
   states.each(optimizer, shard_of, function(parameter, shard)
     local whole = state[parameter]
     if whole == nil then return end
-    local cut = {}
+    local cut, piece = {}, shard:piece(parameter).value
     for name, value in pairs(whole) do
       local by_element = C.is_tensor(value) and C.same_shape(value, parameter) and not counters[name]
       cut[name] = by_element and shard:cut(parameter, value) or value
+      if by_element and optimizer._offloads then cut[name] = optimizer:_placed(cut[name], piece) end
     end
-    state[parameter], state[shard:piece(parameter).value] = nil, cut
+    state[parameter], state[piece] = nil, cut
   end)
 end
 
--- Join the pieces of all processes.
-local function join(parameter, shard, own, keeps)
+-- Join the pieces of all processes; on the CPU those that are offloaded, also where one process could not.
+local function join(optimizer, parameter, shard, own, keeps)
   local whole = {}
   for _, name in ipairs(arguments.sorted_keys(own)) do
     local value = own[name]
     if C.is_tensor(value) and C.same_shape(value, shard:piece(parameter).value) then
-      local joined = shard:join(parameter, value)
+      local joined = shard:join(parameter, optimizer._offloads and value:cpu() or value)
       if keeps then
         whole[name] = joined
       else
@@ -69,7 +70,7 @@ function states.whole(optimizer, shard_of, only)
     local piece = shard:piece(parameter).value
     local own = state[piece]
     whole[piece] = nil
-    if own ~= nil then whole[parameter] = join(parameter, shard, own, keeps) end
+    if own ~= nil then whole[parameter] = join(optimizer, parameter, shard, own, keeps) end
   end)
   if not keeps then return nil end
   optimizer.state = whole

@@ -6,7 +6,8 @@ local fsdp = {}
 
 local strategies = {full_shard = "FULL_SHARD", shard_grad_op = "SHARD_GRAD_OP", no_shard = "NO_SHARD"}
 local refused = {
-  offload = "models are on the CPU here", hybrid_shard = "there is one group of processes to shard over",
+  offload = "parameters and gradients are not offloaded",
+  hybrid_shard = "there is one group of processes to shard over",
   hybrid_shard_zero2 = "there is one group of processes to shard over",
 }
 -- transformers' names of options that the plugin has under another name

@@ -1,5 +1,5 @@
--- Bytes of a device for a model of equal blocks with each kind of sharding: device_sharding_memory.lua. Prints for each
--- kind the bytes of a parameter after a step, and at most during one.
+-- Bytes of a device for a model of equal blocks with each kind of sharding, and with optimizer state on the host:
+-- device_sharding_memory.lua. Prints for each kind the bytes of a parameter after a step, and at most during one.
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 
@@ -17,10 +17,12 @@ function Net:forward(x)
   return x
 end
 
-for _, kind in ipairs {"none", "optimizer", "gradients", "full"} do
-  local accelerator = accelhost.Accelerator {sharding = kind, kwargs_handlers = {
+for _, kind in ipairs {"none", "optimizer", "gradients", "full", "full+cpu"} do
+  local sharding, offloaded = kind:match "^(%l+)(.*)$"
+  local accelerator = accelhost.Accelerator {sharding = sharding,
+    offload_optimizer_device = offloaded ~= "" and "cpu" or "none", kwargs_handlers = {
     accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.1}}}
-  collectgarbage()
+  for _ = 1, 2 do collectgarbage() end
   for _ = 1, 2 do accelerator:wait_for_everyone() end -- memory of works that no one waited for is freed by later calls
   local before = accelhost.cuda.memory_allocated(accelerator.device)
   local net = Net()

@@ -1,5 +1,6 @@
--- The losses of a training with each `sharding` given: sharding_losses.lua SHARDING... Rank 0 prints lines of
--- losses, each the mean over the processes, for float64 SGD and for float32 AdamW.
+-- The losses of a training with each `sharding` given: sharding_losses.lua SHARDING... ("full+cpu": with optimizer
+-- state on the host). Rank 0 prints lines of losses, each the mean over the processes, for float64 SGD and for float32
+-- AdamW.
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 
@@ -10,7 +11,9 @@ local ways = {
 
 for _, kind in ipairs(arg) do
   for _, way in ipairs(ways) do
-    local accelerator = accelhost.Accelerator {sharding = kind}
+    local sharding, device = kind:match "^(%l+)%+?(%l*)$"
+    local accelerator = accelhost.Accelerator {sharding = sharding,
+      offload_optimizer_device = device ~= "" and device or "none"}
     accelhost.manual_seed(3)
     local net = nn.Sequential(nn.Linear(7, 67), nn.Tanh(), nn.Linear(67, 67), nn.Tanh(), nn.Linear(67, 1)):to(way.dtype)
     local model, optimizer = accelerator:prepare(net, way.make(net))

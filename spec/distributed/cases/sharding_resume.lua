@@ -1,11 +1,14 @@
 -- A run that is saved by one number of processes and resumed by another: sharding_resume.lua save|load FOLDER
--- SHARDING [parts]. Prints digests of the weights and of the optimizer's whole state.
+-- SHARDING [parts] ("full+cpu": with optimizer state on the host). Prints digests of the weights and of the optimizer's
+-- whole state.
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 
 local mode, folder, sharding, parts = arg[1], arg[2], arg[3], arg[4] == "parts"
 accelhost.manual_seed(mode == "save" and 1 or 2)
-local accelerator = accelhost.Accelerator {sharding = sharding}
+local kind, device = sharding:match "^(%l+)%+?(%l*)$"
+local accelerator = accelhost.Accelerator {sharding = kind,
+  offload_optimizer_device = device ~= "" and device or "none"}
 local net = nn.Sequential(nn.Linear(9, 101), nn.Tanh(), nn.Linear(101, 101), nn.Tanh(), nn.Linear(101, 1))
 local model, optimizer = accelerator:prepare(net, optim.AdamW(net:parameters(), {lr = 1e-2, amsgrad = true}))
 if mode == "load" then
@@ -25,7 +28,7 @@ local weights, state = accelhost.sha256(accelerator:get_state_dict(model)), opti
 local sums = {}
 for id = 0, #net:parameters() - 1 do
   for _, name in ipairs {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"} do
-    sums[#sums + 1] = accelhost.sha256(state.state[id][name])
+    sums[#sums + 1] = accelhost.sha256(state.state[id][name]:cpu())
   end
 end
 print("digests " .. weights .. " " .. table.concat(sums, " "))

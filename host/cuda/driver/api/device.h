@@ -29,6 +29,7 @@ struct ah_cuda_device {
     CUdevice handle;
     CUcontext context;
     CUstream compute, copy;
+    CUstream fetch; /* for copies to the host that run in addition to `copy`'s; NULL before the first */
     int multiprocessors;
     int resident_blocks; /* blocks of 256 threads that it runs at once */
     int capability; /* 90 is 9.0 */

@@ -7,6 +7,7 @@
 #include "cuda/driver/memory/memory.h"
 #include "cuda/driver/stream/capture.h"
 #include "cuda/driver/stream/reals.h"
+#include "cuda/ops/optim_loss/offload.h"
 
 /* Chunks of a launch that are counted in 32 bits. */
 #define MOST_CHUNKS ((int64_t)1 << 30)
@@ -105,8 +106,9 @@ static int launch_step(struct ah_device *device, const struct ah_step_parts *par
     return cuda->revised ? 0 : ah_cuda_launch(device, &step_kernel[dtype], "step", grid, &args);
 }
 
-static int optim_step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
-                      const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
+/* Step segments whose states are on the device. */
+static int step_resident(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                         const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
 {
     for (int first = 0, next; first < count; first = next) {
         struct ah_step_parts parts = {.kind = kind};
@@ -123,6 +125,20 @@ static int optim_step(struct ah_device *device, enum ah_optim_kind kind, const s
         uint32_t flags = flags_of(kind, options, segment[first].step, &scalars);
         if (parts.count > 0)
             AH_TRY(launch_step(device, &parts, &scalars, flags, options->unless, dtype));
+    }
+    return 0;
+}
+
+static int optim_step(struct ah_device *device, enum ah_optim_kind kind, const struct ah_optim_options *options,
+                      const struct ah_optim_segment *segment, int count, enum ah_dtype dtype)
+{
+    struct ah_offloaded_step step = {device, kind, options, dtype, step_resident};
+    for (int first = 0, next; first < count; first = next) {
+        bool offloaded = segment[first].offloaded != 0;
+        for (next = first + 1; next < count && (segment[next].offloaded != 0) == offloaded; next++)
+            continue;
+        AH_TRY(offloaded ? ah_cuda_step_offloaded(&step, segment + first, next - first)
+                         : step_resident(device, kind, options, segment + first, next - first, dtype));
     }
     return 0;
 }
@@ -265,4 +281,5 @@ const struct ah_optim_kernels ah_cuda_optim = {
     .clamp = optim_clamp,
     .clip_norm = clip_norm,
     .unscale = optim_unscale,
+    .offloads = true,
 };

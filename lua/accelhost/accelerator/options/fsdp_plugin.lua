@@ -23,7 +23,8 @@ local others = {
   optim_state_dict_config = true,
   state_dict_type = {FULL_STATE_DICT = true, SHARDED_STATE_DICT = true,
     reason = "it is FULL_STATE_DICT or SHARDED_STATE_DICT, for save_state; both load into any number of processes"},
-  cpu_offload = {[false] = true, reason = "models are on the CPU here"},
+  cpu_offload = {[false] = true, reason = "parameters and gradients are not offloaded; Accelerator's "
+    .. "offload_optimizer_device = 'cpu' offloads the optimizer's state"},
   activation_checkpointing = {[false] = true, reason = "accelhost.checkpoint recomputes the function passed to it"},
   ignored_modules = {reason = "a model is sharded as a whole: prepare the rest as a separate model"},
   param_init_fn = {reason = "rank 0's values are the model's"},

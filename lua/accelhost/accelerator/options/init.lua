@@ -19,14 +19,15 @@ local rows = {
   {"step_scheduler_with_optimizer: flag", true}, {"kwargs_handlers: list"}, {"even_batches: flag"},
   {"bucket_cap_mb: positive"}, {"scheduler_steps: 'optimizer'|'per_process'", "optimizer"}, {"virtual_shards: count"},
   {"sharding: 'none'|'optimizer'|'gradients'|'full'"}, {"shard_units"}, {"fsdp_plugin"},
-  {"log_gpu: flag", false},
+  {"log_gpu: flag", false}, {"offload_optimizer_device: 'none'|'cpu'", "none"},
 }
 
 local read = arguments.signature("Accelerator", rows)
 
 -- Options of Accelerate that are not supported, and why.
 local whole = "a layer is computed by one process here"
-local zero = "there is no DeepSpeed here: sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, 2 or 3"
+local zero = "there is no DeepSpeed here: sharding = 'optimizer', 'gradients' or 'full' is its ZeRO stage 1, 2 or 3, "
+  .. "offload_optimizer_device = 'cpu' its offload"
 local refused = {
   deepspeed_plugin = zero, deepspeed_plugins = zero, megatron_lm_plugin = whole, torch_tp_plugin = whole,
   parallelism_config = whole,
@@ -155,6 +156,10 @@ local function read_sharding(given)
   if given.shard_units ~= nil and (given.sharding == "none" or given.sharding == "optimizer") then
     fail("Accelerator: shard_units: units are of sharding = 'gradients' and 'full', got sharding = '%s'",
       given.sharding)
+  end
+  if given.sharding == "none" and given.offload_optimizer_device ~= "none" then
+    fail("Accelerator: offload_optimizer_device: it is an option of sharded optimizer state: set sharding = "
+      .. "'optimizer', 'gradients' or 'full', in one process too")
   end
   if given.sharding == "none" then return end
   local spread = given.sharding ~= "optimizer"

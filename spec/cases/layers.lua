@@ -40,6 +40,15 @@ layers.linear = {
   {"Bilinear", {8, 8, 3}, {rows, rows}},
   {"Sequential", make = function(o) return nn.Sequential(nn.Linear(8, 4, o), nn.ReLU(), nn.Linear(4, 2, o)) end,
     train_inputs = {rows}},
+  {"LinearCrossEntropyLoss", {8, 5}, {logits, classes}, drawn = false, ignored = {options = true},
+    inputs_of = {out_features = {logits, classes:unsqueeze(1):tile(1, 2)}},
+    options = {out_features = {{2}}, weight = accelhost.tensor {1, 2, 3, 4, 5}, ignore_index = 3,
+      label_smoothing = 0.1},
+    cases = {
+      {"4, 9", "7,4", "int 9 7"}, {"4, 9, {bias = true, reduction = 'sum', label_smoothing = 0.1}", "7,4", "rand 7,9"},
+      {"4, 9, {out_features = {2, 3}, reduction = 'none', ignore_index = 2}", "5,4", "int 9 5,2,3"},
+      {"4, 9", "4", "int 9 "},
+    }},
   {"AdaptiveLogSoftmaxWithLoss", {8, 5, {2}}, {logits, classes}, train_inputs = {logits, long {0, 8, 3, 1}},
     make = function(o) return nn.AdaptiveLogSoftmaxWithLoss(8, 9, {2, 5}, 2, o) end},
 }

@@ -13,6 +13,45 @@ local function prints(wanted, code)
   assert.equal(wanted, result.stdout)
 end
 
+describe("linear_cross_entropy on a CUDA device", function()
+  local training = [[
+    local function losses(compiled)
+      accelhost.manual_seed(2)
+      local accelerator = accelhost.Accelerator {mixed_precision = PRECISION}
+      local body, head = nn.Linear(8, 16), nn.Linear(16, 300)
+      local net = nn.Sequential(body, head)
+      local prepared, optimizer = accelerator:prepare(net, accelhost.optim.SGD(net:parameters(), {lr = 0.5}))
+      local function step(x, y)
+        local loss = accelerator:autocast(function()
+          return F.linear_cross_entropy(body(x), head.weight, y, {linear_bias = head.bias,
+            options = {batch_chunk_size = CHUNK}})
+        end)
+        accelerator:backward(loss)
+        optimizer:step()
+        optimizer:zero_grad()
+        return loss
+      end
+      local call, list = compiled and accelerator:compile(step) or step, {}
+      for i = 1, 5 do
+        list[i] = ("%.9g"):format(call(accelhost.randn(20, 8), accelhost.randint(0, 300, {20})):item())
+      end
+      return table.concat(list, " ")
+    end]]
+
+  for precision, tolerance in pairs {no = 1e-5, bf16 = 2e-2} do
+    sim.case("has the bits of its chunks in a captured step, mixed_precision = " .. precision, function()
+      local function code(chunk)
+        return (training:gsub("PRECISION", ("%q"):format(precision)):gsub("CHUNK", chunk))
+      end
+      prints("true\ttrue\n", "local whole, chunked do\n" .. code(100) .. "\nwhole = losses() end do\n" .. code(6) .. [[
+        chunked = losses()
+        local far, next_of = 0, chunked:gmatch "%S+"
+        for number in whole:gmatch "%S+" do far = math.max(far, math.abs(number - next_of())) end
+        print(far < ]] .. tolerance .. [[, chunked == losses(true)) end]])
+    end)
+  end
+end)
+
 describe("fused kernels on a CUDA device", function()
   sim.case("read scores that autocast made, and write the gradient over those without references", function()
     -- Of n scores: 2 bytes each, and 2 for the gradient where the scores are held; no copy in float32.

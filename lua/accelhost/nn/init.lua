@@ -53,6 +53,7 @@ local files = {
     "ReLU6", "CELU", "SELU", "Mish", "Hardswish", "Hardsigmoid", "Threshold", "RReLU", "LogSigmoid", "Softsign",
     "Tanhshrink", "Hardshrink", "Softshrink", "GLU", "Softmin", "Softmax2d", "PReLU",
   },
+  linear_loss = {"LinearCrossEntropyLoss"},
   container = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"},
   attention = {"MultiheadAttention"},
   recurrent = {"RNNBase", "RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"},

@@ -25,6 +25,7 @@ local files = {
   dropout = {"dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"},
   embedding = {"embedding", "embedding_bag"},
   linear = {"bilinear"},
+  linear_loss = {"linear_cross_entropy"},
   loss = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss", "gaussian_nll_loss"},
   margin = {
     "margin_ranking_loss", "hinge_embedding_loss", "soft_margin_loss", "cosine_embedding_loss", "triplet_margin_loss",

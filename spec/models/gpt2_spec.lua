@@ -137,6 +137,30 @@ describe("GPT2LMHeadModel", function()
     end)
   end)
 
+  it("computes the loss in chunks of tokens with skip_logits, in a captured step too", function()
+    local function losses(skip, compiled)
+      accelhost.manual_seed(4)
+      local accelerator = accelhost.Accelerator {cpu = true}
+      local net = models.GPT2LMHeadModel {vocab_size = 5000, n_positions = 32, n_embd = 16, n_layer = 1, n_head = 2,
+        resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0}
+      local prepared, optimizer = accelerator:prepare(net, accelhost.optim.SGD(net:parameters(), {lr = 0.5}))
+      local function step(tokens)
+        local output = prepared {input_ids = tokens, labels = tokens, skip_logits = skip}
+        accelerator:backward(output.loss)
+        optimizer:step()
+        optimizer:zero_grad()
+        return output.loss
+      end
+      local call, list = compiled and accelerator:compile(step) or step, {}
+      for i = 1, 4 do list[i] = call(accelhost.randint(0, 5000, {16, 32})):item() end -- chunks of 210 of 512 tokens
+      accelerator:free_memory()
+      return list
+    end
+    local whole, chunked = losses(false), losses(true)
+    check.near(whole, chunked, 1e-5)
+    assert.same(chunked, losses(true, true))
+  end)
+
   it("returns the same bits where hooks watch its parts, which receive PyTorch's tensors", function()
     local device = prompt.device:gsub(":.*", "")
     local function trial(precision, watched)

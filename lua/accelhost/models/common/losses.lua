@@ -19,15 +19,29 @@ function losses.of_tokens(what, logits, labels)
   return loss
 end
 
+-- The labels of the tokens before; there has to be one.
+local function next_labels(what, labels, batch, tokens)
+  inputs.expect(what, "labels", labels, batch, tokens)
+  if tokens < 2 then arguments.fail("%s: labels: one token has no next one", what) end
+  return shifting.next_tokens(labels)
+end
+
+--- Mean cross entropy of each next token, in chunks of tokens, without the logits of all.
+---@param states Tensor [batch, tokens, width]
+---@param head Linear
+---@param labels Tensor [batch, tokens]: the input ids themselves
+---@return Tensor
+function losses.of_next_tokens_of(what, states, head, labels)
+  labels = next_labels(what, labels, states:size(0), states:size(1))
+  return F.linear_cross_entropy(states:flatten(0, 1), head.weight, labels:reshape(-1), {linear_bias = head.bias})
+end
+
 --- Mean cross entropy of each next token.
 ---@param logits Tensor [batch, tokens, classes]
 ---@param labels Tensor [batch, tokens]: the input ids themselves
 ---@return Tensor
 function losses.of_next_tokens(what, logits, labels)
-  local tokens = logits:size(1)
-  inputs.expect(what, "labels", labels, logits:size(0), tokens)
-  if tokens < 2 then arguments.fail("%s: labels: one token has no next one", what) end
-  return losses.of_tokens(what, logits, shifting.next_tokens(labels))
+  return losses.of_tokens(what, logits, next_labels(what, labels, logits:size(0), logits:size(1)))
 end
 
 --- Mean cross entropy of the begin and of the end of answers; positions beyond the texts are left out.

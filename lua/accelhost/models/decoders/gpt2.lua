@@ -220,7 +220,7 @@ end
 --- GPT-2 that continues texts: logits [batch, tokens, vocab_size] by the word embeddings, and, when labels
 --- [batch, tokens] (the ids themselves) are given, the mean cross entropy of each next token; labels of -100 are left
 --- out. `logits_to_keep` = n computes the logits of the last n tokens only; `skip_logits` = true returns the loss
---- without them, and backward writes their gradient over them: the largest tensor of a step exists once, not twice.
+--- without them, by F.linear_cross_entropy: the largest tensor of a step is computed in chunks of tokens.
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
 --   local model = accelhost.models.GPT2LMHeadModel(config)

@@ -2,8 +2,10 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local context = require "accelhost.models.decoders.context"
+local fused = require "accelhost.nn.fused"
 local inputs = require "accelhost.models.common.inputs"
 local losses = require "accelhost.models.common.losses"
+local Linear = require("accelhost.nn.linear").Linear
 
 local fail = arguments.fail
 local language_head = {}
@@ -29,12 +31,17 @@ function language_head.forward(model, base, batch, more, cap)
     fail("%s: logits_to_keep: expected 0 (all) to %d, got %s", what, x:size(1), tostring(keep))
   end
   if keep > 0 then x = x:narrow(1, x:size(1) - keep, keep) end
-  local logits = model.lm_head(x)
-  if cap then logits = C.tanh(logits / cap) * cap end
-  local loss = labels and losses.of_next_tokens(what, logits, labels)
-  if skips then
-    logits:free() -- the loss alone holds them then
-    logits = nil
+  local logits, loss
+  if skips and not cap and fused.is_plain(model.lm_head, Linear) then
+    loss = losses.of_next_tokens_of(what, x, model.lm_head, labels)
+  else
+    logits = model.lm_head(x)
+    if cap then logits = C.tanh(logits / cap) * cap end
+    loss = labels and losses.of_next_tokens(what, logits, labels)
+    if skips then
+      logits:free() -- the loss alone holds them then
+      logits = nil
+    end
   end
   return {
     logits = logits, loss = loss, past_key_values = output.past_key_values, hidden_states = output.hidden_states,

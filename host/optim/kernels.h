@@ -105,5 +105,5 @@ struct ah_optim_kernels {
     int (*unscale)(struct ah_device *device, const struct ah_optim_run *run, int count, enum ah_dtype dtype,
                    const void *factor, void *found);
 
-    bool offloads; /* `step` takes states in pinned memory of the host */
+    bool offloads; /* `step` accepts states in pinned memory of the host */
 };

@@ -159,7 +159,7 @@ describe("linear_cross_entropy", function()
       ["input: expected (in_features) or (N, in_features), got shape (3, 2, 1)"] = {x:unsqueeze(2), w, labels},
       ["linear_weight: expected (classes, ..., 2) for input (3, 2), got (4, 3)"] = {x, accelhost.zeros(4, 3), labels},
       ["target: expected labels (N) or probabilities (N, classes)"] = {x, w, labels:narrow(0, 0, 2)},
-      ["ignore_index goes with labels, not with probabilities"] = {x, w, accelhost.zeros(3, 4), {ignore_index = 1}},
+      ["ignore_index: it is for labels, the target has probabilities"] = {x, w, accelhost.zeros(3, 4), {ignore_index = 1}},
       ["linear_bias: expected the shape (4,) of linear_weight's classes, got (3,)"] = {x, w, labels,
         {linear_bias = accelhost.ones(3)}},
       ["label_smoothing: expected 0..1, got 2"] = {x, w, labels, {label_smoothing = 2}},

@@ -159,7 +159,8 @@ static void graph_close(struct ah_graph *graph)
 }
 
 /* The pool's memory is the driver's, and while a step is captured neither garbage nor the cache can be freed for it.
- * The step has run before, within what was allocated from the driver then: where less is left, free both first. */
+ * The step has run before, within the memory of the driver that the process has: where less is left, free both
+ * first. */
 static int graph_make_room(struct ah_cuda_device *cuda)
 {
     size_t available, total;

@@ -129,7 +129,7 @@ static int copy_states(const struct pass *pass, const struct block *block, bool 
     return 0;
 }
 
-/* Have `after` wait for what `before` has queued. */
+/* Have `after` wait for the work that is queued on `before`. */
 static int pass_order(const struct pass *pass, CUevent event, CUstream before, CUstream after)
 {
     AH_TRY(pass_check(pass, ah_cuda.event_record(event, before)));

@@ -247,7 +247,7 @@ F.linear_cross_entropy = checked("linear_cross_entropy", {
   reduction_row, {"ignore_index: integer"}, {"label_smoothing: number", 0}, {"options: table"},
 }, function(input, linear_weight, target, linear_bias, weight, reduction, ignore_index, label_smoothing, options)
   local labels = not target:is_floating_point()
-  if not labels and ignore_index then fail("%s: ignore_index goes with labels, not with probabilities", what) end
+  if not labels and ignore_index then fail("%s: ignore_index: it is for labels, the target has probabilities", what) end
   if not (label_smoothing >= 0 and label_smoothing <= 1) then
     fail("%s: label_smoothing: expected 0..1, got %g", what, label_smoothing)
   end

@@ -98,6 +98,27 @@ describe("a Trainer of a causal model", function()
     assert.near(expected:item(), trainer:evaluate().eval_loss, 1e-6)
   end)
 
+  it("computes its loss without logits in training with use_liger_kernel, and with them in evaluation", function()
+    local results = {}
+    for _, liger in ipairs {false, true} do
+      local seen = {}
+      local trainer = trainer_of {model = gpt2(0), train_dataset = Ids(), eval_dataset = Ids(), loss = "own",
+        args = {use_liger_kernel = liger, train_sampling_strategy = "sequential"}}
+      function trainer:compute_loss(model, inputs) -- luacheck: ignore self
+        local outputs = model(inputs)
+        seen[model.training and "train" or "eval"] = outputs.logits ~= nil
+        return outputs.loss, outputs
+      end
+      silently(trainer.train, trainer)
+      results[#results + 1] = {trainer:evaluate().eval_loss, trainer.state.log_history[1].loss}
+      assert.same({train = not liger, eval = true}, seen)
+    end
+    assert.same(results[1], results[2])
+    fails("use_liger_kernel excludes label_smoothing_factor, which reads the logits of a step", trainer_of,
+      {model = gpt2(0), loss = "own", args = {use_liger_kernel = true, label_smoothing_factor = 0.1}})
+    fails("use_liger_kernel excludes compute_loss_func", trainer_of, {args = {use_liger_kernel = true}})
+  end)
+
   it("gets noise on its embeddings in training alone, and none afterwards", function()
     local first = {}
     for _, alpha in ipairs {false, 5, 5} do

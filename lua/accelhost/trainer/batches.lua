@@ -127,6 +127,20 @@ function batches.call(model, inputs)
   return model(inputs)
 end
 
+--- The batch for a step of training: with use_liger_kernel a language model returns its loss without logits.
+---@param model table
+---@return table
+function batches.for_training(model, inputs, args)
+  if not args.use_liger_kernel then return inputs end
+  if not model.loss_shifts_labels then
+    warn("Trainer: use_liger_kernel: the model has no language head whose loss it knows, so nothing changes")
+    return inputs
+  end
+  local copy = {skip_logits = true}
+  for name, value in pairs(inputs) do copy[name] = value end
+  return copy
+end
+
 --- The labels of a batch for a loss function; a word when there are none.
 ---@return Tensor?
 function batches.labels(inputs, args)

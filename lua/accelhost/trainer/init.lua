@@ -85,6 +85,16 @@ local function check_sets(what, set)
   return sets
 end
 
+-- Options that read the logits, which use_liger_kernel leaves out.
+local function check_loss(self)
+  local args = self.args
+  local other = args.label_smoothing_factor > 0 and "label_smoothing_factor"
+    or self.compute_loss_func and "compute_loss_func"
+  if args.use_liger_kernel and other then
+    fail("Trainer: use_liger_kernel excludes %s, which reads the logits of a step: leave one out", other)
+  end
+end
+
 local function check_datasets(self)
   if self.train_dataset ~= nil then self.train_dataset = check_set("Trainer", "train_dataset", self.train_dataset) end
   if self.eval_dataset ~= nil then self.eval_dataset = check_sets("Trainer", self.eval_dataset) end
@@ -123,6 +133,7 @@ function Trainer:init(...)
   self.compute_metrics, self.preprocess_logits_for_metrics = metrics, preprocess
   if compute_loss then self._given_loss = compute_loss end
   self._optimizers, self.is_tracking = optimizers.given(pair, model_init), false
+  check_loss(self)
   check_datasets(self)
   make_accelerators(self)
   utils.set_seed(args.seed)
@@ -161,7 +172,7 @@ function Trainer:num_items_in_batch(inputs) return batches.weight(self.model, in
 ---@param weight? number of the batch in the mean of an update: its samples, or labels that are not ignored
 ---@return Tensor
 function Trainer:training_step(model, inputs, weight)
-  local loss = self:compute_loss(model, inputs)
+  local loss = self:compute_loss(model, batches.for_training(model, inputs, self.args))
   if not C.is_tensor(loss) or loss:numel() ~= 1 then
     fail("Trainer: compute_loss: expected it to return a tensor of one element, the mean over the batch, got %s",
       describe(loss))

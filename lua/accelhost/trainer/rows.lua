@@ -37,6 +37,8 @@ local taken = {
   {"auto_find_batch_size", "flag", false, "after running out of memory start again with a smaller batch"},
   {"activation_checkpointing", "flag", false, "the same, by its newer name"},
   {"activation_checkpointing_kwargs", "table|string", nil, "the same, by its newer name"},
+  {"use_liger_kernel", "flag", false, "compute a language model's loss in chunks of tokens, without its logits "
+    .. "(skip_logits); evaluation has them"},
   {"torch_empty_cache_steps", "count", nil, "updates after which the cache of memory is released"},
   {"neftune_noise_alpha", "positive", nil, "noise on the input embeddings in training (NEFTune)"},
   {"fsdp", "flag|string|list", false, "share states out among processes: full_shard, shard_grad_op; see Accelerator's "
@@ -98,7 +100,6 @@ local fixed = {
   full_determinism = {{true, false}, "results are the same each time, always"},
   eval_use_gather_object = {{true, false}, "predictions of any kind are gathered"},
   torch_compile = {{false}, "nothing is compiled here"},
-  use_liger_kernel = {{false}, "kernels here are the project's own"},
   use_cache = {{false}, "generate keeps a cache, a training none"},
   skip_memory_metrics = {{true}, "accelhost.memory_stats() returns the memory"},
   ddp_find_unused_parameters = {{true}, "parameters that a step does not use are found always"},
@@ -116,7 +117,7 @@ local refused = {
   hub_revision = hub, trackio_space_id = trackio, trackio_bucket_id = trackio, trackio_static_space_id = trackio,
   project = trackio, deepspeed = zero, parallelism_config = whole,
   torch_compile_backend = "nothing is compiled here", torch_compile_mode = "nothing is compiled here",
-  liger_kernel_config = "kernels here are the project's own",
+  liger_kernel_config = "use_liger_kernel has one kernel here, that of the loss",
   warmup_ratio = "warmup_steps below 1 is a part of all updates",
   evaluation_strategy = "its name is eval_strategy", group_by_length = "train_sampling_strategy = 'group_by_length'",
   include_inputs_for_metrics = "include_for_metrics = {'inputs'}", no_cuda = device,

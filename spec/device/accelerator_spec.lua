@@ -1,5 +1,6 @@
 --- An accelerator on "far": models and batches are moved to the default device, and training has the CPU's bits.
 local accelhost = require "accelhost"
+local check = require "spec.support.check"
 local run = require "spec.support.run"
 local tensors = require "spec.support.tensors"
 
@@ -56,6 +57,18 @@ describe("an accelerator", function()
     ]]}, {timeout = 20})
     assert.equal(0, result.code, result.output)
     run.prints("far:0\t1.5\t1.5\n", result)
+  end)
+
+  it("refuses to offload optimizer state, for which the device has no copies in the background", function()
+    on("far", function()
+      local accelerator = accelhost.Accelerator {sharding = "optimizer", offload_optimizer_device = "cpu"}
+      local net = accelhost.nn.Linear(2, 2)
+      check.raises("offload_optimizer_device: it is for CUDA devices, not for far", function()
+        accelerator:prepare(net, accelhost.optim.SGD(net:parameters()))
+      end)
+      accelerator:free_memory()
+      return true
+    end)
   end)
 
   it("places model and batches on its device, the default one", function()

@@ -11,6 +11,7 @@
  * states(kind)                    the names of the kind's state tensors, and of its scalars: two arrays
  * state_fits(state, param)        can a step use the state as it is: in the parameter's dtype, and on its device or in
  *     pinned memory of the host, where the device copies from and to by itself
+ * offloads(device)                do the device's steps accept state in such memory?
  * needed(kind, group)             the names of the state tensors that a step with these options uses, and whether it
  *     counts steps
  * clip_grad_norm(params, max_norm, norm_type, error_if_nonfinite)   returns the norm before, a 0-dim tensor
@@ -175,6 +176,13 @@ static int optim_states(lua_State *L)
 
 AH_LUA_VALUE(state_fits, lua_pushboolean, ah_optim_state_fits(ah_check_tensor(L, 1), ah_check_tensor(L, 2)))
 
+static int optim_offloads(lua_State *L)
+{
+    const struct ah_device *device = ah_check_device(L, 1);
+    lua_pushboolean(L, device->optim && device->optim->offloads);
+    return 1;
+}
+
 static int set_options(lua_State *L)
 {
     luaL_checktype(L, 2, LUA_TTABLE);
@@ -273,6 +281,7 @@ int ah_open_optim(lua_State *L)
         {"set_options", set_options},
         {"states", optim_states},
         {"state_fits", state_fits},
+        {"offloads", optim_offloads},
         {"needed", optim_needed},
         {"stepped", optim_stepped},
         {"clip_grad_norm", clip_grad_norm},

@@ -26,7 +26,11 @@ return function(Optimizer)
   end
 
   --- Have state tensors in pinned memory of the host, from which a step copies them to the device block by block.
-  function Optimizer:_offload_state()
+  ---@param device string
+  function Optimizer:_offload_state(device)
+    if not native.offloads(device) then
+      fail("Accelerator: offload_optimizer_device: it is for CUDA devices, not for %s", device)
+    end
     if not self._kind then
       fail("%s: its state cannot be offloaded, since its step is written in Lua: offload_optimizer_device is for SGD, "
         .. "AdamW and the other fused optimizers", self._name)

@@ -143,7 +143,9 @@ end
 
 --- An optimizer that waits for the end of a window.
 function prepare_kind.optimizer(accelerator, optimizer)
-  if accelerator.offload_optimizer_device == "cpu" and accelerator.device ~= "cpu" then optimizer:_offload_state() end
+  if accelerator.offload_optimizer_device == "cpu" and accelerator.device ~= "cpu" then
+    optimizer:_offload_state(accelerator.device)
+  end
   local prepared = wrappers.optimizer(accelerator, optimizer)
   accelerator._prepared.optimizers[prepared] = optimizer
   return prepared

@@ -140,6 +140,31 @@ describe("Optimizer state that is offloaded to the host", function()
       assert.equal(here.stdout, there.stdout)
     end)
 
+    cards.case("is copied block by block while the host waits once for a step", 1, function()
+      local function counts(bytes)
+        local result = sim.host([[
+          COUNTS
+          local accelhost = require "accelhost"
+          accelhost.set_default_device "cuda"
+          local accelerator = accelhost.Accelerator {sharding = "optimizer", offload_optimizer_device = "cpu"}
+          local net = accelhost.nn.Linear(40, 50, {bias = false})
+          local model, optimizer = accelerator:prepare(net, accelhost.optim.AdamW(net:parameters()))
+          local function step()
+            accelerator:backward(model(accelhost.ones(4, 40)):sum())
+            optimizer:step()
+          end
+          step()
+          local waits, copies = calls "cuStreamSynchronize", calls "cuMemcpyHtoDAsync_v2"
+          for _ = 1, 3 do step() end
+          print(calls "cuStreamSynchronize" - waits, calls "cuMemcpyHtoDAsync_v2" - copies)]],
+          {ACCELHOST_CUDA = "sim", ACCELHOST_CUDA_OFFLOAD_BLOCK = bytes})
+        assert.equal(0, result.code, result.stderr)
+        return result.stdout
+      end
+      assert.equal("3\t18\n", counts "16777216") -- two states, each in three parts
+      assert.equal("3\t96\n", counts "1024")     -- 16 blocks of two states of 128 elements
+    end)
+
     cards.case("is refused of an optimizer whose step is written in Lua", 1, function()
       local result = sim.host([[
         local accelhost = require "accelhost"

@@ -222,6 +222,37 @@ describe("An adapter of peft's files", function()
   end)
 end)
 
+describe("The base of an adapter", function()
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+
+  it("is named in the adapter's folder, by which both are loaded", function()
+    local names_of = {lora = "AutoPeftModelForCausalLM", sequence = "AutoPeftModelForSequenceClassification"}
+    for name, Auto in pairs(names_of) do
+      local base = base_of(name)
+      local model = peft.get_peft_model(base, config_of(name))
+      model:save_pretrained(name)
+      assert.equal(root .. "models/" .. expected.folders[name], model.peft_config.default.base_model_name_or_path)
+      local again = peft[Auto].from_pretrained(name, {dtype = "float64", is_trainable = true})
+      check.near(check.flat(last(outputs(model, name).logits)), last(outputs(again, name).logits), 1e-12)
+      assert.same({model:get_nb_trainable_parameters()}, {again:get_nb_trainable_parameters()})
+    end
+  end)
+
+  it("is the configuration's where the model has no folder", function()
+    local made = models.LlamaForCausalLM {vocab_size = 9, hidden_size = 8, intermediate_size = 8,
+      num_hidden_layers = 1, num_attention_heads = 2}
+    local config = peft.LoraConfig {r = 1, base_model_name_or_path = "elsewhere"}
+    peft.get_peft_model(made, config):save_pretrained "out"
+    check.raises("AutoPeftModelForCausalLM.from_pretrained: 'out/adapter_config.json': base_model_name_or_path: "
+      .. "expected the folder of the base model, got 'elsewhere', which is no folder; load the base", function()
+      peft.AutoPeftModelForCausalLM.from_pretrained "out"
+    end)
+    check.raises("'nowhere' is no folder", function() peft.AutoPeftModelForCausalLM.from_pretrained "nowhere" end)
+  end)
+end)
+
 describe("Several adapters", function()
   in_a_folder()
 

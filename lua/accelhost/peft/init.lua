@@ -8,6 +8,10 @@
 local namespace = require "accelhost.util.namespace"
 
 local lazy = {}
+namespace.add(lazy, "accelhost.peft.auto", {
+  "AutoPeftModelForCausalLM", "AutoPeftModelForQuestionAnswering", "AutoPeftModelForSeq2SeqLM",
+  "AutoPeftModelForSequenceClassification", "AutoPeftModelForTokenClassification",
+})
 namespace.add(lazy, "accelhost.peft.config", {
   "IA3Config", "LoraConfig", "PeftConfig", "PrefixTuningConfig", "PromptEncoderConfig", "PromptTuningConfig",
 })

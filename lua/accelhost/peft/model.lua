@@ -488,6 +488,7 @@ local function get_peft_model(model, peft_config, adapter_name)
     fail("%s: peft_config: expected a LoraConfig or IA3Config, got %s", what, describe(peft_config))
   end
   if class.is(model, PeftModel) then fail("%s: the model has adapters; use its add_adapter", what) end
+  peft_config.base_model_name_or_path = model._fields.name_or_path or peft_config.base_model_name_or_path
   if peft_config.is_prompt_learning then return prompt_model.make(model, peft_config) end
   return PeftModel(model, peft_config, adapter_name)
 end

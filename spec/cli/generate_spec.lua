@@ -3,7 +3,7 @@ local accelhost = require "accelhost"
 local files = require "spec.support.files"
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
-local models, text = accelhost.models, accelhost.text
+local json, models, text = accelhost.json, accelhost.models, accelhost.text
 
 local leave
 local function generate(words, options) return run.host({"generate", unpack(words)}, options) end
@@ -16,7 +16,7 @@ local function save_alphabet(path, template)
   tokenizer.chat_template = template
   local count = #tokenizer
   local model = models.LlamaForCausalLM {vocab_size = count, hidden_size = 2 * math.ceil(count / 2),
-    intermediate_size = 4, num_hidden_layers = 1, num_attention_heads = 1, eos_token_id = accelhost.json.null}
+    intermediate_size = 4, num_hidden_layers = 1, num_attention_heads = 1, eos_token_id = json.null}
   accelhost.no_grad(function()
     for _, parameter in ipairs(model:parameters()) do parameter:zero_() end
     model.model.norm.weight:fill_(1)
@@ -83,6 +83,48 @@ describe("accelhost generate", function()
       peft.LoraConfig {r = 1, target_modules = {"q_proj"}})
     model:save_pretrained "adapter"
     writes("bc\n", {"m", "--prompt", "a", "--max_new_tokens", "2", "--adapter", "adapter"})
+    writes("bc\n", {"adapter", "--prompt", "a", "--max_new_tokens", "2"})
+    local config = json.decode(files.read "adapter/adapter_config.json")
+    for _, base in ipairs {"gone", json.null} do
+      config.base_model_name_or_path = base
+      files.write("adapter/adapter_config.json", json.encode(config))
+      local result = generate {"adapter", "--prompt", "a"}
+      assert.equal(1, result.code)
+      assert.equal(("accelhost generate: MODEL: 'adapter/adapter_config.json': base_model_name_or_path: expected the "
+        .. "folder of the base model, got %s; accelhost generate BASE --adapter FOLDER\n"):format(
+        base == "gone" and "'gone', which is no folder" or "none"), result.stderr)
+    end
+  end)
+
+  it("puts virtual tokens in front of the prompt", function()
+    local peft = accelhost.peft
+    for _, config in ipairs {peft.PrefixTuningConfig {num_virtual_tokens = 2, init_weights = "zero"},
+      peft.PromptTuningConfig {num_virtual_tokens = 2}} do
+      local model = peft.get_peft_model(models.AutoModelForCausalLM.from_pretrained "m", config)
+      accelhost.no_grad(function()
+        for _, vectors in ipairs(model.prompt_encoder:parameters()) do vectors:zero_() end
+      end)
+      model:save_pretrained "virtual"
+      writes("bc\n", {"m", "--prompt", "a", "--max_new_tokens", "2", "--adapter", "virtual"})
+    end
+  end)
+
+  it("writes the text of a T5 for the prompt", function()
+    accelhost.manual_seed(3)
+    local tokenizer = text.character_tokenizer(LETTERS)
+    tokenizer:add_special_tokens {pad_token = "<pad>", eos_token = "</s>"}
+    local model = models.T5ForConditionalGeneration {vocab_size = #tokenizer, d_model = 16, d_kv = 4, d_ff = 16,
+      num_layers = 1, num_heads = 4, pad_token_id = tokenizer.pad_token_id, eos_token_id = tokenizer.eos_token_id,
+      decoder_start_token_id = tokenizer.pad_token_id}:eval()
+    model:save_pretrained "t5"
+    tokenizer:save_pretrained "t5"
+    local ids = tokenizer("abc", {return_token_type_ids = false}).input_ids
+    local wanted = model:generate(ids, {max_new_tokens = 6, min_new_tokens = 6})[0]
+    wanted = tokenizer:decode(wanted, {skip_special_tokens = true}) .. "\n"
+    assert.is_true(#wanted > 3, wanted)
+    for _, more in ipairs {"--stream", "--no_stream"} do
+      writes(wanted, {"t5", "--prompt", "abc", "--max_new_tokens", "6", "--min_new_tokens", "6", more})
+    end
   end)
 
   it("reports errors in one line", function()

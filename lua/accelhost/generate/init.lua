@@ -6,14 +6,27 @@ local options = require "accelhost.generate.options"
 
 local MOST_TOKENS = 256
 
+-- Let the folder of an adapter stand for its base with it.
+local function find_base(mine)
+  local folder = mine.model
+  if C.data.look(folder .. "/config.json") or C.data.look(folder .. "/adapter_config.json") ~= "file" then return end
+  local _, base = require("accelhost.peft.auto").base_of("MODEL", folder, "accelhost generate BASE --adapter FOLDER")
+  mine.model, mine.adapter = base, mine.adapter or folder
+end
+
+local function with_adapter(model, folder)
+  local adapted = require("accelhost.peft").PeftModel.from_pretrained(model, folder)
+  return adapted.peft_config.default.is_prompt_learning and adapted or adapted:merge_and_unload()
+end
+
 local function load(mine)
   local models, text = require "accelhost.models", require "accelhost.text"
-  models.AutoConfig.from_pretrained(mine.model) -- a wrong folder is reported as such, not as one without a tokenizer
-  local made = {tokenizer = text.AutoTokenizer.from_pretrained(mine.model)}
-  made.model = models.AutoModelForCausalLM.from_pretrained(mine.model, {dtype = mine.dtype})
-  if mine.adapter then
-    made.model = require("accelhost.peft").PeftModel.from_pretrained(made.model, mine.adapter):merge_and_unload()
-  end
+  find_base(mine)
+  local config = models.AutoConfig.from_pretrained(mine.model) -- before the tokenizer: reports a wrong folder as such
+  local made = {tokenizer = text.AutoTokenizer.from_pretrained(mine.model), has_encoder = config.is_encoder_decoder}
+  local Auto = made.has_encoder and models.AutoModelForSeq2SeqLM or models.AutoModelForCausalLM
+  made.model = Auto.from_pretrained(mine.model, {dtype = mine.dtype})
+  if mine.adapter then made.model = with_adapter(made.model, mine.adapter) end
   if mine.assistant then
     made.assistant = models.AutoModelForCausalLM.from_pretrained(mine.assistant, {dtype = mine.dtype})
   end
@@ -47,7 +60,10 @@ local function new_clock(tokens)
   return clock
 end
 
-local function rate(count, seconds) return seconds > 0 and ("%.4g tokens/s"):format(count / seconds) or "-" end
+local function rate(count, seconds)
+  local per_second = count / seconds
+  return seconds > 0 and (per_second < 100 and "%.3g tokens/s" or "%.0f tokens/s"):format(per_second) or "-"
+end
 
 local function report(clock)
   local first, last = clock.first or C.system.now(), clock.last or C.system.now()
@@ -88,7 +104,7 @@ local function write(made, mine, o, ids, past)
     return interrupted
   end)
   local result = made.model:generate(ids, own)
-  finish(result.sequences, ids:size(1))
+  finish(result.sequences, made.has_encoder and 1 or ids:size(1)) -- after an encoder: the decoder's first token
   return result, clock, interrupted
 end
 

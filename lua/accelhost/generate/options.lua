@@ -12,7 +12,7 @@ local own = {
   {"echo", "flag", nil, "print the prompt too"},
   {"stream", "flag", nil, "print each token at once (default); --no_stream: the whole text in the end"},
   {"dtype", "text", "DTYPE", "float32, bfloat16, float16 or auto (default: as stored)"},
-  {"adapter", "text", "FOLDER", "adapter of the peft library, which is merged into the weights"},
+  {"adapter", "text", "FOLDER", "adapter of the peft library; LoRA and IA3 are merged into the weights"},
   {"assistant", "text", "FOLDER", "smaller model that proposes tokens, of the same vocabulary"},
   {"seed", "integer", "N", "seed of the draws (default 0)"},
 }
@@ -70,7 +70,8 @@ function options.help()
 usage: accelhost generate MODEL [options]
 
 Continues a text with the model in a checkpoint folder (config.json, model.safetensors, tokenizer.json),
-or answers by it. The text is printed token by token; on standard error, in the end, tokens per second.
+or answers by it; a T5 writes a text for the prompt. MODEL may be the folder of an adapter that names its
+base. The text is printed token by token; on standard error, in the end, tokens per second.
 Options of generation that are not set have the values of the folder's generation_config.json. Options
 that choose among likely tokens (temperature, top_p, ...) imply do_sample. Ctrl-C ends the text.
 

@@ -141,6 +141,20 @@ describe("A folder of sentence-transformers", function()
     assert.equal(9, model.max_seq_length)
   end)
 
+  it("has a pooler that no embedding needs: it is not trained", function()
+    saved()
+    local model = models.SentenceTransformer "out"
+    model(model:tokenize(texts)).sentence_embedding:sum():backward()
+    local frozen = 0
+    for name, parameter in model:named_parameters() do
+      local in_pooler = name:find("pooler", 1, true) ~= nil
+      assert.equal(not in_pooler, parameter.requires_grad, name)
+      assert.equal(in_pooler, parameter.grad == nil, name)
+      if in_pooler then frozen = frozen + 1 end
+    end
+    assert.equal(2, frozen)
+  end)
+
   it("with a T5 has the states of its encoder", function()
     accelhost.utils.makedirs "t5"
     for _, name in ipairs {"config.json", "model.safetensors"} do

@@ -142,6 +142,7 @@ function SentenceTransformer:init(path, options)
   local is_t5 = configs.read(what, folder).model_type == "t5" -- its encoder alone
   local Model = is_t5 and require("accelhost.models.t5.t5").T5EncoderModel or auto.AutoModel
   self.transformer = Model.from_pretrained(folder, {dtype = options.dtype})
+  if self.transformer._fields.pooler then self.transformer.pooler:requires_grad_(false) end -- nothing reads it
   self.tokenizer = text.AutoTokenizer.from_pretrained(folder)
   self.max_seq_length = plain(settings.max_seq_length)
     or math.min(self.tokenizer.model_max_length, self.transformer.most or math.huge)

@@ -109,7 +109,8 @@ describe("BERT refuses", function()
     {"no input", {}, "expected either input_ids or inputs_embeds"},
     {"one row of ids", ids {1, 2}, "input_ids: expected 2 dims (batch, tokens), got shape (2,)"},
     {"floating ids", accelhost.ones(1, 2), 'input_ids: expected integers, got float32 (a tensor of Lua numbers'},
-    {"too many tokens", ids {{1, 1, 1, 1, 1}}, "5 tokens are more than the model's 4 positions"},
+    {"too many tokens", ids {{1, 1, 1, 1, 1}}, "5 tokens are more than the model's 4 positions; call "
+      .. "the tokenizer with truncation = true, max_length = 4"},
     {"a mask of another shape", {input_ids = ids {{1, 2}}, attention_mask = ids {{1}}},
       "attention_mask: expected shape (1, 2), got (1, 1)"},
     {"a text", "hello", "expected tensors by name"},

@@ -67,7 +67,8 @@ function inputs.sizes(what, given, most, past)
   end
   local batch, tokens = lead:size(0), lead:size(1)
   if tokens + (past or 0) > most then
-    fail("%s: %d tokens are more than the model's %d positions", what, tokens + (past or 0), most)
+    local remedy = past and "" or ("; call the tokenizer with truncation = true, max_length = %d"):format(most)
+    fail("%s: %d tokens are more than the model's %d positions%s", what, tokens + (past or 0), most, remedy)
   end
   return batch, tokens
 end

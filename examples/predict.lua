@@ -1,8 +1,9 @@
--- Uses a classifier of texts that training has saved: prints a label and its probability for each text.
+-- Uses a classifier that training has saved: prints a label and its probability for each text, or for an image.
 --
 --   accelhost examples/text_classification.lua --data sst2 --model minilm --save runs/sentiment
 --   accelhost examples/predict.lua --model runs/sentiment --text "A warm film."
 --   cut -f 1 reviews.tsv | accelhost examples/predict.lua --model runs/sentiment --text -
+--   accelhost examples/predict.lua --model runs/pets --image cat.jpg
 --
 -- With --adapter the weights of a LoRA adapter (accelhost.peft, or the peft library) are added to the model's. Without
 -- a model it uses that of text_classification.lua, which trains it first where there is none yet.
@@ -10,10 +11,11 @@ local accelhost = require "accelhost"
 local models, peft, text = accelhost.models, accelhost.peft, accelhost.text
 
 local args = accelhost.parse_args {
-  description = "Classifies texts by a saved model.",
+  description = "Classifies texts or an image by a saved model.",
   {"model", nil, "folder of a classifier (default: that of text_classification.lua)", type = "string", metavar = "DIR"},
   {"adapter", nil, "folder of an adapter for the model", type = "string", metavar = "DIR"},
   {"text", "The story is not dull.", "text to classify; -: each line of the standard input", metavar = "TEXT"},
+  {"image", nil, "image file to classify, by a model of image_classification.lua", type = "string", metavar = "FILE"},
   {"batch_size", 32, "texts that are computed together", integer = true, minimum = 1},
   {"smoke", false, "the same in a few seconds, with a model that has seen little"},
 }
@@ -32,13 +34,15 @@ elseif not args.model then
   accelhost.accelerator:wait_for_everyone()
 end
 
-local tokenizer = text.AutoTokenizer.from_pretrained(folder)
-local model = models.AutoModelForSequenceClassification.from_pretrained(folder)
+local Auto = args.image and models.AutoModelForImageClassification or models.AutoModelForSequenceClassification
+local prepare = args.image and models.AutoImageProcessor.from_pretrained(folder)
+  or text.AutoTokenizer.from_pretrained(folder)
+local model = Auto.from_pretrained(folder)
 if args.adapter then model = peft.PeftModel.from_pretrained(model, args.adapter):merge_and_unload() end
 model:eval()
 
 local function show(texts)
-  local batch = tokenizer(texts, {padding = true, truncation = true})
+  local batch = args.image and prepare(texts) or prepare(texts, {padding = true, truncation = true})
   local probabilities = accelhost.no_grad(model, batch).logits:softmax(1)
   local best, labels = probabilities:max(1)
   for i = 0, #texts - 1 do
@@ -49,8 +53,8 @@ local function show(texts)
 end
 
 if not accelhost.accelerator.is_main_process then os.exit(0) end
-if args.text ~= "-" then
-  print(("Probability: %.2f"):format(show {args.text}))
+if args.image or args.text ~= "-" then
+  print(("Probability: %.2f"):format(show {args.image or args.text}))
 else
   local waiting = {}
   for line in io.lines() do

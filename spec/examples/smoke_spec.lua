@@ -105,6 +105,31 @@ describe("every example", function()
     folder.remove(dir)
   end)
 
+  it("classifies an image file by a model of one's own classes", function()
+    local dir = folder.make()
+    local options = {timeout = 60, dir = dir, env = {ACCELHOST_DATA = false}}
+    local image = dir .. "/ring.png"
+    local file = assert(io.open(image, "wb"))
+    file:write(bytes_of "png gray")
+    file:close()
+    if not pcall(accelhost.data.read_image, image) then
+      folder.remove(dir)
+      return pending "needs accelhost-image.so, which is built where libpng and libjpeg are"
+    end
+    local examples_folder = lfs.currentdir() .. "/examples/"
+    run.succeeds(run.host({examples_folder .. "image_classification.lua", "--smoke", "--save", "shapes"}, options))
+    local words = {examples_folder .. "predict.lua", "--model", "shapes", "--image", image}
+    local result = run.host(words, options)
+    local label, printed = result.stdout:match "^(%l+)\t0%.%d%d%d%d\t([^\n]+)\nProbability: 0%.%d%d\n$"
+    assert.truthy(("bar cross disc ring"):find(label or "none", 1, true), result.output)
+    assert.equal(image, printed)
+    words[#words] = "none.png"
+    local none = run.host(words, options)
+    assert.equal(1, none.code)
+    assert.matches("'none.png': cannot read", none.stderr, 1, true)
+    folder.remove(dir)
+  end)
+
   it("reads a CSV file of one's own, with labels as texts or numbers", function()
     local dir = folder.make()
     local file = assert(io.open(dir .. "/own.csv", "w"))

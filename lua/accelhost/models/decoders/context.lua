@@ -61,8 +61,8 @@ function context.texts(how, positions, past)
   }
 end
 
---- Return the keys that each query may see: those before it that are no padding, and itself, so that no row is empty;
---- with a window, of these the last ones.
+--- Return the keys that each query may see: it and those before it, without padding; with a window, of these the last
+--- ones. A query that would see none sees itself.
 ---@param kept Tensor? [batch, past + tokens] bool, nil: there is no padding
 ---@param past integer
 ---@param o? {window: integer?, used: integer?, texts: table?} used: number of keys of earlier tokens, the last ones,
@@ -82,7 +82,8 @@ function context.visible(kept, tokens, past, device, o)
   if window then mask = mask:logical_and(keys:gt(own - window)) end
   if kept then
     if first > 0 then kept = kept:narrow(1, first, count) end
-    mask = mask:logical_and(kept:reshape(-1, 1, 1, count)):logical_or(keys:eq(own))
+    mask = mask:logical_and(kept:reshape(-1, 1, 1, count))
+    mask = mask:logical_or(keys:eq(own):logical_and(mask:any(-1, true):logical_not()))
   end
   return {mask = mask}
 end

@@ -73,6 +73,26 @@ function inputs.sizes(what, given, most, past)
   return batch, tokens
 end
 
+--- Return the number of tokens of the keys and values of earlier calls.
+---@param what string the class, for messages
+---@param given table inputs by name
+---@param layers integer
+---@return integer
+function inputs.seen(what, given, layers)
+  local past = given.past_key_values
+  if not past then return 0 end
+  local ids = given.input_ids or given.inputs_embeds
+  for i = 1, layers do
+    local entry = past[i]
+    if type(entry) ~= "table" or not C.is_tensor(entry[1]) or not C.is_tensor(entry[2]) or entry[1]:dim() ~= 4 then
+      fail("%s: past_key_values: expected keys and values of %d layers", what, layers)
+    elseif ids and ids:dim() > 0 and entry[1]:size(0) ~= ids:size(0) then
+      fail("%s: past_key_values: they are of %d texts, the input of %d", what, entry[1]:size(0), ids:size(0))
+    end
+  end
+  return past[1].seen or past[1][1]:size(2)
+end
+
 --- Raise unless a tensor has the sizes.
 ---@param tensor Tensor
 ---@param ... integer

@@ -2,7 +2,6 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local attention = require "accelhost.models.common.attention"
-local cache = require "accelhost.models.common.cache"
 local inputs = require "accelhost.models.common.inputs"
 local recompute = require "accelhost.recompute"
 
@@ -15,26 +14,6 @@ context.inputs = {
   inputs_embeds = "tensor", past_key_values = "list", use_cache = "flag", output_hidden_states = "flag",
   output_attentions = "flag",
 }
-
---- Return the number of tokens of the keys and values of earlier calls.
----@param what string the class, for messages
----@param given table inputs by name
----@param layers integer
----@return integer
-function context.seen(what, given, layers)
-  local past = given.past_key_values
-  if not past then return 0 end
-  local ids = given.input_ids or given.inputs_embeds
-  for i = 1, layers do
-    local entry = past[i]
-    if type(entry) ~= "table" or not C.is_tensor(entry[1]) or not C.is_tensor(entry[2]) or entry[1]:dim() ~= 4 then
-      fail("%s: past_key_values: expected keys and values of %d layers", what, layers)
-    elseif ids and ids:dim() > 0 and entry[1]:size(0) ~= ids:size(0) then
-      fail("%s: past_key_values: they are of %d texts, the input of %d", what, entry[1]:size(0), ids:size(0))
-    end
-  end
-  return cache.seen(past[1])
-end
 
 --- Return the texts of rows that hold several, one after the other: a text begins where a position is not that of the
 --- token before, plus 1. nil where each row is one text, and in calls with a mask or with earlier tokens.

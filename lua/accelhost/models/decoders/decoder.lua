@@ -82,7 +82,7 @@ end
 
 local function forward(self, batch, more)
   local given = inputs.read(self._name, context.inputs, batch, more)
-  local past = context.seen(self._name, given, #self.layers)
+  local past = inputs.seen(self._name, given, #self.layers)
   local how = context.settings(self, given, past, math.huge)
   local x = embed(self, given)
   add_places(self, how, given, past, x.dtype)
@@ -199,7 +199,8 @@ end
 ---@return PreTrainedModel
 function decoder.sequence_classification(name, base)
   local Classifier = define(name, base, base)
-  Classifier.build, Classifier.forward = build_classifier, forward_classifier
+  Classifier.build, Classifier.forward, Classifier.accepts_prefix = build_classifier, forward_classifier, true
+  function Classifier:token_vectors(ids) return base_of(self):token_vectors(ids) end
   return Classifier
 end
 

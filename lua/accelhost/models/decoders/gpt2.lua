@@ -206,7 +206,7 @@ end
 ---@return table
 function GPT2Model:forward(batch, more)
   local given = inputs.read(self._name, context.inputs, batch, more)
-  local past = context.seen(self._name, given, self.config.n_layer)
+  local past = inputs.seen(self._name, given, self.config.n_layer)
   local how = context.settings(self, given, past, given.position_ids and math.huge or self.config.n_positions)
   local first = given.past_key_values and given.past_key_values[1]
   how.visible = first and first.position and context.visible_at(first)

@@ -20,7 +20,8 @@ local bert = {BertConfig = BertConfig}
 
 --- BERT without a head. Called with input_ids [batch, tokens], or a table or a tokenizer's batch with input_ids and any
 --- of attention_mask (1 for tokens, 0 for padding), token_type_ids, position_ids, inputs_embeds (in place of the ids),
---- output_hidden_states and output_attentions. Returns a table: last_hidden_state [batch, tokens, hidden_size],
+--- past_key_values (of each layer, in front of the text's; attention_mask has their columns too), output_hidden_states
+--- and output_attentions. Returns a table: last_hidden_state [batch, tokens, hidden_size],
 --- pooler_output [batch, hidden_size] (the first token's state through a layer and tanh), and hidden_states and
 --- attentions, one for each layer, if requested.
 ---
@@ -34,7 +35,7 @@ local bert = {BertConfig = BertConfig}
 --   model(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 ---@param options? table add_pooling_layer = false leaves the pooler out
 bert.BertModel = encoder.model("BertModel", BertConfig, {
-  base_model_prefix = "bert", layers = layers.of_family "Bert", has_pooler = true,
+  base_model_prefix = "bert", layers = layers.of_family "Bert", has_pooler = true, accepts_prefix = true,
 })
 
 --- BERT that sorts texts: logits [batch, num_labels] from the pooler's output, and a loss when labels are given. Labels

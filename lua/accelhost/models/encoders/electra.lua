@@ -38,7 +38,7 @@ end
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.ElectraModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 local ElectraModel = encoder.model("ElectraModel", ElectraConfig, {
-  base_model_prefix = "electra", layers = layers.of_family "Electra",
+  base_model_prefix = "electra", layers = layers.of_family "Electra", accepts_prefix = true,
 })
 
 -- The summary of a text, for choices.

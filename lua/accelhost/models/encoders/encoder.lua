@@ -14,7 +14,7 @@ local encoder = {}
 --- The inputs that every encoder accepts.
 encoder.inputs = {
   input_ids = "tensor", attention_mask = "tensor", token_type_ids = "tensor", position_ids = "tensor",
-  inputs_embeds = "tensor", output_hidden_states = "flag", output_attentions = "flag",
+  inputs_embeds = "tensor", past_key_values = "list", output_hidden_states = "flag", output_attentions = "flag",
 }
 
 local function build(self, config, options)
@@ -32,25 +32,34 @@ local function build(self, config, options)
   if self.has_pooler and options.add_pooling_layer ~= false then self.pooler = o.classes.Pooler(o) end
 end
 
--- Return attention's masks for a mask [batch, tokens] or [batch, queries, keys].
+-- Return attention's masks for a mask [batch, keys] or [batch, queries, keys]: keys are those of the prefix, and the
+-- tokens.
 local function seen_by(given, batch, tokens, packs)
-  local mask = given.attention_mask
+  local mask, keys = given.attention_mask, given.seen + tokens
   if mask == nil then return {} end
   if mask:dim() == 3 then
-    inputs.expect(given.what, "attention_mask", mask, batch, tokens, tokens)
+    inputs.expect(given.what, "attention_mask", mask, batch, tokens, keys)
   else
-    inputs.expect(given.what, "attention_mask", mask, batch, tokens)
+    inputs.expect(given.what, "attention_mask", mask, batch, keys)
   end
   mask = attention.kept(mask)
-  local places = packs and packing.places(mask)
-  mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, tokens))
+  local places = packs and given.seen == 0 and packing.places(mask) or nil
+  mask = mask and (mask:dim() == 3 and mask:unsqueeze(1) or mask:view(batch, 1, 1, keys))
   return {places = places, mask = not places and mask or nil, kept = mask}
+end
+
+-- Return the number of tokens of a prefix, whose keys and values are past_key_values.
+local function prefix_length(self, given)
+  if given.past_key_values and not self.accepts_prefix then
+    arguments.fail("%s: past_key_values: this family has no keys and values in front of a text", self._name)
+  end
+  return inputs.seen(self._name, given, self.config.num_hidden_layers)
 end
 
 local function forward(self, batch, more)
   local given, config = inputs.read(self._name, encoder.inputs, batch, more), self.config
-  local rows, tokens = inputs.sizes(self._name, given, self.most)
-  given.what = self._name
+  given.what, given.seen = self._name, prefix_length(self, given)
+  local rows, tokens = inputs.sizes(self._name, given, self.most, given.seen > 0 and given.seen or nil)
   local function wanted(name)
     local asked = given[name]
     if asked == nil then asked = config[name] end
@@ -58,7 +67,7 @@ local function forward(self, batch, more)
   end
   local states, attentions = wanted "output_hidden_states", wanted "output_attentions"
   local seen = seen_by(given, rows, tokens, self.packs and not attentions)
-  seen.weights = attentions ~= nil
+  seen.weights, seen.prefixes = attentions ~= nil, given.past_key_values
   local x = self.embeddings(given, rows, tokens, seen.places)
   if self.embeddings_project then x = self.embeddings_project(x) end
   x = self[self.tower](x, seen, states, attentions)
@@ -69,14 +78,15 @@ local function forward(self, batch, more)
 end
 
 --- Make the class of a family's model without a head.
----@param o {base_model_prefix: string, layers: table, has_pooler: boolean?, tower: string?} the field of models with a
---- head, the classes of the layers, whether there is a layer for the first token, and the name of the blocks (encoder)
+---@param o {base_model_prefix: string, layers: table, has_pooler: boolean?, tower: string?, accepts_prefix: boolean?}
+--- the field of models with a head, the classes of the layers, whether there is a layer for the first token, the name
+--- of the blocks (encoder), and whether keys and values may be in front of a text, as in transformers
 ---@return PreTrainedModel
 function encoder.model(name, config_class, o)
   local Model = PreTrainedModel:extend(name)
   Model.config_class, Model.base_model_prefix, Model.layers = config_class, o.base_model_prefix, o.layers
   Model.token_embedding, Model.has_pooler = "embeddings.word_embeddings", o.has_pooler
-  Model.tower = o.tower or "encoder"
+  Model.tower, Model.accepts_prefix = o.tower or "encoder", o.accepts_prefix
   Model.build, Model.forward = build, forward
   return Model
 end

@@ -44,6 +44,7 @@ local function define(name, base, build, forward)
   made.build, made.forward = build, forward
   made.config_class, made.base_model_prefix, made.base_class = base.config_class, base.base_model_prefix, base
   made.token_embedding, made.init_weight = base.token_embedding, base.init_weight
+  made.accepts_prefix = base.accepts_prefix
   return made
 end
 

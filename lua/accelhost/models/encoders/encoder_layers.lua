@@ -57,7 +57,7 @@ end
 local function counted(self, given)
   if not self.padding or not given.input_ids then return nil end
   local kept = given.input_ids:ne(self.padding):to "int64"
-  return kept:cumsum(1) * kept + self.padding
+  return (kept:cumsum(1) + given.seen) * kept + self.padding
 end
 
 --- Return [batch, tokens, width], or of packed texts [total, width].
@@ -71,7 +71,7 @@ function Embeddings:forward(given, batch, tokens, places)
   elseif places then
     x = x + self.position_embeddings(places.positions + self.first)
   else
-    x = x + self.position_embeddings.weight:narrow(0, self.first, tokens)
+    x = x + self.position_embeddings.weight:narrow(0, self.first + given.seen, tokens)
   end
   return self.dropout(self.LayerNorm(x), places)
 end
@@ -92,7 +92,9 @@ local function attend(self, q, k, v, seen)
   local dropout, places = self.training and self.rate or 0, seen.places
   if places and not seen.mask then return attention.attend_packed(q, k, v, self.heads, places, dropout) end
   local function by_heads(x) return attention.split(places and packing.unpack(places, x) or x, self.heads) end
-  local y, weights = attention.attend(by_heads(q), by_heads(k), by_heads(v), {
+  local keys, values = by_heads(k), by_heads(v)
+  if seen.prefix then keys, values = C.cat({seen.prefix[1], keys}, 2), C.cat({seen.prefix[2], values}, 2) end
+  local y, weights = attention.attend(by_heads(q), keys, values, {
     visible = seen, dropout = dropout, weights = seen.weights,
   })
   y = attention.join(y)
@@ -100,7 +102,8 @@ local function attend(self, q, k, v, seen)
 end
 
 --- `seen`: {mask = which tokens may be seen (or numbers to add), places = of packed texts, weights = true where they
---- are wanted}. Of packed texts with a mask attention alone is computed with the padding.
+--- are wanted, prefix = keys and values in front of those of x}. Of packed texts with a mask attention alone is
+--- computed with the padding.
 function SelfAttention:forward(x, seen)
   local maps = self.maps
   local query, key, value = self[maps[1]], self[maps[2]], self[maps[3]]
@@ -172,7 +175,8 @@ function Encoder:init(o)
   if o.relative_buckets then self.relative_attention_bias = Embedding(o.relative_buckets, o.heads) end
 end
 
---- Return the last states; append to the lists, where there are any, those of each layer.
+--- Return the last states; append to the lists, where there are any, those of each layer. seen.prefixes: the prefix of
+--- each layer.
 function Encoder:forward(x, seen, states, attentions)
   local function whole(y) return seen.places and packing.unpack(seen.places, y) or y end
   if self.relative_attention_bias then
@@ -182,7 +186,9 @@ function Encoder:forward(x, seen, states, attentions)
   if states then states[1] = whole(x) end
   for i, layer in ipairs(self.layer) do
     local weights
-    x, weights = recompute.layer(self, layer, x, seen)
+    local of_layer = seen
+    if seen.prefixes then of_layer = {mask = seen.mask, weights = seen.weights, prefix = seen.prefixes[i]} end
+    x, weights = recompute.layer(self, layer, x, of_layer)
     if states then states[i + 1] = whole(x) end
     if attentions then attentions[i] = weights end
   end

@@ -30,7 +30,7 @@ end
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.RobertaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 local RobertaModel = encoder.model("RobertaModel", RobertaConfig, {
-  base_model_prefix = "roberta", layers = layers.of_family "Roberta", has_pooler = true,
+  base_model_prefix = "roberta", layers = layers.of_family "Roberta", has_pooler = true, accepts_prefix = true,
 })
 
 ---@family RoBERTa: vocab_size = 9, hidden_size = 12, num_hidden_layers = 1

@@ -19,7 +19,7 @@ XLMRobertaConfig.encoder_options = RobertaConfig.encoder_options
 --   local config = {vocab_size = 9, hidden_size = 12, num_hidden_layers = 1}
 --   accelhost.models.XLMRobertaModel(config)(accelhost.arange(3):view(1, 3)).last_hidden_state:size(2)  --> 12
 local XLMRobertaModel = encoder.model("XLMRobertaModel", XLMRobertaConfig, {
-  base_model_prefix = "roberta", layers = layers.of_family "XLMRoberta", has_pooler = true,
+  base_model_prefix = "roberta", layers = layers.of_family "XLMRoberta", has_pooler = true, accepts_prefix = true,
 })
 
 ---@family XLM-RoBERTa: vocab_size = 9, hidden_size = 12, num_hidden_layers = 1

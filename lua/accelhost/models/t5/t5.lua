@@ -277,8 +277,8 @@ function Conditional:_begin(batch, o)
   if o.assistant_model or o.prompt_lookup_num_tokens then
     fail("generate: %s: not with an encoder", o.assistant_model and "assistant_model" or "prompt_lookup_num_tokens")
   end
-  local encoded = encode(self, {input_ids = batch.input_ids, attention_mask = batch.attention_mask})
-  local given = batch.input_ids
+  local encoded = encode(self, batch)
+  local given = batch.input_ids or batch.inputs_embeds
   local ids = C.full({given:size(0), 1}, first_token(self), {dtype = "int64", device = given.device})
   return {
     ids = ids,

@@ -5,8 +5,8 @@
 --   cut -f 1 reviews.tsv | accelhost examples/predict.lua --model runs/sentiment --text -
 --   accelhost examples/predict.lua --model runs/pets --image cat.jpg
 --
--- With --adapter the weights of a LoRA adapter (accelhost.peft, or the peft library) are added to the model's. Without
--- a model it uses that of text_classification.lua, which trains it first where there is none yet.
+-- With --adapter the model has an adapter or virtual tokens (accelhost.peft, or the peft library). Without a model it
+-- uses that of text_classification.lua, which trains it first where there is none yet.
 local accelhost = require "accelhost"
 local models, peft, text = accelhost.models, accelhost.peft, accelhost.text
 
@@ -38,7 +38,7 @@ local Auto = args.image and models.AutoModelForImageClassification or models.Aut
 local prepare = args.image and models.AutoImageProcessor.from_pretrained(folder)
   or text.AutoTokenizer.from_pretrained(folder)
 local model = Auto.from_pretrained(folder)
-if args.adapter then model = peft.PeftModel.from_pretrained(model, args.adapter):merge_and_unload() end
+if args.adapter then model = peft.PeftModel.from_pretrained(model, args.adapter) end
 model:eval()
 
 local function show(texts)

@@ -4,38 +4,20 @@ local check = require "spec.support.check"
 local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local files = require "spec.support.files"
+local with_head = require "spec.support.heads"
 local models, optim, json = accelhost.models, accelhost.optim, accelhost.json
 
 local fixtures = require("lfs").currentdir() .. "/spec/fixtures/models/encoders/"
 local expected = require("spec.support.fixtures").load "models/encoders/expected"
 local TOKENS = 12
 
--- Set the weights that a folder lacks to sines, as the fixture does.
-local function fill(model, missing)
-  accelhost.no_grad(function()
-    for i, name in ipairs(missing) do
-      local parameter = model:get_parameter(name)
-      local places = accelhost.arange(parameter:numel(), {dtype = "float64"})
-      parameter:copy_(((places + i):sin() * 0.5):view(parameter:shape()))
-    end
-  end)
-end
-
--- Load a case's checkpoint with a head, as from_pretrained does but for the warning of missing weights.
 local function load(case, numbers, changes)
   local fields = {}
   for name, value in pairs(numbers.fields) do fields[name] = value end
   for name, value in pairs(changes or {}) do fields[name] = value end
   local dtype = fields.dtype or "float64"
   fields.dtype = "float32"
-  local Model = models[numbers.class]
-  if #numbers.missing == 0 then return Model.from_pretrained(fixtures .. case, fields):to(dtype) end
-  local model = Model(models.AutoConfig.from_pretrained(fixtures .. case, fields))
-  local report = model:load_state_dict(accelhost.load(fixtures .. case .. "/model.safetensors"), {strict = false})
-  table.sort(report.missing_keys)
-  assert.same(numbers.missing, report.missing_keys)
-  fill(model, report.missing_keys)
-  return model:eval():to(dtype)
+  return with_head.load(fixtures .. case, numbers.class, numbers.missing, fields):to(dtype)
 end
 
 -- Return the inputs of a head, and the mask [batch, tokens].

@@ -1,4 +1,4 @@
--- Prefix tuning and P-tuning against peft: scripts/fixtures/prompts.
+-- Virtual tokens of models that write texts against peft: scripts/fixtures/prompts.
 local accelhost = require "accelhost"
 local arguments = require "accelhost.util.arguments"
 local check = require "spec.support.check"
@@ -10,7 +10,9 @@ local models, optim, peft = accelhost.models, accelhost.optim, accelhost.peft
 local root = require("lfs").currentdir() .. "/spec/fixtures/"
 local expected = require("spec.support.fixtures").load "peft/prefixes"
 local ids, right, left = tensors.long(expected.ids), tensors.long(expected.right), tensors.long(expected.left)
-local configs = {PREFIX_TUNING = peft.PrefixTuningConfig, P_TUNING = peft.PromptEncoderConfig}
+local configs = {
+  PREFIX_TUNING = peft.PrefixTuningConfig, P_TUNING = peft.PromptEncoderConfig, PROMPT_TUNING = peft.PromptTuningConfig,
+}
 
 local function is_t5(case) return case.base:find "^t5" ~= nil end
 
@@ -77,11 +79,13 @@ describe("prefix tuning and P-tuning", function()
           assert.same(case.padded, written(model, {use_cache = cached, attention_mask = left}))
         end
       end
+      local kept = os.getenv "ACCELHOST_SAVED" -- for `scripts/fixtures/prompts read`
+      if kept then model:save_pretrained(kept .. "/" .. name) end
     end)
   end
 
   it("are read from peft's folders, and from saved ones with equal numbers", function()
-    for _, name in ipairs {"projected", "t5", "p_tuning"} do
+    for _, name in ipairs {"projected", "t5", "p_tuning", "t5_p_tuning"} do
       local case = expected.cases[name]
       local model = peft.PeftModel.from_pretrained(base_of(case), root .. "peft/prefix_" .. name)
       check.near(case.loss, model(batch_of(case)).loss:item(), 1e-5)
@@ -153,24 +157,28 @@ describe("prefix tuning and P-tuning", function()
 
   it("train in several processes as in one, and resume", function()
     temporary.with(function(folder)
-      local function output(words, sharding)
-        local environment = {SHARDING = sharding, FOLDER = ("%s/%s%d"):format(folder, sharding, #words)}
+      local function output(words, sharding, classifier)
+        local environment = {SHARDING = sharding, CLASSIFIER = classifier,
+          FOLDER = ("%s/%s%d%s"):format(folder, sharding, #words, classifier or "")}
         local result = run.host(words, {env = environment})
         run.succeeds(result)
         return result.stdout
       end
       local case = "spec/peft/cases/prefix.lua"
-      local alone = output({case}, "none")
-      local fourth, again = alone:match "(%d+%.%d+)\n(%d+%.%d+)\n$"
-      assert.equal(fourth, again)
-      for _, sharding in ipairs {"none", "full"} do
-        assert.equal(alone, output({"launch", "--num_processes", "2", case}, sharding))
+      for _, classifier in ipairs {false, "1"} do
+        classifier = classifier or nil
+        local alone = output({case}, "none", classifier)
+        local fourth, again = alone:match "(%d+%.%d+)\n(%d+%.%d+)\n$"
+        assert.equal(fourth, again)
+        for _, sharding in ipairs {"none", "full"} do
+          assert.equal(alone, output({"launch", "--num_processes", "2", case}, sharding, classifier))
+        end
       end
     end)
   end)
 
   it("are trained by a Trainer in bfloat16", function()
-    for _, name in ipairs {"projected", "t5", "p_tuning"} do
+    for _, name in ipairs {"projected", "t5", "p_tuning", "t5_prompt"} do
       local case = expected.cases[name]
       temporary.with(function(folder)
         local rows = {}
@@ -197,11 +205,19 @@ describe("prefix tuning and P-tuning", function()
     end)
     check.raises("prefix tuning: the keys of the model have 3 heads of 6 numbers, those of the configuration 3 of 5.333"
       .. "33; expected num_attention_heads = 3, token_dim = 18", function() tuned(t5, nil, {token_dim = 16}) end)
-    check.raises("prefix tuning is for models that continue texts (task_type \"CAUSAL_LM\") and T5", function()
-      tuned(llama, nil, {task_type = "SEQ_2_SEQ_LM"})
+    check.raises("prefix tuning is for models that continue texts (task_type \"CAUSAL_LM\"), T5 (\"SEQ_2_SEQ_LM\") and "
+      .. "classifiers of texts or tokens (\"SEQ_CLS\", \"TOKEN_CLS\"); got LlamaForCausalLM with task_type "
+      .. "\"SEQ_2_SEQ_LM\"", function() tuned(llama, nil, {task_type = "SEQ_2_SEQ_LM"}) end)
+    check.raises("P-tuning: token_dim: expected 16, the width of the model's embeddings, got 18", function()
+      peft.get_peft_model(base_of(t5), peft.PromptEncoderConfig {num_virtual_tokens = 2, token_dim = 18})
     end)
-    check.raises("P-tuning is for models that continue texts (task_type \"CAUSAL_LM\")", function()
-      peft.get_peft_model(base_of(t5), peft.PromptEncoderConfig {num_virtual_tokens = 2})
+    check.raises("P-tuning: modules_to_save: expected none, for a model that continues texts", function()
+      peft.get_peft_model(base_of(t5), peft.PromptEncoderConfig {num_virtual_tokens = 2, modules_to_save = {"shared"}})
+    end)
+    check.raises("prompt tuning is for models that continue texts", function()
+      local model = models.ViTForImageClassification {hidden_size = 8, num_hidden_layers = 1, num_attention_heads = 1,
+        intermediate_size = 8, image_size = 8, patch_size = 4}
+      peft.get_peft_model(model, peft.PromptTuningConfig {num_virtual_tokens = 2})
     end)
     check.raises("prompt_embeddings: expected shape (3, 36), got (3, 32)", function()
       peft.PeftModel.from_pretrained(base_of(t5), root .. "peft/prefix_projected", {config = peft.PrefixTuningConfig {

@@ -205,13 +205,12 @@ end
 ---@return IA3Config
 function IA3Config.from_pretrained(folder) return read(IA3Config, folder) end
 
--- Refuse a missing or wrong number of vectors, and modules that would be trained too.
+-- Refuse a missing or wrong number of vectors.
 local function check_prompts(self)
   local count = self.num_virtual_tokens
   if type(count) ~= "number" or count < 1 then
     fail("%s: num_virtual_tokens: expected a positive integer, got %s", self._name, describe(count))
   end
-  if self.modules_to_save then fail("%s: modules_to_save: expected none", self._name) end
 end
 
 local function define_prompts(name, peft_type, fields)
@@ -221,12 +220,15 @@ local function define_prompts(name, peft_type, fields)
 end
 
 --- The configuration of prompt tuning (arXiv 2104.08691): num_virtual_tokens trained vectors in front of the embeddings
---- of a text. The sizes are those of the model where they are not given.
+--- of a text; of a model with an encoder in front of the encoder's text. The sizes are those of the model where they
+--- are not given.
 --
 --   accelhost.peft.PromptTuningConfig{num_virtual_tokens = 8}.prompt_tuning_init  --> RANDOM
 ---@field num_virtual_tokens integer
 ---@field prompt_tuning_init string "RANDOM"; folders may have others, whose vectors are read
----@field task_type string? CAUSAL_LM
+---@field task_type string? CAUSAL_LM, SEQ_2_SEQ_LM, SEQ_CLS or TOKEN_CLS; default that of the model
+---@field modules_to_save string[]? of classifiers: ends of names of modules that are trained and saved whole; the head
+---   is one of them
 ---@field inference_mode boolean vectors are not trained
 ---@class PromptTuningConfig: PeftConfig
 local PromptTuningConfig = define_prompts("PromptTuningConfig", "PROMPT_TUNING", {
@@ -249,7 +251,9 @@ function PromptTuningConfig.from_pretrained(folder) return read(PromptTuningConf
 ---@field encoder_hidden_size integer? default that of the model
 ---@field encoder_num_layers integer of the LSTM
 ---@field encoder_dropout number between the layers of the LSTM
----@field task_type string? CAUSAL_LM
+---@field task_type string? CAUSAL_LM, SEQ_2_SEQ_LM, SEQ_CLS or TOKEN_CLS; default that of the model
+---@field modules_to_save string[]? of classifiers: ends of names of modules that are trained and saved whole; the head
+---   is one of them
 ---@field inference_mode boolean vectors are not trained
 ---@class PromptEncoderConfig: PeftConfig
 local PromptEncoderConfig = define_prompts("PromptEncoderConfig", "P_TUNING", {
@@ -274,7 +278,8 @@ function PromptEncoderConfig.from_pretrained(folder) return read(PromptEncoderCo
 ---@field prefix_projection boolean
 ---@field encoder_hidden_size integer? width inside of the MLP; default token_dim
 ---@field init_weights string? "zero": keys and values of zeros
----@field task_type string? CAUSAL_LM or SEQ_2_SEQ_LM; default that of the model
+---@field task_type string? CAUSAL_LM, SEQ_2_SEQ_LM, SEQ_CLS or TOKEN_CLS; default that of the model
+---@field modules_to_save string[]? of classifiers: as in PromptTuningConfig
 ---@field inference_mode boolean vectors are not trained
 ---@class PrefixTuningConfig: PeftConfig
 local PrefixTuningConfig = define_prompts("PrefixTuningConfig", "PREFIX_TUNING", {

@@ -62,18 +62,10 @@ local function replace(model, name, module)
   owner[number and number + 1 or field] = module
 end
 
-local function insert(self, what, name, config)
-  local model = self.base_model.model
-  targets.complete(what, model, config)
-  for _, target in ipairs(targets.names(what, model, config)) do
-    if not target:find "%.base_layer$" and not target:find "%.lora_[AB]%." then
-      local module = model:get_submodule(target)
-      local layer = kinds[config.peft_type].wrap(what, target, module, config)
-      layer.training = module.training
-      if layer ~= module then replace(model, target, layer) end
-      layer:add(name, config, target)
-    end
-  end
+PeftModel._replace = replace
+
+-- Wrap the modules that an adapter trains and saves whole.
+function PeftModel:_save_modules(model, config, name) -- luacheck: ignore 212
   local saved = {}
   for path, module in model:named_modules() do
     if targets.is_saved(path, config) then saved[#saved + 1] = {path, module} end
@@ -88,6 +80,21 @@ local function insert(self, what, name, config)
     end
     module:add(name)
   end
+end
+
+local function insert(self, what, name, config)
+  local model = self.base_model.model
+  targets.complete(what, model, config)
+  for _, target in ipairs(targets.names(what, model, config)) do
+    if not target:find "%.base_layer$" and not target:find "%.lora_[AB]%." then
+      local module = model:get_submodule(target)
+      local layer = kinds[config.peft_type].wrap(what, target, module, config)
+      layer.training = module.training
+      if layer ~= module then replace(model, target, layer) end
+      layer:add(name, config, target)
+    end
+  end
+  self:_save_modules(model, config, name)
 end
 
 ---@param config PeftConfig

@@ -63,15 +63,18 @@ local classes = {PREFIX_TUNING = PrefixEncoder, P_TUNING = PromptEncoder}
 local prompt_encoders = {}
 
 --- Make the module of a configuration whose sizes are complete. Called without arguments, it returns
---- [num_virtual_tokens, width].
+--- [num_virtual_tokens, width]; of vectors of a model with an encoder twice as many rows.
 ---@param config PeftConfig
 ---@param is_plain boolean the module has its results as parameters: it is not trained
 ---@return Module
 function prompt_encoders.make(config, is_plain)
-  local width = config.peft_type == "PREFIX_TUNING" and 2 * config.num_layers * config.token_dim or config.token_dim
+  local count, width = config.num_virtual_tokens, 2 * config.num_layers * config.token_dim
+  if config.peft_type ~= "PREFIX_TUNING" then -- vectors, for each of the model's stacks
+    count, width = count * config.num_transformer_submodules, config.token_dim
+  end
   local made = not is_plain and classes[config.peft_type]
-  if not made then return PromptEmbedding(config.num_virtual_tokens, width) end
-  return made(config.num_virtual_tokens, width, config)
+  if not made then return PromptEmbedding(count, width) end
+  return made(count, width, config)
 end
 
 --- Does the configuration's module compute its results from other numbers?

@@ -126,6 +126,18 @@ function targets.is_saved(name, config)
   return false
 end
 
+--- Add the heads of classifiers to the modules that a configuration's adapter trains and saves whole.
+---@param config PeftConfig
+function targets.complete_saved(config)
+  if config.task_type ~= "SEQ_CLS" and config.task_type ~= "TOKEN_CLS" then return end
+  local saved, known = config.modules_to_save or {}, {}
+  for _, name in ipairs(saved) do known[name] = true end
+  for _, head in ipairs(heads) do
+    if not known[head] then saved[#saved + 1] = head end
+  end
+  config.modules_to_save = saved
+end
+
 --- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
 ---@param config PeftConfig
 function targets.complete(what, model, config)
@@ -139,14 +151,7 @@ function targets.complete(what, model, config)
       config[field] = arguments.copy(by_type[kind])
     end
   end
-  if config.task_type == "SEQ_CLS" or config.task_type == "TOKEN_CLS" then
-    local saved, known = config.modules_to_save or {}, {}
-    for _, name in ipairs(saved) do known[name] = true end
-    for _, head in ipairs(heads) do
-      if not known[head] then saved[#saved + 1] = head end
-    end
-    config.modules_to_save = saved
-  end
+  targets.complete_saved(config)
 end
 
 local function fail_unmatched(what, config, linear)

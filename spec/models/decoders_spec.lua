@@ -4,6 +4,7 @@ local check = require "spec.support.check"
 local temporary = require "spec.support.folder"
 local tensors = require "spec.support.tensors"
 local files = require "spec.support.files"
+local with_head = require "spec.support.heads"
 local models, optim, json = accelhost.models, accelhost.optim, accelhost.json
 local rotary = require "accelhost.models.decoders.rotary"
 
@@ -261,6 +262,43 @@ for _, name in ipairs(sorters) do
       model.config = model.config:with {pad_token_id = json.null}
       check.raises("a batch of several texts requires pad_token_id", function() model(prompt) end)
       assert.same({1, 3}, model(prompt:narrow(0, 0, 1)).logits:shape())
+    end)
+  end)
+end
+
+for name, numbers in pairs(expected.heads) do
+  describe(("%s (%s)"):format(numbers.class, name), function()
+    local ids, labels = tensors.long(numbers.ids), tensors.long(numbers.labels)
+    local function with_head_of(dtype)
+      local fields = {num_labels = 3, dtype = "float32"}
+      return with_head.load(fixtures .. name, numbers.class, numbers.missing, fields):to(dtype)
+    end
+
+    it("returns transformers' logits, loss and gradients", function()
+      local model = with_head_of "float64"
+      local output = model {input_ids = ids, labels = labels}
+      check.near(flat(numbers.logits), output.logits, 1e-10)
+      check.near(numbers.loss, output.loss:item(), 1e-10)
+      output.loss:backward()
+      local count = 0
+      for path, gradient in pairs(numbers.gradients) do
+        check.near(gradient, tensors.weighed(model:get_parameter(path).grad), 1e-9, path)
+        count = count + 1
+      end
+      assert.is_true(count > 5)
+      check.near(flat(numbers.logits), with_head_of "float32" (ids).logits, 1e-5)
+    end)
+
+    it("has transformers' losses in 20 steps of AdamW", function()
+      local model = with_head_of "float64"
+      local optimizer = optim.AdamW(model:parameters(), {lr = 1e-3, weight_decay = 0.1})
+      for step, wanted in ipairs(numbers.steps) do
+        local loss = model {input_ids = ids, labels = labels}.loss
+        loss:backward()
+        optimizer:step()
+        optimizer:zero_grad()
+        check.near(wanted, loss:item(), 1e-9, "step " .. step)
+      end
     end)
   end)
 end

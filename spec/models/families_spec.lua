@@ -4,6 +4,7 @@ local check = require "spec.support.check"
 local files = require "spec.support.files"
 local fixtures = require "spec.support.fixtures"
 local lfs = require "lfs"
+local temporary = require "spec.support.folder"
 local registry = require "accelhost.models.registry"
 local models, json = accelhost.models, accelhost.json
 
@@ -94,6 +95,60 @@ describe("The guide's table of comparisons", function()
       assert.equal((group == "vision" or group == "encoders") and "-" or "yes", row.generate)
     end)
   end
+end)
+
+-- Return the header of a safetensors file: name -> dtype, shape.
+local function header_of(path)
+  local bytes = files.read(path)
+  local size = 0
+  for i = 8, 1, -1 do size = size * 256 + bytes:byte(i) end
+  return json.decode(bytes:sub(9, 8 + size))
+end
+
+describe("A saved folder has the tensors that transformers wrote, under their names:", function()
+  for _, model_type in ipairs(registry.model_types()) do
+    for _, folder in ipairs((folders_of(model_type))) do
+      it(("%s (%s)"):format(model_type, folder.name), function()
+        local config = json.decode(files.read(folder.path .. "/config.json"))
+        local class = config.architectures[1]
+        local theirs = header_of(folder.path .. "/model.safetensors")
+        local model = models[class].from_pretrained(folder.path)
+        temporary.with(function(out)
+          model:save_pretrained(out)
+          local ours = header_of(out .. "/model.safetensors")
+          assert.same({format = "pt"}, ours.__metadata__)
+          for _, list in ipairs {ours, theirs} do
+            list.__metadata__ = nil
+            for _, tensor in pairs(list) do tensor.data_offsets = nil end
+          end
+          assert.same(theirs, ours)
+          local written = json.decode(files.read(out .. "/config.json"))
+          assert.same({model_type, class}, {written.model_type, written.architectures[1]})
+        end)
+      end)
+    end
+  end
+end)
+
+describe("The row sentence-transformers of the guide's table", function()
+  it("has fixtures for its cells", function()
+    local row, expected = guide_rows()["sentence-transformers"], fixtures.load "models/sentences/expected"
+    assert.same({"yes", "yes", "-", "yes"}, {row.config, row.saved, row.generate, row.tokenizer})
+    local count = 0
+    for name, case in pairs(expected.cases) do
+      local path = FOLDER .. "sentences/" .. name
+      for _, file in ipairs {"modules.json", "config.json", "tokenizer.json"} do
+        assert.equal("file", lfs.attributes(path .. "/" .. file, "mode"), path .. "/" .. file)
+      end
+      assert.is_true(#case.embeddings > 0)
+      for _, training in pairs(case.training) do
+        assert.equal(STEPS, #training.losses)
+        assert.equal("number", type(training.gradient))
+        count = count + 1
+      end
+    end
+    assert.is_true(count >= 3)
+  end)
 end)
 
 describe("A wrong input is named in one line by", function()

@@ -104,6 +104,12 @@ for _, name in ipairs {"t5", "t5_v1_1"} do
       check.near(check.flat(whole.logits:narrow(1, 3, 3)), rest.logits, 1e-10)
     end)
 
+    it("ignores the types of tokens, which tokenizers return", function()
+      local model = load(name)
+      local typed = with {token_type_ids = accelhost.ones_like(ids)}
+      assert.equal(model(batch).loss:item(), model(typed).loss:item())
+    end)
+
     it("does not see hidden tokens of the decoder", function()
       local model = load(name)
       local inputs = model:prepare_decoder_input_ids_from_labels(labels)

@@ -88,8 +88,8 @@ end
 T5PreTrainedModel.keep_in_fp32 = {"wo"}
 
 local encoder_inputs = {
-  input_ids = "tensor", attention_mask = "tensor", inputs_embeds = "tensor", output_hidden_states = "flag",
-  output_attentions = "flag",
+  input_ids = "tensor", attention_mask = "tensor", inputs_embeds = "tensor", token_type_ids = "tensor",
+  output_hidden_states = "flag", output_attentions = "flag",
 }
 local all_inputs = arguments.copy(encoder_inputs)
 for name, kind in pairs {

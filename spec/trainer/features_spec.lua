@@ -65,6 +65,32 @@ function Stream:iter()
   end
 end
 
+describe("a Trainer of a model that computes its loss", function()
+  it("passes the labels of pairs, as of ImageFolder and TensorDataset, to the model", function()
+    local images, labels = accelhost.rand(16, 3, 8, 8), accelhost.arange(16):remainder(3)
+    local function vit()
+      accelhost.manual_seed(2)
+      return models.ViTForImageClassification {hidden_size = 8, num_hidden_layers = 1, num_attention_heads = 2,
+        intermediate_size = 8, image_size = 8, patch_size = 4, num_labels = 3}
+    end
+    local Named = data.Dataset:extend "Named"
+    function Named:len() return 16 end -- luacheck: ignore self
+    function Named:get(i) return {pixel_values = images[i], labels = labels[i]:item()} end -- luacheck: ignore self
+    local adapter = accelhost.peft.LoraConfig {r = 2, target_modules = {"query"}, init_lora_weights = false}
+    for _, wrap in ipairs {function(model) return model end,
+      function(model) return accelhost.peft.get_peft_model(model, adapter) end} do
+      local losses = {}
+      for i, set in ipairs {data.TensorDataset(images, labels), Named()} do
+        local trainer = train {model = wrap(vit()), train_dataset = set, loss = "own",
+          args = {train_sampling_strategy = "sequential"}}
+        losses[i] = {trainer.state.log_history[1].loss, trainer.state.log_history[2].loss}
+      end
+      assert.equal("number", type(losses[1][2]))
+      assert.same(losses[2], losses[1])
+    end
+  end)
+end)
+
 describe("a Trainer of a causal model", function()
   it("counts the labels that are predicted, not the first of each row", function()
     local trainer = trainer_of {model = gpt2(0), train_dataset = Ids(), loss = "own"}

@@ -121,10 +121,13 @@ function batches.weight(model, inputs, label_names)
   return targets_of(model, labels):ne(IGNORED):sum():item()
 end
 
---- Call a model with a batch: of a pair it gets the first value, else the table.
+--- Call a model with a batch: of a pair it gets the first value, and a model of accelhost.models, which computes its
+--- loss, the labels too; else the table.
 function batches.call(model, inputs)
-  if inputs.inputs ~= nil then return model(inputs.inputs) end
-  return model(inputs)
+  local first, labels = inputs.inputs, inputs.labels
+  if first == nil then return model(inputs) end
+  if labels ~= nil and model.base_model_prefix then return model(first, {labels = labels}) end
+  return model(first)
 end
 
 --- The batch for a step of training: with use_liger_kernel a language model returns its loss without logits.

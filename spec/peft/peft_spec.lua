@@ -253,6 +253,40 @@ describe("The base of an adapter", function()
   end)
 end)
 
+describe("Weights that the base's folder lacks", function()
+  local leave
+  before_each(function() leave = temporary.enter() end)
+  after_each(function() leave() end)
+
+  -- Return what get_peft_model writes on standard error for a BERT without a pooler and a classifier.
+  local function warned(config)
+    local base = base_of "sequence"
+    base.new_weights = {"bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight", "classifier.bias"}
+    local text, stderr = "", io.stderr
+    io.stderr = {write = function(_, ...) text = text .. table.concat {...} end} -- luacheck: ignore
+    local fine, made = pcall(peft.get_peft_model, base, config)
+    io.stderr = stderr -- luacheck: ignore
+    assert(fine, made)
+    return text, made
+  end
+
+  it("are named where the adapter neither trains nor saves them", function()
+    local wanted = "warning: get_peft_model: new weights that the adapter neither trains nor saves: "
+      .. "bert.pooler.dense.weight, bert.pooler.dense.bias; list their modules in modules_to_save"
+    local text = warned(peft.LoraConfig {task_type = "SEQ_CLS"})
+    assert.equal(wanted, text:sub(1, #wanted))
+    assert.equal("", (warned(peft.LoraConfig {task_type = "SEQ_CLS", modules_to_save = {"pooler"}})))
+    local saved, made = warned(peft.PromptTuningConfig {num_virtual_tokens = 2, modules_to_save = {"pooler"}})
+    assert.equal("", saved)
+    made:save_pretrained "out"
+    local entries = {}
+    for name in pairs(accelhost.load "out/adapter_model.safetensors") do entries[#entries + 1] = name end
+    table.sort(entries)
+    assert.same({"base_model.bert.pooler.dense.bias", "base_model.bert.pooler.dense.weight",
+      "base_model.classifier.bias", "base_model.classifier.weight", "prompt_embeddings"}, entries)
+  end)
+end)
+
 describe("Several adapters", function()
   in_a_folder()
 

@@ -11,6 +11,7 @@ local nn_utils = require "accelhost.nn.utils"
 local prompt_model = require "accelhost.util.later" "accelhost.peft.prompt_model"
 local stored = require "accelhost.checkpoint.stored"
 local targets = require "accelhost.peft.targets"
+local warn = require "accelhost.util.warn"
 local weighted_adapter = require "accelhost.util.later" "accelhost.peft.weighted_adapter"
 local Module = require("accelhost.nn.module").Module
 
@@ -479,6 +480,19 @@ function PeftModel:load_adapter(path, adapter_name, options)
   load_tensors(self, what, path, adapter_name)
 end
 
+-- Warn of weights that the model's folder lacked and that no folder of the adapter will have.
+local function warn_of_new(what, model, new)
+  local has_prompts, lost = model._trained ~= nil, {}
+  local stored_names = has_prompts and model:_trained() or model:_adapter_tensors(model.active_adapter)
+  local first = has_prompts and "base_model." or "base_model.model."
+  for _, name in ipairs(new or {}) do
+    if not stored_names[first .. name] then lost[#lost + 1] = name end
+  end
+  if #lost == 0 then return end
+  warn(("%s: new weights that the adapter neither trains nor saves: %s; list their modules in modules_to_save"):format(
+    what, list_text(lost)))
+end
+
 --- Freeze a model and add an adapter to it.
 --
 --   local config = {vocab_size = 9, n_positions = 8, n_embd = 8, n_layer = 1, n_head = 2}
@@ -496,8 +510,11 @@ local function get_peft_model(model, peft_config, adapter_name)
   end
   if class.is(model, PeftModel) then fail("%s: the model has adapters; use its add_adapter", what) end
   peft_config.base_model_name_or_path = model._fields.name_or_path or peft_config.base_model_name_or_path
-  if peft_config.is_prompt_learning then return prompt_model.make(model, peft_config) end
-  return PeftModel(model, peft_config, adapter_name)
+  local new = model._fields.new_weights
+  local made = peft_config.is_prompt_learning and prompt_model.make(model, peft_config)
+    or PeftModel(model, peft_config, adapter_name)
+  warn_of_new(what, made, new)
+  return made
 end
 
 return {PeftModel = PeftModel, get_peft_model = get_peft_model}

@@ -295,7 +295,7 @@ local function load(cls, path, options)
   for _, line in ipairs(weights.differences(model, path, result)) do warn(line) end
   model:to(dtype)
   model:to{device = C.device.get_default_device()}
-  model.config.dtype, model.name_or_path = dtype, path
+  model.config.dtype, model.name_or_path, model.new_weights = dtype, path, result.missing_keys
   model.generation_config = generation_config.read_file(what, path)
   model:eval()
   if mine.output_loading_info then return model, result end

@@ -258,6 +258,19 @@ describe("Trainer", function()
     end)
   end)
 
+  it("makes no folder where it saves nothing, and leaves one that was there", function()
+    folder.with(function(path)
+      local boom = {on_step_end = function() error "boom" end}
+      for _, name in ipairs {"new", "made"} do
+        local output = path .. "/" .. name
+        if name == "made" then accelhost.utils.makedirs(output) end
+        local trainer = trainer_of {callbacks = {boom}, args = {output_dir = output, save_strategy = "epoch"}}
+        fails("boom", trainer.train, trainer)
+      end
+      assert.same({"made"}, folder.names(path))
+    end)
+  end)
+
   it("makes optimizer, schedule and precision of the arguments", function()
     local set = set_of(16)
     for _, args in ipairs {

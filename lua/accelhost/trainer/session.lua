@@ -156,11 +156,15 @@ local function finish(trainer)
   return {global_step = state.global_step, training_loss = metrics.train_loss, metrics = metrics}
 end
 
--- That no folder can be made is known before the first update, not after the first epoch.
+-- Report a folder that cannot be made before the first update, not after the first epoch. It is made by the first
+-- checkpoint: a training that saves none leaves none.
 local function check_folder(trainer)
+  local folder = trainer.args.output_dir
   if trainer.args.save_strategy == "no" or not trainer.accelerator.is_main_process then return end
-  local fine, reason = C.io.make_folder(trainer.args.output_dir)
+  if C.data.look(folder) == "folder" then return end
+  local fine, reason = C.io.make_folder(folder)
   if not fine then fail("Trainer: output_dir: %s", reason) end
+  os.remove(folder)
 end
 
 -- Watch for the signals that ask for a checkpoint and the end.

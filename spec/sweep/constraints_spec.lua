@@ -5,6 +5,11 @@ local Space = require "accelhost.sweep.space"
 local Store = require "accelhost.sweep.store"
 local Study = require "accelhost.sweep.study"
 local check = require "spec.support.check"
+local file = require "accelhost.sweep.file"
+local files = require "spec.support.files"
+local folder = require "spec.support.folder"
+local report = require "accelhost.sweep.report"
+local source = require "accelhost.sweep.report.source"
 local sweep = require "accelhost".sweep
 
 local function space(list)
@@ -127,5 +132,87 @@ describe("A study with constraints", function()
     local difference, extensions = Definition.difference(definition({}):facts(), definition({constraints = {}}):facts())
     assert.is_nil(difference)
     assert.same({'constraints are "none" now, and were ["x + y <= 0.5"]; earlier trials stay'}, extensions)
+  end)
+
+  -- A study that ran without constraints and continues with one, which its best trial breaks.
+  local function narrowed(path, more)
+    local store = Store(path .. "/study.db", "create")
+    local given = {space = {x = sweep.int(1, 4)}, sampler = "grid", constraints = {}}
+    for key, value in pairs(more) do given[key] = value end
+    local study, values = Study(definition(given), store), {[0] = 1, 2, 3, 4}
+    for number = 0, 3 do
+      local trial = study:next(number, 0)
+      if given.metrics then study:report(trial, 1, {a = values[number], b = trial.params.x}, number) end
+      study:leave(trial, "complete", number + 1, not given.metrics and values[number] or nil)
+    end
+    given.constraints = {"x >= 2 and x < 4"}
+    study = Study(definition(given), store)
+    source.store(store, study.definition, {name = "narrowed", total = 4})
+    return study, store
+  end
+
+  it("does not rank earlier trials that break one, and names them in the reports", function()
+    folder.with(function(path)
+      local study, store = narrowed(path, {})
+      assert.same({2, 2}, {study:best().leader.params.x, study:best().mean})
+      for _, found in ipairs {source.read(path), source.of(study, {name = "narrowed", directory = path, total = 4})} do
+        local text, page = report.text(found, {now = 9}), report.html(found, {now = 9})
+        assert.matches("constraints: x >= 2 and x < 4\nnot ranked, as they break a constraint: trials 0, 3\n",
+          text, 1, true)
+        assert.matches("best: loss 2 in trial 1", text, 1, true)
+        assert.matches("<code>x &gt;= 2 and x &lt; 4</code>. Not ranked, as they break a constraint: trials 0, 3.",
+          page, 1, true)
+        assert.matches("breaks x &gt;= 2 and x &lt; 4 <a", page, 1, true)
+        assert.matches("faint dots are trials that did not run to the end, or that break a constraint.", page, 1, true)
+        assert.equal("x: 2\n", report.export(found, "yaml"))
+        assert.matches("\n3,complete,4,4,.-,x >= 2 and x < 4\r\n", report.export(found, "csv"))
+      end
+      store:close()
+    end)
+  end)
+
+  it("has no best trial when all complete ones break one, and says so", function()
+    folder.with(function(path)
+      local study, store = narrowed(path, {space = {x = sweep.int(5, 8)}})
+      assert.is_nil(study:best())
+      assert.matches("best: none, no complete trial satisfies the constraints\n", report.text(source.read(path)), 1,
+        true)
+      store:close()
+    end)
+  end)
+
+  it("leaves trials that break one out of the Pareto front", function()
+    folder.with(function(path)
+      local study, store = narrowed(path, {metrics = {"a", "b"}})
+      local function numbers(trials)
+        local list = {}
+        for i, trial in ipairs(trials) do list[i] = trial.number end
+        return list
+      end
+      assert.same({1}, numbers(study:front()))
+      assert.same({1}, numbers(require("accelhost.sweep.report.summary").of(source.read(path)).front))
+      store:close()
+    end)
+  end)
+
+  it("is a list in YAML and in JSON, and a mistake in it has the file's name", function()
+    local texts = {
+      ["s.yaml"] = "script: t.lua\nparameters:\n  a: {min: 1, max: 4}\nconstraints:\n  - a < 3\n",
+      ["s.json"] = '{"script": "t.lua", "parameters": {"a": {"min": 1, "max": 4}}, "constraints": ["a < 3"]}',
+      ["r.json"] = '{"script": "t.lua", "parameters": {"a": {"min": 1.0, "max": 4}}, "constraints": ["a < 3"]}',
+      ["bad.json"] = '{"script": "t.lua", "parameters": {"a": {"min": 1, "max": 4}}, "constraints": ["b < 3"]}',
+    }
+    folder.with(function(path)
+      files.write(path .. "/t.lua", "")
+      for name, text in pairs(texts) do files.write(path .. "/" .. name, text) end
+      for _, name in ipairs {"s.yaml", "s.json"} do
+        local read = file.read(path .. "/" .. name)
+        assert.same({"a < 3"}, read.constraints)
+        assert.equal("int", read.space.parameters[1].kind)
+        assert.equal("a < 3", read.space:violation {a = 3})
+      end
+      assert.equal("float", file.read(path .. "/r.json").space.parameters[1].kind)
+      check.raises("constraints: 'b < 3': the space has no parameter 'b'", file.read, path .. "/bad.json")
+    end)
   end)
 end)

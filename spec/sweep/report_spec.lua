@@ -323,9 +323,10 @@ describe("The export of a study", function()
     study.space[5] = {name = 'odd, "name"', kind = "float", low = 0, high = 1}
     local lines = report.export(study, "csv")
     assert.matches('^number,state,value,params.layers,params.momentum,params.optim.lr,params.optimizer,"params.odd, '
-      .. '""name""",started,ended,seconds,attempt,replicate,bracket,rung,directory,error\r\n0,complete,', lines)
+      .. '""name""",started,ended,seconds,attempt,replicate,bracket,rung,directory,error,violation\r\n0,complete,',
+      lines)
     assert.matches('\r\n1,failed,,', lines, 1, true)
-    assert.matches('trials/0001,"a, ""b""\nc"\r\n2,pruned,,', lines, 1, true)
+    assert.matches('trials/0001,"a, ""b""\nc",\r\n2,pruned,,', lines, 1, true)
     local lr = tonumber(lines:match "\r\n0,complete,[^,]*,[^,]*,[^,]*,([^,]*)")
     assert.equal(study.trials[1].params["optim.lr"], lr)
   end)

@@ -213,7 +213,7 @@ b: {x: 1e3}]]
 
   it("is refused when its file is not there, is a folder, or of another kind", function()
     assert.matches("cannot read no.yaml: No such file", message(file.read, "no.yaml"))
-    assert.matches("expected a .lua, .yaml or .yml file, got 'x.toml'", message(file.read, "x.toml"))
+    assert.matches("expected a .lua, .yaml or .json file, got 'x.toml'", message(file.read, "x.toml"))
     write("broken.lua", "return {")
     assert.matches("broken.lua:1: unexpected symbol", message(file.read, "broken.lua"))
     write("none.lua", "")

@@ -3,6 +3,7 @@
 -- Names are those of the space ("optim.lr"), constants too. A constraint that names a parameter which a trial does not
 -- have (its `when` does not hold) does not apply to that trial. Expressions call no functions.
 local arguments = require "accelhost.util.arguments"
+local nest = require "accelhost.util.params".nest
 
 local fail, describe = arguments.fail, arguments.describe
 local constraints = {}
@@ -63,6 +64,22 @@ function constraints.holds(row, values)
     fail("constraints: '%s': expected a comparison, got the value %s", row.text, tostring(result))
   end
   return result
+end
+
+--- Return the text of the first constraint that settings break, nil when they satisfy all that apply to them.
+---@param rows table[] of constraints.read
+---@param settings table<string, any> by dotted names, constants too
+---@return string?
+function constraints.violation(rows, settings)
+  local values
+  for _, row in ipairs(rows) do
+    local applies = true
+    for _, name in ipairs(row.names) do applies = applies and settings[name] ~= nil end
+    if applies then
+      values = values or nest(settings)
+      if not constraints.holds(row, values) then return row.text end
+    end
+  end
 end
 
 return constraints

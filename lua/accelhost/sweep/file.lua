@@ -30,17 +30,17 @@ end
 function file.folder_of(path) return path:match "^(.*/)[^/]*$" or "" end
 
 --- Read a definition from its file, unchecked.
----@param path string FILE.lua, FILE.yaml or FILE.yml
+---@param path string FILE.lua, FILE.yaml, FILE.yml or FILE.json
 ---@param note fun(text: string)
 ---@return table
 function file.load(path, note)
   local ending = path:match "%.([^./]+)$"
-  if ending == "yaml" or ending == "yml" then
-    local fine, given, reals = pcall(C.yaml.decode, content(path))
+  if ending == "yaml" or ending == "yml" or ending == "json" then
+    local fine, given, reals = pcall(C.yaml.decode, content(path)) -- JSON is YAML
     if not fine then error(("%s: %s"):format(path, given), 0) end
     return wandb.read(given, reals, note)
   end
-  if ending ~= "lua" then error(("expected a .lua, .yaml or .yml file, got '%s'"):format(path), 0) end
+  if ending ~= "lua" then error(("expected a .lua, .yaml or .json file, got '%s'"):format(path), 0) end
   return run_lua(path, file.folder_of(path))
 end
 

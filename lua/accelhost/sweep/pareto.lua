@@ -4,6 +4,8 @@
 -- Deb and others, A fast and elitist multiobjective genetic algorithm: NSGA-II, 2002:
 -- https://doi.org/10.1109/4235.996017
 ---@param points number[][]
+local ranking = require "accelhost.sweep.ranking"
+
 local pareto = {}
 
 --- Does a point dominate another?
@@ -115,7 +117,7 @@ end
 function pareto.ranked(trials, directions)
   local list, points, front, count = {}, {}, {}, 0
   for _, trial in ipairs(trials) do
-    if trial.state == "complete" and trial.values then
+    if ranking.is_ranked(trial) and trial.values then
       list[#list + 1], points[#points + 1] = trial, pareto.losses(trial.values, directions)
     end
   end

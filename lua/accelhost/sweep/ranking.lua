@@ -7,6 +7,9 @@ local ended = {complete = true, pruned = true, failed = true}
 --- Will a trial run no more?
 function ranking.has_ended(trial) return ended[trial.state] == true end
 
+--- Does a trial take part in the ranking: complete, with parameters that satisfy the constraints?
+function ranking.is_ranked(trial) return trial.state == "complete" and not trial.violation end
+
 --- Return the mean and spread of the complete trials of a configuration.
 ---@param group table {leader, trials}
 ---@param sign integer 1 when lower values are better, else -1

@@ -157,34 +157,28 @@ function Space:is_active(row, params)
   return not row.when or place_of(row.when.values, params[row.when.name]) ~= nil
 end
 
---- The values that a script gets: constants too, tables nested as the definition nests them.
----@param params table<string, any> by dotted name, as samplers return them
----@return table<string, any>
-function Space:expand(params)
+-- The values that a script receives, constants too, by dotted name.
+local function settings_of(self, params)
   local result = {}
   for name, value in pairs(self.constants) do result[name] = value end
   for _, row in ipairs(self.parameters) do
     local value, real = params[row.name], self.real[row.name]
     if value ~= nil then result[row.name] = real and real[place_of(row.choices, value)] or value end
   end
-  return nest(result)
+  return result
 end
+
+--- The values that a script gets: constants too, tables nested as the definition nests them.
+---@param params table<string, any> by dotted name, as samplers return them
+---@return table<string, any>
+function Space:expand(params) return nest(settings_of(self, params)) end
 
 --- Return the text of the first constraint that parameters break, nil when they satisfy all that apply to them.
 ---@param params table<string, any> by dotted name
 ---@return string?
 function Space:violation(params)
-  local values
-  for _, row in ipairs(self.constraints) do
-    local applies = true
-    for _, name in ipairs(row.names) do
-      applies = applies and (params[name] ~= nil or self.constants[name] ~= nil)
-    end
-    if applies then
-      values = values or self:expand(params)
-      if not constraints.holds(row, values) then return row.text end
-    end
-  end
+  if not self.constraints[1] then return nil end
+  return constraints.violation(self.constraints, settings_of(self, params))
 end
 
 -- Return the reason why a value is none of a parameter's, nil when it is one.

@@ -65,6 +65,7 @@ end
 
 function Study:_enter(trial)
   self.trials[trial.number + 1] = trial
+  trial.violation = self.space:violation(trial.params)
   local group = self.groups[trial.group + 1]
   if not group then
     group = {number = trial.group, leader = trial, trials = {}}
@@ -97,7 +98,7 @@ function Study:_observe(group)
   if leader.state == "complete" then value = ranking.of_group(group, 1).mean end
   group.observed = true
   local found = ranking.of_group(group, self.sign)
-  if found and ranking.is_better(found, self._best) then self._best = found end
+  if found and not leader.violation and ranking.is_better(found, self._best) then self._best = found end
   if not group.valued then self.sampler:observe(leader, self:_loss(value), self:_losses(leader)) end
   group.valued = group.valued or value ~= nil
 end

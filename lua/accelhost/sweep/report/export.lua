@@ -21,7 +21,7 @@ local before = {{"number", "number"}, {"state", "state"}, {"value", "value"}}
 local after = {
   {"started", "started"}, {"ended", "ended"}, {"seconds", "seconds"}, {"attempt", "attempt"},
   {"replicate", "replicate"},
-  {"bracket", "bracket"}, {"rung", "rung"}, {"directory", "directory"}, {"error", "error"},
+  {"bracket", "bracket"}, {"rung", "rung"}, {"directory", "directory"}, {"error", "error"}, {"violation", "violation"},
 }
 
 local function columns_of(study)
@@ -79,10 +79,11 @@ end
 
 local study_fields = {
   "name", "direction", "metric", "metrics", "directions", "sampler", "pruner", "seed", "started", "command",
+  "constraints",
 }
 local trial_fields = {
   "number", "state", "value", "values", "params", "reports", "started", "ended", "attempt", "replicate", "bracket",
-  "rung", "directory", "error", "metrics",
+  "rung", "directory", "error", "metrics", "violation",
 }
 
 local function picked(from, fields)

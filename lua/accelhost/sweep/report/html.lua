@@ -73,6 +73,15 @@ local function best_part(self)
       tag("pre", nil, markup.lines(export.lua(settings))))
 end
 
+-- The constraints, and the trials that break one.
+local function constraints_part(self)
+  if not self.study.constraints then return "" end
+  local codes, infeasible = {}, summary.infeasible_words(self.found)
+  for i, constraint in ipairs(self.study.constraints) do codes[i] = tag("code", nil, text(constraint)) end
+  return tag("p", nil, "Constraints: ", table.concat(codes, ", "), ".",
+    infeasible and text(" " .. infeasible:gsub("^n", "N") .. ".") or "")
+end
+
 local function summary_section(self)
   local study, found = self.study, self.found
   local facts = {
@@ -84,6 +93,7 @@ local function summary_section(self)
     {"all together", show.duration(found.busy)},
   }
   return frame.section("summary", "Best", "", table.concat({best_part(self)}), terms(facts),
+    constraints_part(self),
     study.command and tag("p", {class = "command"}, tag("code", nil, text(study.command))) or "")
 end
 
@@ -109,8 +119,9 @@ local function table_row(self, row)
     cells[#cells + 1] = tag("td", {class = axis.kind == "number" and "number" or nil},
       text(show.value(trial.params[axis.name])))
   end
+  local remark = show.remark(trial)
   cells[#cells + 1] = tag("td", {class = "number"}, text(show.duration(row.seconds)))
-  cells[#cells + 1] = tag("td", {class = "error"}, text(show.first_line(trial.error) .. (trial.error and " " or "")),
+  cells[#cells + 1] = tag("td", {class = "error"}, text(remark .. (remark ~= "" and " " or "")),
     address and tag("a", {href = address .. "/log.txt"}, "log") or "")
   return tag("tr", nil, table.concat(cells))
 end
@@ -168,7 +179,7 @@ local function data_of(self)
     end
     rows[i] = json.array {
       trial.number, state_of[trial.state] or -1, row.rank or 0, show.number(row.value), row.y or json.null, params,
-      places, show.duration(row.seconds), number_or_null(row.seconds), show.first_line(trial.error),
+      places, show.duration(row.seconds), number_or_null(row.seconds), show.remark(trial),
       address_of(self, trial) or "",
       row.history_x or json.null,
       (row.strand and 1 or 0) + (row.sliced and 2 or 0), further,

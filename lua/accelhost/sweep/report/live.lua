@@ -15,6 +15,7 @@ local class = require "accelhost.util.class"
 local columns = require "accelhost.util.columns"
 local grid = require "accelhost.util.grid"
 local printable = require "accelhost.util.printable"
+local ranking = require "accelhost.sweep.ranking"
 local ranks = require "accelhost.sweep.report.ranks"
 local show = require "accelhost.sweep.report.show"
 local summary = require "accelhost.sweep.report.summary"
@@ -171,10 +172,11 @@ end
 
 local function is_best(self, trial)
   if self.study.metrics then return is_on_front(self, trial) end
+  if trial.violation then return false end
   local value, best, sign = trial.value, self._best, summary.sign(self.study)
   if best == nil then
     for _, other in ipairs(self.study.trials) do
-      if other ~= trial and other.state == "complete" and summary.is_finite(other.value)
+      if other ~= trial and ranking.is_ranked(other) and summary.is_finite(other.value)
         and not (best and sign * other.value >= sign * best) then
         best = other.value
       end

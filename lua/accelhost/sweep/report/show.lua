@@ -64,6 +64,13 @@ function show.first_line(text, most)
   return (line:sub(1, most):gsub("[\192-\255][\128-\191]*$", "")) .. "..."
 end
 
+--- The reason why a trial has no rank, in a line: the first one of its error, or the constraint that it breaks; "" for
+--- other trials.
+function show.remark(trial)
+  if trial.error then return show.first_line(trial.error) end
+  return trial.violation and "breaks " .. show.first_line(trial.violation) or ""
+end
+
 --- "1 trial", "2 trials".
 function show.count(count, word)
   return ("%d %s%s"):format(count, word, count == 1 and "" or "s")

@@ -3,6 +3,8 @@
 -- The process that runs a sweep calls `keep` once, so that its file has all that a report needs without the
 -- definition; `of` returns the source of the live table, whose trials are the sweep's own.
 local Store = require "accelhost.sweep.store"
+local arguments = require "accelhost.util.arguments"
+local constraints = require "accelhost.sweep.constraints"
 local json = require "accelhost.util.json"
 local reports = require "accelhost.sweep.reports"
 local spans = require "accelhost.sweep.spans"
@@ -23,7 +25,8 @@ local function summary_of(definition, given)
     metrics = definition.metrics, directions = definition.directions,
     sampler = named(definition.sampler), pruner = named(definition.pruner), seed = definition.seed,
     command = given.command, total = given.total or definition.trials, parallel = given.parallel,
-    space = json.array(space.parameters), constants = next(space.constants) and space.constants or nil,
+    space = json.array(space.parameters), constraints = json.array(definition.constraints),
+    constants = next(space.constants) and space.constants or nil,
     reals = next(space.real) and space.real or nil,
   }
 end
@@ -54,6 +57,7 @@ end
 
 local function finish(facts, trials, directory)
   facts.trials, facts.directory, facts.settings = trials, directory, settings_of(facts)
+  if facts.constraints and not facts.constraints[1] then facts.constraints = nil end
   for _, trial in ipairs(trials) do
     trial.directory = trial.directory or ("trials/%04d"):format(trial.number)
   end
@@ -66,6 +70,17 @@ end
 ---@return table # see accelhost.sweep.report
 function source.of(study, given)
   return finish(summary_of(study.definition, given), study.trials, given.directory)
+end
+
+-- Set the constraint that each trial breaks.
+local function mark_infeasible(facts)
+  if not facts.constraints then return end
+  local names = arguments.sorted_keys(facts.constants or {})
+  for _, parameter in ipairs(facts.space) do names[#names + 1] = parameter.name end
+  local rows = constraints.read(facts.constraints, names)
+  for _, trial in ipairs(facts.trials) do
+    trial.violation = constraints.violation(rows, facts.settings(trial.params))
+  end
 end
 
 local function read_events(store, trials)
@@ -95,7 +110,7 @@ function source.read(path)
     local facts = {}
     for _, name in ipairs {
       "name", "metric", "direction", "metrics", "directions", "sampler", "pruner", "seed", "command", "total",
-      "parallel", "space", "constants", "reals",
+      "parallel", "space", "constants", "reals", "constraints",
     } do
       facts[name] = store:get(name)
     end
@@ -103,7 +118,9 @@ function source.read(path)
     facts.name = facts.name or directory:match "[^/]+$"
     local trials = store:trials()
     read_events(store, trials)
-    return finish(facts, trials, directory)
+    finish(facts, trials, directory)
+    mark_infeasible(facts)
+    return facts
   end)
   store:close()
   if not fine then error(found, 0) end

@@ -30,7 +30,7 @@ function summary.ranked(study)
   if study.metrics then return (pareto.ranked(study.trials, study.directions)) end
   local list, sign = {}, summary.sign(study)
   for _, trial in ipairs(study.trials) do
-    if trial.state == "complete" and is_finite(trial.value) then list[#list + 1] = trial end
+    if ranking.is_ranked(trial) and is_finite(trial.value) then list[#list + 1] = trial end
   end
   table.sort(list, function(a, b)
     if a.value ~= b.value then return sign * a.value < sign * b.value end
@@ -43,7 +43,7 @@ end
 function summary.history(study)
   local list, sign, best = {}, summary.sign(study), nil
   for _, trial in ipairs(study.trials) do
-    if trial.state == "complete" and is_finite(trial.value) then
+    if ranking.is_ranked(trial) and is_finite(trial.value) then
       if not best or sign * trial.value < sign * best then best = trial.value end
       list[#list + 1] = {trial = trial, value = trial.value, best = best}
     end
@@ -109,7 +109,7 @@ local function replicates(study)
   end
   if not repeated then return {} end
   for _, group in ipairs(order) do
-    local found = not group.is_open and ranking.of_group(group, summary.sign(study))
+    local found = not group.is_open and not group.leader.violation and ranking.of_group(group, summary.sign(study))
     if found and is_finite(found.bound) then list[#list + 1] = found end
   end
   table.sort(list, function(one, other)
@@ -121,21 +121,23 @@ end
 
 --- Count the trials in one pass, fast enough to be called repeatedly: {counts, total, ended, sign, best (of the single
 --- trials), first, last, elapsed, busy, mean_seconds}; of several metrics no best, but `front`, the trials of the
---- Pareto front.
+--- Pareto front; `infeasible`, the complete trials that break a constraint (added after they began): they are not
+--- ranked.
 ---@param study table see accelhost.sweep.report
 ---@param now? number seconds since 1970, for trials that run
 function summary.count(study, now)
-  local found = {counts = {}, total = #study.trials, busy = 0, sign = summary.sign(study)}
+  local found = {counts = {}, total = #study.trials, busy = 0, sign = summary.sign(study), infeasible = {}}
   for _, state in ipairs(summary.states) do found.counts[state] = 0 end
   local ended_seconds, ended_count = 0, 0
   for _, trial in ipairs(study.trials) do
     found.counts[trial.state] = (found.counts[trial.state] or 0) + 1
+    if trial.violation and trial.state == "complete" then found.infeasible[#found.infeasible + 1] = trial end
     if trial.started then found.first = math.min(found.first or trial.started, trial.started) end
     local seconds, last = seconds_of(trial, now)
     if last then found.last = math.max(found.last or last, last) end
     found.busy = found.busy + (seconds or 0)
     if seconds and trial.ended then ended_seconds, ended_count = ended_seconds + seconds, ended_count + 1 end
-    if trial.state == "complete" and is_finite(trial.value)
+    if ranking.is_ranked(trial) and is_finite(trial.value)
       and not (found.best and found.sign * trial.value >= found.sign * found.best.value) then
       found.best = trial
     end
@@ -185,8 +187,24 @@ end
 function summary.why_none(found)
   local counts = found.counts
   if counts.failed > 0 and found.ended == counts.failed then return "none, every trial that ended has failed" end
+  if counts.complete > 0 and #found.infeasible == counts.complete then
+    return "none, no complete trial satisfies the constraints"
+  end
   if counts.complete > 0 then return "none, no trial has ended with a finite value" end
   return "none, no trial has ended with a value yet"
+end
+
+--- Return the trials that are not ranked in words, nil without one: "not ranked, as they break a constraint: trials 3,
+--- 7 and 12 more".
+---@param found table the result of `count`
+---@param most? integer the largest number of trials that are named, default all
+function summary.infeasible_words(found, most)
+  local numbers, trials = {}, found.infeasible
+  if #trials == 0 then return nil end
+  for i = 1, math.min(most or #trials, #trials) do numbers[i] = tostring(trials[i].number) end
+  local further = #trials > #numbers and (" and %d more"):format(#trials - #numbers) or ""
+  return ("not ranked, as %s a constraint: %s %s%s"):format(#trials == 1 and "it breaks" or "they break",
+    #trials == 1 and "trial" or "trials", table.concat(numbers, ", "), further)
 end
 
 --- Counts by state in words, those that are not 0: "25 complete, 2 failed".

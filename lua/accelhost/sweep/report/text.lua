@@ -17,6 +17,11 @@ local function head(self, put)
     study.sampler and ", sampler " .. printable.text(study.sampler) or "",
     study.pruner and ", pruner " .. printable.text(study.pruner) or ""))
   put(show.count(found.total, "trial") .. (found.total > 0 and ": " .. summary.words(found.counts) or ""))
+  if study.constraints then
+    put("constraints: " .. printable.text(table.concat(study.constraints, "; ")))
+  end
+  local infeasible = summary.infeasible_words(found, FRONT)
+  if infeasible then put(infeasible) end
   if found.first then
     put(("began %s, ran for %s; mean per trial %s"):format(show.date(found.first), show.duration(found.elapsed),
       show.duration(found.mean_seconds)))

@@ -77,6 +77,12 @@ function view.left_out(drawn, all, what)
     or ""
 end
 
+--- Describe the trials that are drawn faint.
+function view.unranked(self)
+  return self.found.infeasible[1] and "that did not run to the end, or that break a constraint"
+    or "that did not run to the end"
+end
+
 --- Make a view of a study.
 ---@param now number seconds since 1970
 ---@return table {study, found, axes, rows, spans, value, outside, best}

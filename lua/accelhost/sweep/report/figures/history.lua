@@ -37,8 +37,8 @@ return function(self)
   local metric = self.study.metric
   local label = ("%s of %s by number; the best so far ends at %s."):format(metric, show.count(#with_value, "trial"),
     show.number(self.best and self.best.value))
-  local note = "Each dot is a trial, the line is the best so far; faint dots are the last values of trials that did "
-    .. "not run to the end." .. view.left_out(#drawn, #with_value, "trials") .. view.outside_words(self)
+  local note = "Each dot is a trial, the line is the best so far; faint dots are the last values of trials "
+    .. view.unranked(self) .. "." .. view.left_out(#drawn, #with_value, "trials") .. view.outside_words(self)
   return frame.section("history", "History", note, frame.plot({
     kind = "history", label = label, x_ticks = axis.ticks, y_ticks = self.value.ticks, x_name = "trial",
     y_name = view.axis_name(metric, self.value), height = 17,

@@ -78,8 +78,9 @@ return function(self)
   stems[count + 1] = "M1000 0v1000"
   local label = ("Parallel coordinates of %s over %s and %s."):format(show.count(#with_value, "trial"),
     show.count(count, "parameter"), self.study.metric)
-  local note = "A line is a trial, the stronger the better; those that did not run to the end are faint, with their "
-    .. "last value; the best one has a separate colour." .. view.left_out(#drawn, #with_value, "trials")
+  local note = "A line is a trial, the stronger the better; those " .. view.unranked(self)
+    .. " are faint, with their last value; the best one has a separate colour."
+    .. view.left_out(#drawn, #with_value, "trials")
   return frame.section("parallel", "Parallel coordinates", note,
     tag("p", {class = "note script"}, "Drag along an axis to keep the trials of a part of it, in the table as well; "
       .. "tap it to let them go."),

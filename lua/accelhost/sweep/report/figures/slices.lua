@@ -38,7 +38,7 @@ return function(self)
   for _, row in ipairs(drawn) do row.sliced = true end
   for _, axis in ipairs(self.axes) do parts[#parts + 1] = slice(self, axis, drawn) end
   if #parts == 0 then return nil end
-  return frame.section("slices", "Slices", ("%s against each parameter; faint dots are trials that did not run to the "
-    .. "end.%s"):format(self.study.metric, view.left_out(#drawn, #with_value, "trials")),
+  return frame.section("slices", "Slices", ("%s against each parameter; faint dots are trials %s.%s"):format(
+    self.study.metric, view.unranked(self), view.left_out(#drawn, #with_value, "trials")),
     tag("div", {class = "slices"}, table.concat(parts)))
 end

@@ -163,4 +163,4 @@ local ids = model:generate(prompt, {
 tell(tokenizer:decode(ids[0]))
 if accelerator.is_main_process then model:save_pretrained(args.output) end
 accelerator:wait_for_everyone()
-tell(("Loss: %.4f"):format(loss))
+tell(("Loss: %.4f; model and tokenizer in %s"):format(loss, args.output))

@@ -124,4 +124,5 @@ for epoch = train_loader.epoch, args.epochs - 1 do
   if run.without_better >= args.patience then break end
 end
 accelerator:end_training()
-accelerator:print(("Accuracy: %.2f at best, %d batches of each process"):format(run.best, run.batch))
+accelerator:print(("Accuracy: %.2f at best, %d batches of each process; checkpoints and logs in %s"):format(run.best,
+  run.batch, args.project_dir))

@@ -98,5 +98,5 @@ accelhost.no_grad(function()
   end
 end)
 accelerator:save_model(model, args.output)
-accelerator:print(("classes: %s; weights in %s"):format(table.concat(classes, ", "), args.output))
-accelerator:print(("Accuracy: %.2f"):format(100 * correct / count))
+accelerator:print("classes: " .. table.concat(classes, ", "))
+accelerator:print(("Accuracy: %.2f; weights in %s"):format(100 * correct / count, args.output))

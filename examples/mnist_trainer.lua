@@ -59,5 +59,5 @@ trainer:train(args.resume_from_checkpoint)
 trainer:save_model() -- for predict_digit.lua
 local metrics = trainer:evaluate()
 if trainer.state.is_world_process_zero and not own.quiet then
-  print(("Accuracy: %.2f"):format(100 * metrics.eval_accuracy))
+  print(("Accuracy: %.2f; weights and checkpoints in %s"):format(100 * metrics.eval_accuracy, args.output_dir))
 end

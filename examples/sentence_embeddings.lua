@@ -13,7 +13,8 @@ local args = accelhost.parse_args {
   description = "Trains embeddings of sentences on pairs.",
   {"data", nil, "TSV or CSV file with columns anchor and positive", type = "string", metavar = "FILE"},
   {"model", nil, "folder of a checkpoint to begin with", type = "string", metavar = "DIR"},
-  {"save", nil, "folder that the model is written to", type = "string", metavar = "DIR"},
+  {"save", nil, "folder that the model is written to (default without --model: runs/sentence_embeddings)",
+    type = "string", metavar = "DIR"},
   {"epochs", 2, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 32, "pairs per process and step", integer = true, minimum = 2},
   {"lr", nil, "learning rate (default: 2e-5 with --model, else 2e-3)", type = "number"},
@@ -101,5 +102,6 @@ for epoch = 1, args.epochs do
   loss_of:eval()
   accelerator:print(("epoch %d: %.1f %% of the sentences are next to their partners"):format(epoch, evaluate()))
 end
-if args.save and accelerator.is_main_process then model:save_pretrained(args.save) end
-accelerator:print(("Accuracy: %.2f"):format(evaluate()))
+local target = args.save or not args.model and folder
+if target and accelerator.is_main_process then model:save_pretrained(target) end
+accelerator:print(("Accuracy: %.2f%s"):format(evaluate(), target and "; model in " .. target or ""))

@@ -104,4 +104,6 @@ local trainer = accelhost.Trainer {
 }
 trainer:train(args.resume_from_checkpoint)
 local found = trainer:evaluate()
-if trainer.state.is_world_process_zero then print(("Accuracy: %.2f"):format(100 * found.eval_accuracy)) end
+if trainer.state.is_world_process_zero then
+  print(("Accuracy: %.2f; checkpoints in %s"):format(100 * found.eval_accuracy, args.output_dir))
+end

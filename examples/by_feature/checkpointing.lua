@@ -83,6 +83,6 @@ for _ = loader.epoch, args.epochs - 1 do
   end
 end
 accelerator:wait_for_checkpoint()
-accelerator:print(("Accuracy: %.2f while training, %d steps"):format(100 * progress.correct / progress.seen,
-  progress.step))
+accelerator:print(("Accuracy: %.2f while training, %d steps; checkpoints in %s"):format(
+  100 * progress.correct / progress.seen, progress.step, args.project_dir))
 accelerator:print("weights: " .. accelhost.sha256(model:state_dict()))

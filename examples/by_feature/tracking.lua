@@ -72,4 +72,4 @@ for epoch = 1, args.epochs do
   end
 end
 accelerator:end_training()
-accelerator:print(("Accuracy: %.2f"):format(100 * accuracy))
+accelerator:print(("Accuracy: %.2f; logs in %s"):format(100 * accuracy, args.project_dir))

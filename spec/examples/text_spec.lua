@@ -45,7 +45,7 @@ for _, script in ipairs(scripts) do
       local result = start(script, dir, {"--data", "a.csv,b.csv"})
       folder.remove(dir)
       assert.equal(0, result.code, result.output)
-      assert.matches("Accuracy: 100.00\n$", result.stdout)
+      assert.matches("Accuracy: 100.00%f[;\n]", result.stdout)
     end)
 
     it("reports which file of a folder is missing", function()

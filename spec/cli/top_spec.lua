@@ -134,10 +134,10 @@ describe("accelhost top", function()
       function Slow:init() end
       function Slow:len() return 4 end
       function Slow:get(i) os.execute "sleep 8" return i end
-      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "waits?in*-e:6"))
+      for batch in accelhost.data.DataLoader(Slow(), {num_workers = 1}) do end']], "waits?*-e:6"))
   end, function(ranks)
     assert.equal("sleeping", ranks[1].state)
-    assert.matches("^waits in [%a ]+ at %-e:6$", ranks[1].doing)
+    assert.matches("^waits %a+ [%a ]+ at %-e:6$", ranks[1].doing)
   end)
 
   scene("shows a job whose ranks another program has started", function()
@@ -176,6 +176,28 @@ describe("accelhost top", function()
     assert.equal("at its prompt", ranks[1].doing)
   end)
 
+  scene("shows a rank that waits for a program, and in another PID namespace by its pid here", function()
+    local unshare = "unshare -r -p -f --mount-proc --kill-child "
+    if run.program({"sh", "-c", unshare .. "true"}).code ~= 0 then return end
+    local shell = unshare .. [[sh -c '"$0" -e "$1"; true' "$0" "$1$$" & job=$!
+      while [ $SECONDS -lt 60 ]; do
+        output=$("$0" top --once --json "$1$$")
+        case $output in *for?a?program*) break;; esac
+        sleep 0.1
+      done
+      printf '%s\n' "$output" $(pgrep -nf "^$0 -e .*--$$")
+      kill -KILL $job]]
+    local script = 'os.execute [[sleep 50]] --'
+    return run.program({"bash", "-c", shell, run.path, script}, {timeout = 60}).stdout
+  end, function(text)
+    if not text then return pending "needs user namespaces" end
+    local line, pid = text:match "^([^\n]*)\n(%d+)\n"
+    local rank = json.decode(line).jobs[1].ranks[1]
+    assert.equal(tonumber(pid), rank.pid)
+    assert.is_true(rank.memory > 1e6)
+    assert.equal("waits for a program at -e:1", rank.doing)
+  end)
+
   it("shows the call that a rank waits for, and the line, within 80 columns", function()
     local lines = require "accelhost.top.lines"
     local rank = {
@@ -192,6 +214,9 @@ describe("accelhost top", function()
       "      now: waits for ranks 1, 2; script line: stuck.lua:9",
       "      last collective: barrier #6 at stuck.lua:20, 12.0 s",
     }, lines.of(seen, 80))
+    rank.collective.site = "/data/project/experiments/first/distributed/cases/stuck.lua:20"
+    assert.equal("      last collective: barrier #6 at stuck.lua:20, 12.0 s", lines.of(seen, 80)[5])
+    rank.collective.site = "stuck.lua:20"
     assert.equal(3, #lines.of(seen, 140))
     assert.equal(3, #lines.of(seen))
   end)

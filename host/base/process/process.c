@@ -1,8 +1,11 @@
 /* Reads /proc. */
 #include "base/process/process.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,4 +57,47 @@ void ah_process_command(int pid, char *text, size_t room)
     for (ssize_t i = 0; i + 1 < n; i++)
         if ((unsigned char)text[i] < ' ')
             text[i] = ' ';
+}
+
+/* The name of a process's PID namespace, "pid:[4026531836]"; "" when it cannot be read. */
+static void read_namespace(int pid, char *text, size_t room)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/ns/pid", pid);
+    ssize_t n = readlink(path, text, room - 1);
+    text[n > 0 ? n : 0] = 0;
+}
+
+/* Its pid in its own namespace, the last of the line "NSpid:"; 0 when it cannot be read. */
+static int pid_within(int pid)
+{
+    char text[4096];
+    read_file(pid, "status", text, sizeof text);
+    char *line = strstr(text, "\nNSpid:"), *end = line ? strchr(line + 1, '\n') : NULL;
+    if (!end)
+        return 0;
+    *end = 0;
+    return (int)strtol(strrchr(line, '\t') + 1, NULL, 10);
+}
+
+int ah_process_pid_here(int holder, int pid)
+{
+    char own[64], theirs[64], other[64];
+    read_namespace(getpid(), own, sizeof own);
+    read_namespace(holder, theirs, sizeof theirs);
+    if (!theirs[0] || !strcmp(own, theirs))
+        return pid;
+    DIR *proc = opendir("/proc");
+    int found = 0;
+    for (struct dirent *entry; proc && !found && (entry = readdir(proc)) != NULL;) {
+        int candidate = isdigit((unsigned char)entry->d_name[0]) ? (int)strtol(entry->d_name, NULL, 10) : 0;
+        if (!candidate)
+            continue;
+        read_namespace(candidate, other, sizeof other);
+        if (!strcmp(other, theirs) && pid_within(candidate) == pid)
+            found = candidate;
+    }
+    if (proc)
+        closedir(proc);
+    return found;
 }

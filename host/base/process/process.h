@@ -21,5 +21,9 @@ bool ah_process_look(int pid, struct ah_process *out);
 /* The kernel's function that it sleeps in; "" when it is unknown. */
 void ah_process_waits(int pid, char *text, size_t room);
 
+/* Return the pid here of the process whose pid is `pid` in the PID namespace of the process `holder` (a container's):
+ * `pid` itself when that namespace is this process's, or cannot be read; 0 when there is no such process. */
+int ah_process_pid_here(int holder, int pid);
+
 /* Its command line, arguments with blanks between them, cut to `room`; "" when it cannot be read. */
 void ah_process_command(int pid, char *text, size_t room);

@@ -117,18 +117,21 @@ static void set_counters(lua_State *L, const struct ah_counters *counters, int64
     set_text(L, "site", counters->site, sizeof counters->site);
 }
 
-static void push_rank(lua_State *L, struct ah_control_block *control, int rank, int64_t now)
+static void push_rank(lua_State *L, const struct ah_seen_job *job, int rank, int64_t now)
 {
     static const char *const states[] = {"running", "ended", "failed", "died", "recovering"};
+    struct ah_control_block *control = job->control;
     struct ah_rank_entry *slot = ah_rank_entry(control, rank);
     unsigned state = (unsigned)atomic_load(&slot->state);
-    int pid = atomic_load(&slot->pid);
+    int pid = ah_jobs_pid(job, rank);
     int waited[AH_MAX_RANKS], count = ah_jobs_waited(control, rank, waited);
     lua_createtable(L, 0, 21);
     ah_set_number(L, "rank", rank);
     ah_set_number(L, "pid", pid);
-    const char *unseen = ah_control_is_local(control, rank) ? "starting" : "elsewhere"; /* on another host */
-    set_text(L, "entry_state", pid ? states[state < sizeof states / sizeof *states ? state : 0] : unseen, 16);
+    const char *word = states[state < sizeof states / sizeof *states ? state : 0];
+    if (!atomic_load(&slot->pid))
+        word = ah_control_is_local(control, rank) ? "starting" : "elsewhere"; /* on another host */
+    set_text(L, "entry_state", word, 16);
     set_process(L, pid);
     set_counters(L, &slot->counters, now);
     set_collective(L, control, rank, now);
@@ -136,18 +139,18 @@ static void push_rank(lua_State *L, struct ah_control_block *control, int rank, 
     set_ranks(L, "waits_for", waited, count);
 }
 
-static void push_job(lua_State *L, struct ah_control_block *control, int pid)
+static void push_job(lua_State *L, const struct ah_seen_job *job)
 {
     char command[1024];
     int64_t now = ah_now_ns();
     lua_createtable(L, 0, 4);
-    ah_set_number(L, "pid", pid);
-    ah_process_command(pid, command, sizeof command);
+    ah_set_number(L, "pid", job->pid);
+    ah_process_command(job->pid, command, sizeof command);
     lua_pushstring(L, command);
     lua_setfield(L, -2, "command");
-    lua_createtable(L, control->size, 0);
-    for (int r = 0; r < control->size; r++) {
-        push_rank(L, control, r, now);
+    lua_createtable(L, job->control->size, 0);
+    for (int r = 0; r < job->control->size; r++) {
+        push_rank(L, job, r, now);
         lua_rawseti(L, -2, r + 1);
     }
     lua_setfield(L, -2, "ranks");
@@ -168,7 +171,7 @@ static int jobs_look(lua_State *L)
         *held[i] = jobs[i].control;
     lua_createtable(L, count, 0);
     for (int i = 0; i < count; i++) {
-        push_job(L, jobs[i].control, jobs[i].pid);
+        push_job(L, &jobs[i]);
         lua_pushvalue(L, first + i);
         lua_setfield(L, -2, "control_block");
         lua_rawseti(L, -2, i + 1);
@@ -176,7 +179,8 @@ static int jobs_look(lua_State *L)
     return 1;
 }
 
-/* rank_status(control block, rank) -> the rank's answer to the status signal: "runs at train.lua:12"; nil if none */
+/* rank_status(control block, rank, its pid) -> the rank's answer to the status signal: "runs at train.lua:12"; nil if
+ * none */
 static int rank_status(lua_State *L)
 {
     enum { ANSWER_MS = 300 };
@@ -184,7 +188,7 @@ static int rank_status(lua_State *L)
     struct ah_control_block *control = check_control(L, 1);
     int rank = (int)luaL_checkinteger(L, 2);
     luaL_argcheck(L, control && rank >= 0 && rank < control->size, 2, "no such rank");
-    ah_rank_status(ah_rank_entry(control, rank), ANSWER_MS, text, sizeof text);
+    ah_rank_status_of(ah_rank_entry(control, rank), (int)luaL_checkinteger(L, 3), ANSWER_MS, text, sizeof text);
     if (text[0])
         lua_pushstring(L, text);
     else

@@ -158,7 +158,7 @@ static const struct {
     {SYS_fsync, "fsync", 'F'}, {SYS_fdatasync, "fdatasync", 'F'}, {SYS_flock, "flock", 'F'},
     {SYS_connect, "connect", 'F'}, {SYS_accept, "accept", 'F'}, {SYS_accept4, "accept", 'F'},
     {SYS_recvfrom, "recv", 'F'}, {SYS_recvmsg, "recv", 'F'}, {SYS_sendto, "send", 'F'}, {SYS_sendmsg, "send", 'F'},
-    {SYS_wait4, "wait for a program", 0}, {SYS_waitid, "wait for a program", 0}, {SYS_futex, "a lock", 0},
+    {SYS_wait4, "for a program", 0}, {SYS_waitid, "for a program", 0}, {SYS_futex, "for a lock", 0},
     {SYS_ppoll, "poll", 0}, {SYS_pselect6, "select", 0}, {SYS_epoll_pwait, "epoll", 0},
     {SYS_clock_nanosleep, "sleep", 0}, {SYS_nanosleep, "sleep", 0},
 #if defined(SYS_poll)
@@ -170,7 +170,7 @@ static const struct {
 static void put_call(char *text, size_t room, const struct ah_spot *spot, int i)
 {
     char path[32], target[96];
-    position_put(text, room, "%s", calls[i].name);
+    position_put(text, room, "%s%s", strncmp(calls[i].name, "for ", 4) == 0 ? "" : "in ", calls[i].name);
     if (calls[i].what == 'P')
         position_put(text, room, " of '%.90s'", (const char *)spot->argument[1]); /* NOLINT: the kernel has read it */
     if (calls[i].what != 'F')
@@ -184,9 +184,9 @@ static void put_call(char *text, size_t room, const struct ah_spot *spot, int i)
 /* "waits in read of '/x'"; false for a call that is left alone. */
 static bool put_wait(char *text, size_t room, const struct ah_spot *spot)
 {
-    position_put(text, room, "waits in ");
+    position_put(text, room, "waits ");
     if (spot->call < 0) {
-        position_put(text, room, "a system call");
+        position_put(text, room, "in a system call");
         return true;
     }
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)

@@ -12,12 +12,19 @@
 
 #include "base/process/process.h"
 
+int ah_jobs_pid(const struct ah_seen_job *job, int rank)
+{
+    int pid = atomic_load(&ah_rank_entry(job->control, rank)->pid);
+    return pid ? ah_process_pid_here(job->holder, pid) : 0;
+}
+
 /* The launcher starts rank 0; a script that runs alone is rank 0. */
-static int pid_of(struct ah_control_block *control)
+static int pid_of(const struct ah_seen_job *job)
 {
     struct ah_process process;
+    struct ah_control_block *control = job->control;
     for (int r = 0; r < control->size; r++) {
-        int pid = atomic_load(&ah_rank_entry(control, r)->pid);
+        int pid = ah_jobs_pid(job, r);
         if (pid && !control->header->reports)
             return pid;
         if (pid && ah_process_look(pid, &process) && process.state != 'Z')
@@ -55,7 +62,8 @@ static void look_behind(struct search *search, int holder, const char *name)
         struct ah_seen_job *job = &search->jobs[search->count];
         ah_control_look(&job->control, fd);
         if (job->control) {
-            job->pid = pid_of(job->control);
+            job->holder = holder;
+            job->pid = pid_of(job);
             job->pid = job->pid ? job->pid : holder;
             search->inode[search->count++] = info.st_ino;
         }

@@ -8,10 +8,14 @@
 struct ah_seen_job {
     struct ah_control_block *control; /* read only; ah_control_close unmaps it */
     int pid;                /* of the launcher, or of the script that runs alone */
+    int holder;             /* of a process that has the control block open */
 };
 
 /* List up to `most` jobs, by pid; return their number. */
 int ah_jobs_see(struct ah_seen_job *jobs, int most);
+
+/* Return the pid of a rank's process, in this process's PID namespace; 0 when it has none here. */
+int ah_jobs_pid(const struct ah_seen_job *job, int rank);
 
 /* List the ranks that a rank waits for, in a collective or for a message, in waited[]; return their number. 0 also when
  * any rank's message would do. */

@@ -35,8 +35,12 @@ static void write_sleep(int pid, char state, char *text, size_t room)
 
 const char *ah_rank_status(const struct ah_rank_entry *slot, int timeout_ms, char *text, size_t room)
 {
+    return ah_rank_status_of(slot, atomic_load(&slot->pid), timeout_ms, text, room);
+}
+
+const char *ah_rank_status_of(const struct ah_rank_entry *slot, int pid, int timeout_ms, char *text, size_t room)
+{
     struct ah_process process;
-    int pid = atomic_load(&slot->pid);
     text[0] = 0;
     if (!pid || pid == getpid() || atomic_load(&slot->state) != AH_RANK_RUNNING || !ah_process_look(pid, &process))
         return text;

@@ -8,3 +8,6 @@
  * train.lua:9"; "" when that is not known, or the rank is this process. Asks the rank by a signal, which it ignores
  * unless it answers, and waits for that at most `timeout_ms`. Returns text. */
 const char *ah_rank_status(const struct ah_rank_entry *slot, int timeout_ms, char *text, size_t room);
+
+/* The same of a rank whose pid here is `pid` (ah_jobs_pid). */
+const char *ah_rank_status_of(const struct ah_rank_entry *slot, int pid, int timeout_ms, char *text, size_t room);

@@ -55,6 +55,11 @@ local cells = {
 }
 local LAST_NARROW = 9
 
+-- Return a line without the folders of script lines in it where it is too wide.
+local function shortened(line, width)
+  return columns.of(line) > width and line:gsub("%S*/(%S+:%d+)", "%1") or line
+end
+
 -- Return the lines that a narrow terminal shows below the row of a rank: the present first, words wrapped at its width.
 local function lines_below(row, width)
   local made, line = {}, nil
@@ -64,7 +69,7 @@ local function lines_below(row, width)
       line = line .. "; " .. text
     elseif text then
       made[#made + 1] = line
-      line = "      " .. text
+      line = shortened("      " .. text, width)
     end
   end
   made[#made + 1] = line

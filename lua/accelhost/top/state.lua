@@ -51,7 +51,7 @@ local function doing_of(job, rank, before)
   if rank.state == "waiting" then return waiting_text(rank) end
   local stuck = before and before.progress == rank.progress
   if rank.state == "stopped" or (stuck and (rank.state == "running" or rank.state == "sleeping")) then
-    local doing = C.jobs.rank_status(job.control_block, rank.rank)
+    local doing = C.jobs.rank_status(job.control_block, rank.rank, rank.pid)
     local is_idle = rank.state == "sleeping" and doing and doing:find " at %?$"
     return is_idle and idle_text(job.command) or doing
   end

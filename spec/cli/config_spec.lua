@@ -160,7 +160,7 @@ log_dir: 'logs of: "us"'
     write("c.yaml", "compute_environment: LOCAL_MACHINE\nnum_machines: 1\nuse_cpu: yes\nmixed_precision: 'no'\n" ..
       "nproc_per_node: 2\n")
     local result = config {"update", "--config_file", "c.yaml"}
-    assert.equal("Written: c.yaml\nLeft out, since it is so in any case: compute_environment\n",
+    assert.equal("Written: c.yaml\nOmitted, as no other value is possible: compute_environment\n",
       result.stdout)
     assert.equal(first .. "nproc_per_node: 2\ncpu: true\nnum_machines: 1\nmixed_precision: 'no'\n", read "c.yaml")
     write("c.json", [[{"num_processes": 2, "timeout": 1.5, "cpu": true, "max_memory": "2G"}]])

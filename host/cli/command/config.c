@@ -136,7 +136,7 @@ static int run_update(struct ah_settings *settings, const char *path)
     if (write_file(settings, path) < 0)
         return config_fail();
     if (settings->idle)
-        printf("Left out, since it is so in any case: %s\n", settings->idle);
+        printf("Omitted, as no other value is possible: %s\n", settings->idle);
     return 0;
 }
 

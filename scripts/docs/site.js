@@ -81,6 +81,25 @@
     return rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
   }
 
+  // Of several words the rows with some, those with rare words first.
+  function partly(query) {
+    var parts = query.split(/[\s_]+/).map(stem), rows = [];
+    if (parts.length < 2) return rows;
+    var texts = names.map(function (row) { return (row[0] + " " + row[2]).toLowerCase().replace(/-/g, " "); });
+    var weights = parts.map(function (part) {
+      var count = texts.filter(function (text) { return text.indexOf(part) >= 0; }).length;
+      return count ? Math.log(names.length / count) : 0;
+    });
+    names.forEach(function (row, i) {
+      var weight = 0;
+      parts.forEach(function (part, p) {
+        if (texts[i].indexOf(part) >= 0) weight += weights[p] * (row[0].toLowerCase().indexOf(part) >= 0 ? 1.1 : 1);
+      });
+      if (weight > 0) rows.push([-weight, row[0].length, row]);
+    });
+    return rows.sort(function (a, b) { return a[0] - b[0] || a[1] - b[1]; });
+  }
+
   // List the functions with an argument of this name.
   function takers(word) {
     var rows = [];
@@ -102,6 +121,7 @@
       if (!rows.length && lastOf(word)) rows = ranked(lastOf(word));
       if (!rows.length || rows[0][0] >= 3) rows = rows.concat(takers(word));
       if (!rows.length) rows = nearest(word);
+      if (!rows.length) rows = partly(word);
     }
     found.textContent = "";
     chosen = rows.length ? 0 : -1;

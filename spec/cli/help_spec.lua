@@ -132,6 +132,9 @@ describe("accelhost help", function()
     assert.matches("accelhost %-%-version", shown "version")
     assert.matches("^Nothing mentions 'learning rate finder'%. Found for '", shown "learning rate finder")
     assert.matches("^Nothing mentions 'gradeint cliping'%. Found for 'grad", shown "gradeint cliping")
+    local partly = shown "confusion heatmap plot"
+    assert.matches("^Nothing mentions all of 'confusion heatmap plot'%. Found for a part of the words:\n", partly)
+    assert.matches("^[^\n]*\n  metrics%.confusion_matrix ", partly)
     local result = run.host {"help", "zzzqqq", "qqqzzz"}
     assert.equal(1, result.code)
     assert.matches("nothing is called 'zzzqqq qqqzzz'", result.stderr)

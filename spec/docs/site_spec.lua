@@ -42,13 +42,15 @@ describe("The documentation", function()
     if os.execute "command -v node >/dev/null" ~= 0 then return pending "needs node, which runs the site's script" end
     local found = {}
     local result = run.program {"node", root .. "/spec/support/site_search.js", "out/index.html", "gradient clipping",
-      "Linaer", "early stopping", "wandb"}
+      "Linaer", "early stopping", "wandb", "learning rate warmup", "zzz qqq"}
     assert.equal(0, result.code, result.output)
-    for line in result.stdout:gmatch "[^\n]+" do found[#found + 1] = line end
+    for line in result.stdout:gmatch "([^\n]*)\n" do found[#found + 1] = line end
     assert.truthy(found[1]:find("nn.utils.clip_grad_norm_", 1, true), found[1])
     assert.matches("^nn%.Linear ", found[2])
     assert.matches("^accelhost%.EarlyStoppingCallback ", found[3])
     assert.equal("wandb", found[4])
+    assert.matches("^optim%.get_[%w_]+_schedule_with_warmup", found[5]) -- none has all words
+    assert.equal("", found[6])
   end)
 
   it("leads nowhere that is not there, and no place is there twice", function()

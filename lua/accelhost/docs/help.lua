@@ -319,9 +319,10 @@ end
 -- Show the results of the full-text search for words, or for a name that is not public; false when there are none.
 local function show_found(page, reference, commands, query, is_exact)
   local binary = #commands > 0 and program.binary() or nil
-  local found, instead = search.find(search.rows(reference, binary), query, is_exact)
+  local found, instead, is_partly = search.find(search.rows(reference, binary), query, is_exact)
   if #found == 0 then return false end
   page:wrap(instead and ("Nothing mentions '%s'. Found for '%s':"):format(query, instead)
+    or is_partly and ("Nothing mentions all of '%s'. Found for a part of the words:"):format(query)
     or ("Found for '%s' (accelhost help NAME shows one of them):"):format(query), 0)
   local rows, counts = {}, {}
   for _, row in ipairs(found) do

@@ -167,12 +167,34 @@ local function corrected(rows, wanted)
   return list
 end
 
---- The rows that have all words, the best one first.
+-- The rows with some of the words, those with rare words first, as far as they weigh half of the best.
+local function partly(rows, wanted)
+  local weights, order, list = {}, {}, {}
+  for i, row in ipairs(rows) do weights[row], order[row] = 0, i end
+  for _, word in ipairs(wanted) do
+    local with_word = ranked(rows, {word})
+    for i, row in ipairs(with_word) do
+      weights[row] = weights[row] + math.log(#rows / #with_word) - 1e-3 * i / #rows
+    end
+  end
+  for _, row in ipairs(rows) do
+    if weights[row] > 0 then list[#list + 1] = row end
+  end
+  table.sort(list, function(a, b)
+    if weights[a] ~= weights[b] then return weights[a] > weights[b] end
+    return order[a] < order[b]
+  end)
+  while #list > 0 and weights[list[#list]] < weights[list[1]] / 2 do list[#list] = nil end
+  return list
+end
+
+--- The rows that have all words, the best one first; where none has all of several, those with rare ones of them.
 ---@param rows table[] of search.rows
 ---@param query string
 ---@param is_exact? boolean find no words of similar spelling
 ---@return table[]
 ---@return string? instead the words that were searched in place of the query's
+---@return boolean? is_partly no row has all of them
 function search.find(rows, query, is_exact)
   local wanted = words_of(query)
   for i, word in ipairs(wanted) do wanted[i] = stem(word) end
@@ -180,8 +202,10 @@ function search.find(rows, query, is_exact)
   local found = ranked(rows, wanted)
   if #found > 0 or is_exact then return found end
   local other = corrected(rows, wanted)
-  if not other then return {} end
-  return ranked(rows, other), table.concat(other, " ")
+  found = other and ranked(rows, other) or found
+  if #found > 0 then return found, table.concat(other, " ") end
+  if #wanted < 2 then return {} end
+  return partly(rows, wanted), nil, true
 end
 
 return search

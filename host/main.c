@@ -11,6 +11,7 @@
 #include "base/status/nearest.h"
 #include "base/status/status.h"
 #include "base/status/version.h"
+#include "cli/base/help_page.h"
 #include "cli/command/command.h"
 #include "cli/command/init.h"
 #include "cli/launch/launch.h"
@@ -45,18 +46,18 @@ static int main_help(int argc, char **argv)
 
 static void print_help(void)
 {
-    puts("accelhost: train in Lua, in one process or many\n\n"
-         "usage: accelhost                          a prompt\n"
-         "       accelhost [-i] script.lua [arguments]\n"
-         "       accelhost -e CODE\n"
-         "       accelhost COMMAND [options]\n\n"
-         "commands:");
+    ah_help_print("accelhost: train in Lua, in one process or many\n\n"
+                  "usage: accelhost                          a prompt\n"
+                  "       accelhost [-i] script.lua [arguments]\n"
+                  "       accelhost -e CODE\n"
+                  "       accelhost COMMAND [options]\n\n"
+                  "commands:");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-16s %s\n", commands[i].name, commands[i].summary);
-    puts("\n'accelhost COMMAND --help' lists a command's options, 'accelhost help NAME' describes a name,\n"
-         "'accelhost help WORDS' searches, 'accelhost help examples' prints where the examples are.\n"
-         "  --version  print the version\n"
-         "  --help     this text");
+        ah_help_row(commands[i].name, commands[i].summary);
+    ah_help_print("\n'accelhost COMMAND --help' lists a command's options, 'accelhost help NAME' describes a name,\n"
+                  "'accelhost help WORDS' searches, 'accelhost help examples' prints where the examples are.\n"
+                  "  --version  print the version\n"
+                  "  --help     this text");
 }
 
 /* Open closed standard streams: a descriptor opened later must not become the output. */

@@ -1,5 +1,6 @@
 local folder = require "spec.support.folder"
 local run = require "spec.support.run"
+local terminal = require "spec.support.terminal"
 
 local function write(text)
   local path = os.tmpname()
@@ -86,12 +87,30 @@ describe("accelhost", function()
     assert.is_nil(result.output:find("one two", 1, true))
   end)
 
-  it("has help for every command", function()
-    for _, command in ipairs {"run", "launch", "data"} do
-      local result = run.host {command, "--help"}
-      run.succeeds(result)
-      assert.matches("usage: accelhost", result.stdout)
+  it("has help for every command, wrapped between words at the terminal's width, at most 100 columns", function()
+    local commands = {"run", "examples/mnist.lua"}
+    for _, command in ipairs(require("accelhost.docs.commands").of(run.path)) do
+      commands[#commands + 1] = command.name
     end
+    assert.is_true(#commands > 14)
+    for columns, most in pairs {["60"] = 60, ["80"] = 80, ["300"] = 100} do
+      local widest = 0
+      for _, command in ipairs(commands) do
+        local result = run.host({command, "--help"}, {env = {COLUMNS = columns}})
+        run.succeeds(result)
+        assert.matches("^usage: accelhost", result.stdout)
+        for line in result.stdout:gmatch "[^\n]+" do
+          local is_word = line:find "^ *%S+$" -- and cannot be broken
+          assert.is_true((#line <= most or is_word ~= nil) and not line:find " $", command .. ": " .. line)
+          widest = math.max(widest, #line)
+        end
+      end
+      assert.is_true(widest > most - 4)
+    end
+    local at = terminal.open({run.path, "sweep", "--help"}, {columns = 50})
+    at:wait "130%s+interrupted"
+    at:close()
+    for line in at:shown():gmatch "[^\n]+" do assert.is_true(#line <= 50, line) end
   end)
 end)
 

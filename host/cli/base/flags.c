@@ -8,10 +8,11 @@
 
 #include "base/status/nearest.h"
 #include "base/status/version.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "config/settings.h"
 
-enum { NAME = 64, COLUMN = 36, WIDTH = 100 };
+enum { NAME = 64 };
 
 static void flags_spell(const char *word, size_t length, char name[NAME])
 {
@@ -136,23 +137,9 @@ int ah_flags_read(const char *command, const struct ah_flag *flags, int count, v
 
 void ah_flags_print_line(const char *name, const char *value, const char *help)
 {
-    int at = printf("  %s%s%s", name, value ? " " : "", value ? value : "");
-    if (at > COLUMN - 2) {
-        putchar('\n');
-        at = 0;
-    }
-    at += printf("%*s", COLUMN - at, "");
-    for (const char *word = help; *word;) {
-        int blanks = (int)strspn(word, " "), bytes = (int)strcspn(word + blanks, " ");
-        if (at + blanks + bytes > WIDTH) {
-            at = printf("\n%*s", COLUMN, "") - 1;
-            blanks = 0;
-            word += strspn(word, " ");
-        }
-        at += printf("%.*s", blanks + bytes, word);
-        word += blanks + bytes;
-    }
-    putchar('\n');
+    char text[NAME];
+    snprintf(text, sizeof text, "%s%s%s", name, value ? " " : "", value ? value : "");
+    ah_help_option(text, help);
 }
 
 void ah_flags_print(const struct ah_flag *flags, int count)

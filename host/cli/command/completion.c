@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
@@ -9,12 +10,12 @@
 int ah_cli_completion(int argc, char **argv)
 {
     if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
-        puts("usage: accelhost completion bash|zsh|fish\n\n"
-             "Prints a script by which the shell completes commands, options and their values. For good:\n\n"
-             "  bash  accelhost completion bash >~/.local/share/bash-completion/completions/accelhost\n"
-             "  zsh   accelhost completion zsh >FOLDER/_accelhost, a folder of $fpath\n"
-             "  fish  accelhost completion fish >~/.config/fish/completions/accelhost.fish\n\n"
-             "make install and the Debian package install these files.");
+        ah_help_print("usage: accelhost completion bash|zsh|fish\n\n"
+                      "Prints a script by which the shell completes commands, options and their values. For good:\n\n"
+                      "  bash  accelhost completion bash >~/.local/share/bash-completion/completions/accelhost\n"
+                      "  zsh   accelhost completion zsh >FOLDER/_accelhost, a folder of $fpath\n"
+                      "  fish  accelhost completion fish >~/.config/fish/completions/accelhost.fish\n\n"
+                      "make install and the Debian package install these files.");
         return 0;
     }
     if (argc != 1 || (strcmp(argv[0], "bash") && strcmp(argv[0], "zsh") && strcmp(argv[0], "fish")))

@@ -13,6 +13,7 @@
 #include "base/status/nearest.h"
 #include "base/status/status.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/command/config_questions.h"
@@ -38,16 +39,18 @@ enum { FLAGS = sizeof config_flags / sizeof *config_flags };
 
 static void print_help(void)
 {
-    puts("usage: accelhost config [options]\n"
-         "       accelhost config default|show|update [options]\n"
-         "       accelhost config keys\n\n"
-         "Asks for the default settings of 'accelhost launch' and writes them to a file.\n"
-         "`default` writes settings for this machine without asking, unless the file exists; `show` prints each\n"
-         "setting and its source; `update` rewrites a file of Accelerate's, or an old one, with our names; `keys`\n"
-         "lists every key, flag and variable, and the unsupported options of other launchers, as Markdown.\n\n"
-         "options:");
+    ah_help_print(
+        "usage: accelhost config [options]\n"
+        "       accelhost config default|show|update [options]\n"
+        "       accelhost config keys\n\n"
+        "Asks for the default settings of 'accelhost launch' and writes them to a file.\n"
+        "`default` writes settings for this machine without asking, unless the file exists; `show` prints each\n"
+        "setting and its source; `update` rewrites a file of Accelerate's, or an old one, with our names; `keys`\n"
+        "lists every key, flag and variable, and the unsupported options of other launchers, as Markdown.\n\n"
+        "options:");
     ah_flags_print(config_flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 the file could not be written or the answers ended, 2 usage or a file that is wrong");
+    ah_help_print(
+        "\nexit codes: 0 ok, 1 the file could not be written or the answers ended, 2 usage or a file that is wrong");
 }
 
 static int write_text(const char *path, const char *text)
@@ -101,7 +104,7 @@ static int run_questions(struct ah_settings *settings, const char *path)
 {
     if (!isatty(STDIN_FILENO))
         return ah_usage("config", "this asks questions, and stdin is no terminal ('accelhost config default' writes a "
-                        "file without asking)");
+                                  "file without asking)");
     printf("Settings of 'accelhost launch' for %s\nThis machine has ", path);
     ah_config_print_machine();
     if (is_there(path) && ah_settings_read_file(settings, path) < 0)
@@ -188,8 +191,11 @@ int ah_cli_config(int argc, char **argv)
         known |= !strcmp(words[i], word);
     if (!known) {
         const char *near = ah_nearest(word, words);
-        return ah_usage("config", near ? "there is no '%s' (did you mean '%s'?)" : "there is no '%s' (known: default, "
-                        "show, update, keys)", word, near);
+        return ah_usage("config",
+                        near ? "there is no '%s' (did you mean '%s'?)"
+                             : "there is no '%s' (known: default, "
+                               "show, update, keys)",
+                        word, near);
     }
     int first = ah_flags_read("config", config_flags, FLAGS, print_help, argc - named, argv + named, &options);
     if (first < 0)

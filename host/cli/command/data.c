@@ -15,6 +15,7 @@
 #include "base/status/nearest.h"
 #include "base/status/status.h"
 #include "base/status/version.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 
@@ -61,12 +62,13 @@ extern char **environ;
 
 static void print_help(void)
 {
-    printf("usage: accelhost data NAME [--dir DIR] [--mirror URL]\n\n"
-           "Downloads a public data set with the curl program and checks its SHA-256 sums.\n\n");
+    ah_help_print("usage: accelhost data NAME [--dir DIR] [--mirror URL]\n\n"
+                  "Downloads a public data set with the curl program and checks its SHA-256 sums.\n\n");
     for (int i = 0; i < SETS; i++)
-        printf("  %-16s %s\n", sets[i].name, sets[i].summary);
-    printf("\n  --dir DIR        where the files go (default: $ACCELHOST_DATA/NAME, else data/NAME)\n"
-           "  --mirror URL     fetch from this folder instead of the known ones\n");
+        ah_help_row(sets[i].name, sets[i].summary);
+    putchar('\n');
+    ah_help_row("--dir DIR", "where the files go (default: $ACCELHOST_DATA/NAME, else data/NAME)");
+    ah_help_row("--mirror URL", "fetch from this folder instead of the known ones");
 }
 
 static const struct set *find_set(const char *name)
@@ -88,9 +90,16 @@ static int data_curl(const char *url, const char *to)
     bool terminal = isatty(STDERR_FILENO);
     const char *const protocols = strncmp(url, "file://", 7) ? "=https,http" : "=file";
     const char *const words[] = {
-        "curl", "--fail", "--location", "--proto", protocols, "--proto-redir", "=https,http", "--max-filesize",
-        most_bytes, "--retry", "2", "--connect-timeout", "20", terminal ? "--progress-bar" : "-sS", "--output", to,
-        "--url", url, NULL,
+        "curl",        "--fail",
+        "--location",  "--proto",
+        protocols,     "--proto-redir",
+        "=https,http", "--max-filesize",
+        most_bytes,    "--retry",
+        "2",           "--connect-timeout",
+        "20",          terminal ? "--progress-bar" : "-sS",
+        "--output",    to,
+        "--url",       url,
+        NULL,
     };
     pid_t child;
     int status, failed = posix_spawnp(&child, "curl", NULL, NULL, (char *const *)words, environ);

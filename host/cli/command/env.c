@@ -5,6 +5,7 @@
 
 #include "base/status/status.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/launch/launch_settings.h"
@@ -12,8 +13,8 @@
 
 static void print_help(void)
 {
-    puts("usage: accelhost env\n\n"
-         "Prints the versions, the machine and the settings that are in force.\n\noptions:");
+    ah_help_print("usage: accelhost env\n\n"
+                  "Prints the versions, the machine and the settings that are in force.\n\noptions:");
     ah_flags_print(NULL, 0);
 }
 

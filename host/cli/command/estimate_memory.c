@@ -9,6 +9,7 @@
 
 #include "base/status/status.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
@@ -31,33 +32,38 @@ static const struct ah_flag estimate_flags[] = {
      .help = "which model of the table that the script returns, or class of accelhost.models for a folder"},
     {"--trace", AH_FLAG_SWITCH, FIELD(trace),
      .help = "run FILE, a script that trains, for some steps, and print its memory at the peak"},
-    {"--steps", AH_FLAG_VALUE, FIELD(steps), {.kind = AH_VALUE_WHOLE, 1, 1000}, "N",
+    {"--steps",
+     AH_FLAG_VALUE,
+     FIELD(steps),
+     {.kind = AH_VALUE_WHOLE, 1, 1000},
+     "N",
      "steps of an optimizer that --trace runs (default 2)"},
 };
 /* The end of a chunk. */
-#define REPORT                                                                                   \
-    "io.stdout:flush()\n"                                                                        \
-    "text = not fine and tostring(text):gsub('^estimate%-memory:%d+: ', '')\n"                    \
-    "if text then io.stderr:write('accelhost estimate-memory: ', text, '\\n') end\n"              \
+#define REPORT                                                                       \
+    "io.stdout:flush()\n"                                                            \
+    "text = not fine and tostring(text):gsub('^estimate%-memory:%d+: ', '')\n"       \
+    "if text then io.stderr:write('accelhost estimate-memory: ', text, '\\n') end\n" \
     "exit_code = fine and 0 or 1\n"
 
 enum { FLAGS = sizeof estimate_flags / sizeof *estimate_flags };
 
 static void print_help(void)
 {
-    puts("usage: accelhost estimate-memory FILE [options]\n"
-         "       accelhost estimate-memory --trace [--steps N] SCRIPT [ARGUMENTS]\n\n"
-         "Prints the memory of training: weights, gradients, an optimizer's state, the largest layer, for each dtype,\n"
-         "and for a batch the activations of its forward and the peak of a step. FILE is a script that returns a\n"
-         "model, a function or class that makes one, or a table of these, which is run on shapes alone (device\n"
-         "\"meta\"): no memory is allocated, nothing is computed. Or it is a checkpoint's folder, whose config.json\n"
-         "describes the model, or a file of weights (.safetensors, .safetensors.index.json, .npz, .pt), whose header\n"
-         "is read.\n\n"
-         "With --trace a script that trains is run for some steps, on the CPU in one process. Its table has the\n"
-         "memory at the peak by kind, activations by module and op, the largest allocations with the lines of the\n"
-         "script that made them, and the peak of each phase.\n\noptions:");
+    ah_help_print(
+        "usage: accelhost estimate-memory FILE [options]\n"
+        "       accelhost estimate-memory --trace [--steps N] SCRIPT [ARGUMENTS]\n\n"
+        "Prints the memory of training: weights, gradients, an optimizer's state, the largest layer, for each dtype,\n"
+        "and for a batch the activations of its forward and the peak of a step. FILE is a script that returns a\n"
+        "model, a function or class that makes one, or a table of these, which is run on shapes alone (device\n"
+        "\"meta\"): no memory is allocated, nothing is computed. Or it is a checkpoint's folder, whose config.json\n"
+        "describes the model, or a file of weights (.safetensors, .safetensors.index.json, .npz, .pt), whose header\n"
+        "is read.\n\n"
+        "With --trace a script that trains is run for some steps, on the CPU in one process. Its table has the\n"
+        "memory at the peak by kind, activations by module and op, the largest allocations with the lines of the\n"
+        "script that made them, and the peak of each phase.\n\noptions:");
     ah_flags_print(estimate_flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 the file or the model is wrong, 2 usage");
+    ah_help_print("\nexit codes: 0 ok, 1 the file or the model is wrong, 2 usage");
 }
 
 /* Run a chunk that sets the global exit_code. */
@@ -98,8 +104,7 @@ static int estimate_trace(const char *path, const struct estimate_options *optio
     static const char chunk[] =
         "local path, steps = ...\n"
         "local trace = require 'accelhost.estimate.trace'\n"
-        "local fine, text = pcall(trace, require 'accelhost', path, tonumber(steps), arg)\n"
-        REPORT;
+        "local fine, text = pcall(trace, require 'accelhost', path, tonumber(steps), arg)\n" REPORT;
     char steps[16];
     snprintf(steps, sizeof steps, "%.0f", options->steps);
     return estimate_run(chunk, 2, (char *[]){(char *)(uintptr_t)path, steps}, argc, argv);
@@ -122,7 +127,7 @@ int ah_cli_estimate_memory(int argc, char **argv)
         return ah_usage("estimate-memory", "--steps: expected --trace with it");
     if (options.trace && (options.batch || options.dtypes || options.optimizer || options.model))
         return ah_usage("estimate-memory", "--trace: the script has model, optimizer and batches; expected no --batch, "
-                        "--dtypes, --optimizer or --model");
+                                           "--dtypes, --optimizer or --model");
     if (!options.trace && first < argc)
         return ah_usage("estimate-memory", "unexpected argument '%s'", argv[first]);
     if (access(path, R_OK))

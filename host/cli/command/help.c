@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
@@ -20,10 +21,11 @@ static bool is_help(const char *word)
 /* The topic, "" without one, and behind it the names and summaries of the commands. */
 static int help_report(const struct ah_command *commands, const char *topic)
 {
-    static const char chunk[] = BRIEFLY "local word, commands = select(1, ...), {}\n"
-                                "for i = 2, select('#', ...), 2 do commands[#commands + 1] = {select(i, ...)} end\n"
-                                "exit_code = require('accelhost.docs.help').print(require 'accelhost', commands,\n"
-                                "  word ~= '' and word or nil)\n";
+    static const char chunk[] =
+        BRIEFLY "local word, commands = select(1, ...), {}\n"
+                "for i = 2, select('#', ...), 2 do commands[#commands + 1] = {select(i, ...)} end\n"
+                "exit_code = require('accelhost.docs.help').print(require 'accelhost', commands,\n"
+                "  word ~= '' and word or nil)\n";
     const char *words[2 * AH_MOST_COMMANDS + 1] = {topic};
     int count = 1;
     for (; commands->name; commands++) {
@@ -37,7 +39,7 @@ static int help_report(const struct ah_command *commands, const char *topic)
 static int help_command(const struct ah_command *command)
 {
     static const char chunk[] = BRIEFLY "io.write(require('accelhost.docs.help').namesake(require 'accelhost', ...))\n"
-                                "exit_code = 0\n";
+                                        "exit_code = 0\n";
     int code = command->run(1, (char *[]){(char *)"--help", NULL});
     fflush(stdout);
     return code ? code : ah_host_run_command("help", chunk, "=help", 1, (char *[]){(char *)command->name, NULL});
@@ -47,11 +49,12 @@ int ah_cli_help(const struct ah_command *commands, int argc, char **argv)
 {
     char words[1024] = "";
     if (argc > 0 && is_help(argv[0])) {
-        puts("usage: accelhost help [NAME]\n"
-             "       accelhost help WORDS...\n\n"
-             "Describes a function, a class, a method, a module, a command or a topic. Without a name it lists the\n"
-             "modules, commands and topics. Words that are no name are searched in the reference, the guides and the\n"
-             "commands' options.");
+        ah_help_print(
+            "usage: accelhost help [NAME]\n"
+            "       accelhost help WORDS...\n\n"
+            "Describes a function, a class, a method, a module, a command or a topic. Without a name it lists the\n"
+            "modules, commands and topics. Words that are no name are searched in the reference, the guides and the\n"
+            "commands' options.");
         return 0;
     }
     for (const struct ah_command *command = commands; argc == 1 && command->name; command++)
@@ -68,10 +71,11 @@ int ah_cli_help(const struct ah_command *commands, int argc, char **argv)
 int ah_cli_types(int argc, char **argv)
 {
     if (argc > 0 && is_help(argv[0])) {
-        puts("usage: accelhost types DIR\n\n"
-             "Writes definition files for the Lua language server into a folder, which is made if it is missing: an\n"
-             "editor that knows it completes and explains accelhost's names. In a project's .luarc.json:\n\n"
-             "  {\"runtime.version\": \"LuaJIT\", \"workspace.library\": [\"DIR\"]}");
+        ah_help_print(
+            "usage: accelhost types DIR\n\n"
+            "Writes definition files for the Lua language server into a folder, which is made if it is missing: an\n"
+            "editor that knows it completes and explains accelhost's names. In a project's .luarc.json:\n\n"
+            "  {\"runtime.version\": \"LuaJIT\", \"workspace.library\": [\"DIR\"]}");
         return 0;
     }
     if (argc != 1)

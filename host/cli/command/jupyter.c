@@ -11,6 +11,7 @@
 #include "base/status/status.h"
 #include "bind/format/jupyter.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
@@ -40,16 +41,17 @@ enum {
 
 static void print_help(void)
 {
-    puts("usage: accelhost jupyter install [options]\n"
-         "       accelhost jupyter uninstall [options]\n"
-         "       accelhost jupyter kernel -f FILE\n\n"
-         "Notebooks in Lua, in JupyterLab, Jupyter Notebook, VS Code and every other front end of Jupyter. install\n"
-         "writes the kernel specification, by which a front end finds this program and starts it as a kernel.\n\n"
-         "options:");
+    ah_help_print(
+        "usage: accelhost jupyter install [options]\n"
+        "       accelhost jupyter uninstall [options]\n"
+        "       accelhost jupyter kernel -f FILE\n\n"
+        "Notebooks in Lua, in JupyterLab, Jupyter Notebook, VS Code and every other front end of Jupyter. install\n"
+        "writes the kernel specification, by which a front end finds this program and starts it as a kernel.\n\n"
+        "options:");
     for (int i = 0; i < KERNEL_FLAGS; i++)
         ah_flags_print_line(kernel_flags[i].name, kernel_flags[i].value, kernel_flags[i].help);
     ah_flags_print(place_flags, PLACE_FLAGS);
-    puts("\nexit codes: 0 ok, 1 an error, 2 usage");
+    ah_help_print("\nexit codes: 0 ok, 1 an error, 2 usage");
 }
 
 /* Run Lua of the plugin in an open host; the exit code. */
@@ -79,7 +81,10 @@ static int jupyter_place(const char *action, const struct jupyter_options *optio
         fputs("accelhost jupyter: the path of this program is unknown\n", stderr);
         return 1;
     }
-    const char *const words[] = {action, options->sys_prefix ? "sys-prefix" : options->prefix ? "prefix" : "user",
+    const char *const words[] = {action,
+                                 options->sys_prefix ? "sys-prefix"
+                                 : options->prefix   ? "prefix"
+                                                     : "user",
                                  options->prefix ? options->prefix : "", options->name ? options->name : "accelhost",
                                  program};
     if (ah_host_open(&host, &(struct ah_host_options){0}) < 0) {
@@ -107,7 +112,8 @@ static int jupyter_kernel(const struct jupyter_options *options)
         return ah_shutdown_fail(&host, ah_host_error(&host));
     char *words[] = {(char *)options->file};
     int code = ah_host_set_arguments(&host, "", 0, NULL) < 0
-                   ? 1 : jupyter_run(&host, "exit_code = require 'accelhost.jupyter'(...)", 1, words);
+                   ? 1
+                   : jupyter_run(&host, "exit_code = require 'accelhost.jupyter'(...)", 1, words);
     return ah_shutdown_finish(&host, code);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
@@ -24,27 +25,44 @@ static const struct ah_flag plot_flags[] = {
     {"--output", AH_FLAG_TEXT, FIELD(output), .help = NULL},
     {"--keys", AH_FLAG_TEXT, FIELD(keys), .value = "LIST",
      .help = "which curves, by name, such as loss,valid/*; one plot each (default all)"},
-    {"--smooth", AH_FLAG_VALUE, FIELD(smooth), {.kind = AH_VALUE_NUMBER, 0, 0.9999}, "WEIGHT",
+    {"--smooth",
+     AH_FLAG_VALUE,
+     FIELD(smooth),
+     {.kind = AH_VALUE_NUMBER, 0, 0.9999},
+     "WEIGHT",
      "of the values before, from 0 to below 1, as in TensorBoard: 0.6 is its default, 0 here"},
-    {"--x", AH_FLAG_VALUE, FIELD(axis), {.kind = AH_VALUE_CHOICE, .words = axes}, "AXIS",
+    {"--x",
+     AH_FLAG_VALUE,
+     FIELD(axis),
+     {.kind = AH_VALUE_CHOICE, .words = axes},
+     "AXIS",
      "step (default), time since the run began, or epoch, the value logged by that name"},
     {"--log", AH_FLAG_SWITCH, FIELD(log), .help = "logarithms of the values; those that are not above 0 are left out"},
-    {"--width", AH_FLAG_VALUE, FIELD(width), {.kind = AH_VALUE_WHOLE, 20, 20000}, "N",
+    {"--width",
+     AH_FLAG_VALUE,
+     FIELD(width),
+     {.kind = AH_VALUE_WHOLE, 20, 20000},
+     "N",
      "of the whole, in columns or pixels (default the terminal's, or 80; 960 in a file)"},
-    {"--height", AH_FLAG_VALUE, FIELD(height), {.kind = AH_VALUE_WHOLE, 6, 20000}, "N",
+    {"--height",
+     AH_FLAG_VALUE,
+     FIELD(height),
+     {.kind = AH_VALUE_WHOLE, 6, 20000},
+     "N",
      "of each plot, in lines or pixels (default 17; 300 in a file)"},
 };
 enum { FLAGS = sizeof plot_flags / sizeof *plot_flags, FIXED = 7 };
 
 static void print_help(void)
 {
-    puts("usage: accelhost plot RUN... [options]\n\n"
-         "Draws the curves of several runs in one plot per name, with their least, greatest and last values. RUN is\n"
-         "the output of a tracker: an event file of TensorBoard, a .jsonl or .csv file, or a folder with such files,\n"
-         "whose folders are runs too. Draws in the terminal, in Braille; on a terminal each run has a colour (not\n"
-         "with NO_COLOR).\n\noptions:");
+    ah_help_print(
+        "usage: accelhost plot RUN... [options]\n\n"
+        "Draws the curves of several runs in one plot per name, with their least, greatest and last values. RUN is\n"
+        "the output of a tracker: an event file of TensorBoard, a .jsonl or .csv file, or a folder with such files,\n"
+        "whose folders are runs too. Draws in the terminal, in Braille; on a terminal each run has a colour (not\n"
+        "with NO_COLOR).\n\noptions:");
     ah_flags_print(plot_flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 a run or a name is not there, 2 usage");
+    ah_help_print("\nexit codes: 0 ok, 1 a run or a name is not there, 2 usage");
 }
 
 static char *number_text(char text[32], double number)

@@ -7,6 +7,7 @@
 #include "base/status/notice.h"
 #include "base/status/status.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/script.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
@@ -24,22 +25,27 @@ struct repl_options {
 #define FIELD(name) offsetof(struct repl_options, name)
 static const struct ah_flag repl_flags[] = {
     {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
-    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_COUNT, 1, 256}, "N",
+    {"--num_processes",
+     AH_FLAG_VALUE,
+     FIELD(processes),
+     {.kind = AH_VALUE_COUNT, 1, 256},
+     "N",
      "run each line in N processes; %rank R LINE runs it in one, %restart starts new ones"},
 };
 enum { FLAGS = sizeof repl_flags / sizeof *repl_flags };
 
 static void print_help(void)
 {
-    puts("usage: accelhost [repl] [options]\n"
-         "       accelhost [repl] [options] -i script.lua [arguments]\n\n"
-         "A prompt: typed code runs, an expression shows its value (not before a last ';'). With -i a script runs\n"
-         "first, and its variables are available. From a pipe or file the lines run without prompts.\n\n"
-         "  ? NAME       describes a name, ?? NAME shows its source; ? alone describes the prompt\n"
-         "  Tab          completes names, fields, methods and files\n"
-         "  Ctrl-C       ends running code, or clears the line; Ctrl-D ends the prompt\n\noptions:");
+    ah_help_print(
+        "usage: accelhost [repl] [options]\n"
+        "       accelhost [repl] [options] -i script.lua [arguments]\n\n"
+        "A prompt: typed code runs, an expression shows its value (not before a last ';'). With -i a script runs\n"
+        "first, and its variables are available. From a pipe or file the lines run without prompts.\n\n"
+        "  ? NAME       describes a name, ?? NAME shows its source; ? alone describes the prompt\n"
+        "  Tab          completes names, fields, methods and files\n"
+        "  Ctrl-C       ends running code, or clears the line; Ctrl-D ends the prompt\n\noptions:");
     ah_flags_print(repl_flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 an error when the input is no terminal, 2 usage");
+    ah_help_print("\nexit codes: 0 ok, 1 an error when the input is no terminal, 2 usage");
 }
 
 int ah_cli_repl(int argc, char **argv)

@@ -11,6 +11,7 @@
 #include "base/status/notice.h"
 #include "base/status/status.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/script.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
@@ -33,24 +34,33 @@ static const struct ah_flag run_flags[] = {
     {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
     {"--gc-stress", AH_FLAG_SWITCH, FIELD(gc_stress),
      .help = "collect garbage at every tensor op (finds lifetime errors)"},
-    {"--max_memory", AH_FLAG_VALUE, FIELD(max_memory), {.kind = AH_VALUE_BYTES, 1 << 20, 1e15}, "SIZE",
+    {"--max_memory",
+     AH_FLAG_VALUE,
+     FIELD(max_memory),
+     {.kind = AH_VALUE_BYTES, 1 << 20, 1e15},
+     "SIZE",
      "memory that the script may allocate, such as 2G"},
     {"--params", AH_FLAG_TEXT, FIELD(params), .value = "FILE",
      .help = "values for accelhost.args or parse_args: YAML, JSON or a Lua table"},
-    {"--script_fd", AH_FLAG_VALUE, FIELD(script_fd), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "FD",
+    {"--script_fd",
+     AH_FLAG_VALUE,
+     FIELD(script_fd),
+     {.kind = AH_VALUE_WHOLE, 0, 1e6},
+     "FD",
      "read the script's text from an open file"},
 };
 enum { FLAGS = sizeof run_flags / sizeof *run_flags };
 
 static void print_help(void)
 {
-    puts("usage: accelhost [run] [options] script.lua [arguments]\n"
-         "       accelhost [run] [options] -e CODE [arguments]\n"
-         "       accelhost [run] [options] -m MODULE [arguments]\n\n"
-         "Runs a Lua script in this process. Arguments after the script are its own (the global `arg`).\n"
-         "A script named - is read from stdin; -m runs the file that require would load for the name.\n\noptions:");
+    ah_help_print(
+        "usage: accelhost [run] [options] script.lua [arguments]\n"
+        "       accelhost [run] [options] -e CODE [arguments]\n"
+        "       accelhost [run] [options] -m MODULE [arguments]\n\n"
+        "Runs a Lua script in this process. Arguments after the script are its own (the global `arg`).\n"
+        "A script named - is read from stdin; -m runs the file that require would load for the name.\n\noptions:");
     ah_flags_print(run_flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 script error, 2 usage");
+    ah_help_print("\nexit codes: 0 ok, 1 script error, 2 usage");
 }
 
 /* Limit the memory of this process beyond the program's present memory: its heaps, not memory that ranks share. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/io/folder.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/launch/launch.h"
@@ -13,12 +14,13 @@
 
 static void print_help(void)
 {
-    puts("usage: accelhost test [options]\n\n"
-         "Checks the basics of scripts on this machine: collectives, equal random numbers, gradients and training\n"
-         "equal to those of one process, loaders' shares, saving. In 2 processes, on GPUs one for each, unless\n"
-         "the settings have another number; accepts the options of 'accelhost launch'.\n\noptions:");
+    ah_help_print(
+        "usage: accelhost test [options]\n\n"
+        "Checks the basics of scripts on this machine: collectives, equal random numbers, gradients and training\n"
+        "equal to those of one process, loaders' shares, saving. In 2 processes, on GPUs one for each, unless\n"
+        "the settings have another number; accepts the options of 'accelhost launch'.\n\noptions:");
     ah_launch_settings_help();
-    puts("\nexit codes: 0 ok, 2 usage, 3 a check failed, 4 a collective timed out, 128+n ended by signal n");
+    ah_help_print("\nexit codes: 0 ok, 2 usage, 3 a check failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
 static int self_test_run(const struct ah_settings *settings)

@@ -5,6 +5,7 @@
 
 #include "base/status/nearest.h"
 #include "cli/base/flags.h"
+#include "cli/base/help_page.h"
 #include "cli/base/usage.h"
 #include "cli/command/command.h"
 #include "cli/process/host.h"
@@ -19,20 +20,40 @@ static const char formats[] = "csv json yaml lua";
 
 #define FIELD(name) offsetof(struct sweep_options, name)
 static const struct ah_flag sweep_flags[] = {
-    {"-n", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "TRIALS",
+    {"-n",
+     AH_FLAG_VALUE,
+     FIELD(trials),
+     {.kind = AH_VALUE_WHOLE, 1, 1e9},
+     "TRIALS",
      "configurations to try in all, those of earlier runs among them"},
     {"--trials", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "N", NULL},
-    {"-j", AH_FLAG_VALUE, FIELD(parallel), {.kind = AH_VALUE_WHOLE, 1, 4096}, "PARALLEL",
+    {"-j",
+     AH_FLAG_VALUE,
+     FIELD(parallel),
+     {.kind = AH_VALUE_WHOLE, 1, 4096},
+     "PARALLEL",
      "trials that run at once (default: processors / processes of a trial)"},
     {"--parallel", AH_FLAG_VALUE, FIELD(parallel), {.kind = AH_VALUE_WHOLE, 1, 4096}, "N", NULL},
     {"--study", AH_FLAG_TEXT, FIELD(study), .value = "DIR",
      .help = "where the study is kept (default FILE's name with .study)"},
-    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_WHOLE, 1, 4096}, "N",
+    {"--num_processes",
+     AH_FLAG_VALUE,
+     FIELD(processes),
+     {.kind = AH_VALUE_WHOLE, 1, 4096},
+     "N",
      "processes of each trial (default 1)"},
     {"--seed", AH_FLAG_VALUE, FIELD(seed), {.kind = AH_VALUE_WHOLE, 0, 9e15}, "N", "of the sampler (default 0)"},
-    {"--timeout", AH_FLAG_VALUE, FIELD(timeout), {.kind = AH_VALUE_NUMBER, 0.001, 1e9}, "S",
+    {"--timeout",
+     AH_FLAG_VALUE,
+     FIELD(timeout),
+     {.kind = AH_VALUE_NUMBER, 0.001, 1e9},
+     "S",
      "time limit of a trial in seconds"},
-    {"--retries", AH_FLAG_VALUE, FIELD(retries), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "N",
+    {"--retries",
+     AH_FLAG_VALUE,
+     FIELD(retries),
+     {.kind = AH_VALUE_WHOLE, 0, 1e6},
+     "N",
      "number of further attempts of a failed trial (default 0)"},
     {"--launcher", AH_FLAG_TEXT, FIELD(launcher), .value = "local|slurm",
      .help = "launcher of trials: this process (default), or sbatch, whose jobs must see the study's folder"},
@@ -40,9 +61,17 @@ static const struct ah_flag sweep_flags[] = {
     {"-o", AH_FLAG_TEXT, FIELD(output), .value = "FILE",
      .help = "of report: the page (default STUDY/report.html; -: none); of export: the file (default stdout)"},
     {"--output", AH_FLAG_TEXT, FIELD(output), .help = NULL},
-    {"--format", AH_FLAG_VALUE, FIELD(format), {.kind = AH_VALUE_CHOICE, .words = formats}, "FORMAT",
+    {"--format",
+     AH_FLAG_VALUE,
+     FIELD(format),
+     {.kind = AH_VALUE_CHOICE, .words = formats},
+     "FORMAT",
      "of export: csv, json, or the best parameters as yaml or lua (default by FILE's name, else csv)"},
-    {"--serve", AH_FLAG_VALUE, FIELD(serve), {.kind = AH_VALUE_WHOLE, 0, 65535}, "PORT",
+    {"--serve",
+     AH_FLAG_VALUE,
+     FIELD(serve),
+     {.kind = AH_VALUE_WHOLE, 0, 65535},
+     "PORT",
      "of report: no file, but a page on this host that follows a running study (0: any port)"},
     {"--reports", AH_FLAG_SWITCH, FIELD(reports), .help = "of export to csv: a row for each report"},
 };
@@ -50,25 +79,26 @@ enum { FLAGS = sizeof sweep_flags / sizeof *sweep_flags, MOST_STUDIES = 64 };
 
 static void print_help(void)
 {
-    puts("usage: accelhost sweep FILE [options]\n"
-         "       accelhost sweep status STUDY\n"
-         "       accelhost sweep retry STUDY\n"
-         "       accelhost sweep best STUDY\n"
-         "       accelhost sweep report STUDY [-o FILE.html | --serve PORT]\n"
-         "       accelhost sweep compare STUDY STUDY...\n"
-         "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
-         "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
-         "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
-         "or YAML with the same keys or those of Weights & Biases; metrics = and directions = are lists for several\n"
-         "metrics. The same command resumes a study that was interrupted or killed. Ctrl-C ends trials at their next\n"
-         "report, twice at once.\n\n"
-         "status prints the state of a study, retry has its failed trials run again when the sweep is started, best\n"
-         "prints its best parameters as a Lua table and writes best.yaml, report prints the results and writes a page\n"
-         "with pictures and all trials, compare prints studies of the same metrics next to each other, export writes\n"
-         "the trials for other programs.\n\n"
-         "options:");
+    ah_help_print(
+        "usage: accelhost sweep FILE [options]\n"
+        "       accelhost sweep status STUDY\n"
+        "       accelhost sweep retry STUDY\n"
+        "       accelhost sweep best STUDY\n"
+        "       accelhost sweep report STUDY [-o FILE.html | --serve PORT]\n"
+        "       accelhost sweep compare STUDY STUDY...\n"
+        "       accelhost sweep export STUDY [--format FORMAT] [--reports] [-o FILE]\n\n"
+        "Runs the trials of a search for hyperparameters. FILE is a Lua script that returns\n"
+        "{script = or objective =, space =, metric =, direction =, sampler =, pruner =, trials =, ...},\n"
+        "or YAML with the same keys or those of Weights & Biases; metrics = and directions = are lists for several\n"
+        "metrics. The same command resumes a study that was interrupted or killed. Ctrl-C ends trials at their next\n"
+        "report, twice at once.\n\n"
+        "status prints the state of a study, retry has its failed trials run again when the sweep is started, best\n"
+        "prints its best parameters as a Lua table and writes best.yaml, report prints the results and writes a page\n"
+        "with pictures and all trials, compare prints studies of the same metrics next to each other, export writes\n"
+        "the trials for other programs.\n\n"
+        "options:");
     ah_flags_print(sweep_flags, FLAGS);
-    puts("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
+    ah_help_print("\nexit codes: 0 ok, 1 no trial has a value, 2 usage or a definition that is wrong, 130 interrupted");
 }
 
 /* `paths`: the file or the study; of compare `count` studies. */
@@ -76,15 +106,16 @@ static int sweep_run(const struct sweep_options *options, const char *what, int 
 {
     static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
     enum { NUMBERS = 8, TEXT = 32, WORDS = 7 };
-    const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
-                                     options->timeout, options->retries, options->format, options->serve};
+    const double numbers[NUMBERS] = {options->trials,  options->parallel, options->processes, options->seed,
+                                     options->timeout, options->retries,  options->format,    options->serve};
     char text[NUMBERS][TEXT];
-    char *words[WORDS + NUMBERS + MOST_STUDIES] = {(char *)what, paths[0],
-                                    (char *)(options->study ? options->study : ""),
-                                    (char *)(options->quiet ? "quiet" : ""),
-                                    (char *)(options->output ? options->output : ""),
-                                    (char *)(options->reports ? "reports" : ""),
-                                    (char *)(options->launcher ? options->launcher : "")};
+    char *words[WORDS + NUMBERS + MOST_STUDIES] = {(char *)what,
+                                                   paths[0],
+                                                   (char *)(options->study ? options->study : ""),
+                                                   (char *)(options->quiet ? "quiet" : ""),
+                                                   (char *)(options->output ? options->output : ""),
+                                                   (char *)(options->reports ? "reports" : ""),
+                                                   (char *)(options->launcher ? options->launcher : "")};
     for (int i = 0; i < NUMBERS; i++) {
         text[i][0] = 0;
         if (numbers[i] >= 0)
@@ -99,8 +130,14 @@ static int sweep_run(const struct sweep_options *options, const char *what, int 
 int ah_cli_sweep(int argc, char **argv)
 {
     static const char *const others[] = {"status", "retry", "best", "report", "compare", "export", NULL};
-    struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
-                                    .retries = -1, .format = -1, .serve = -1};
+    struct sweep_options options = {.trials = -1,
+                                    .parallel = -1,
+                                    .processes = -1,
+                                    .seed = -1,
+                                    .timeout = -1,
+                                    .retries = -1,
+                                    .format = -1,
+                                    .serve = -1};
     int count = 0;
     for (int at = 0; at < argc;) {
         int read = ah_flags_read("sweep", sweep_flags, FLAGS, print_help, argc - at, argv + at, &options);

@@ -11,6 +11,7 @@
 #include "base/status/notice.h"
 #include "base/status/status.h"
 #include "cli/base/error_file.h"
+#include "cli/base/help_page.h"
 #include "cli/base/script.h"
 #include "cli/launch/attempt.h"
 #include "cli/launch/busy.h"
@@ -21,17 +22,19 @@
 
 static void print_help(void)
 {
-    puts("usage: accelhost launch [options] script.lua [arguments]\n"
-         "       accelhost launch [options] -e CODE [arguments]\n"
-         "       accelhost launch [options] -m MODULE [arguments]\n\n"
-         "Runs a script in several processes (ranks) of this host, or of several on each of which the same command is\n"
-         "given (--num_machines), and supervises them. A script named - is read from stdin; -m runs the file that\n"
-         "require would load for the name. Every option is a key of the configuration file too; 'accelhost config\n"
-         "keys' lists keys, variables, and refused options of other launchers.\n\n"
-         "options:");
+    ah_help_print(
+        "usage: accelhost launch [options] script.lua [arguments]\n"
+        "       accelhost launch [options] -e CODE [arguments]\n"
+        "       accelhost launch [options] -m MODULE [arguments]\n\n"
+        "Runs a script in several processes (ranks) of this host, or of several on each of which the same command is\n"
+        "given (--num_machines), and supervises them. A script named - is read from stdin; -m runs the file that\n"
+        "require would load for the name. Every option is a key of the configuration file too; 'accelhost config\n"
+        "keys' lists keys, variables, and refused options of other launchers.\n\n"
+        "options:");
     ah_launch_settings_help();
-    puts("\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows their state.\n"
-         "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
+    ah_help_print(
+        "\nkill -USR2 of the launcher makes every rank write its traceback; accelhost top shows their state.\n"
+        "\nexit codes: 0 ok, 2 usage, 3 a rank failed, 4 a collective timed out, 128+n ended by signal n");
 }
 
 enum { VARIABLES = 24, VARIABLE = 512 };
@@ -43,7 +46,7 @@ struct launch {
     const char *variables[VARIABLES + 1];
     int count;
     int attempt_number, restarts; /* its number among all, and the number of failed ones before it */
-    int signal;            /* that arrived during the machines' next rendezvous */
+    int signal;                   /* that arrived during the machines' next rendezvous */
 };
 
 static double launch_number(const struct launch *launch, enum ah_setting setting)
@@ -171,8 +174,7 @@ static int open_logs(struct launch *launch)
         tee = folder && !given ? "3" : "0";
     if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
         return 0;
-    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects,
-                             launch->attempt.job.ranks));
+    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects, launch->attempt.job.ranks));
     if (!launch->attempt.quiet)
         fprintf(stderr, "accelhost launch: logs go to %s\n", ah_rank_logs_folder(launch->attempt.logs));
     return 0;
@@ -199,8 +201,10 @@ static void report_machines(const struct launch *launch, int machines, int ranks
     if (launch->attempt.quiet)
         return;
     if (!machines && launch->attempt_number)
-        fprintf(stderr, "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d "
-                "on\n", launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
+        fprintf(stderr,
+                "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d "
+                "on\n",
+                launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
     else if (!machines && hosts->count < most)
         fprintf(stderr, "accelhost launch: begins on %d of %d machines, %d ranks\n", hosts->count, most, now);
     else if (machines && (machines != hosts->count || ranks != now))

@@ -14,7 +14,7 @@ function commands.binary()
 end
 
 local function output_of(binary, words)
-  local pipe = assert(io.popen(("'%s' %s"):format(binary, words)))
+  local pipe = assert(io.popen(("COLUMNS=100 '%s' %s"):format(binary, words)))
   local text = pipe:read "*a"
   pipe:close()
   return text

@@ -42,45 +42,28 @@ local function all_rows()
   return rows
 end
 
-local function wrapped(text, width)
-  local lines, line = {}, ""
-  for word in text:gmatch "%S+" do
-    if #line + #word + 1 > width then
-      lines[#lines + 1], line = line, word
-    else
-      line = line == "" and word or line .. " " .. word
-    end
-  end
-  lines[#lines + 1] = line
-  return lines
-end
-
-local WIDTH, COLUMN = 100, 36
-
-local function help_line(row)
-  local head = ("  --%s%s"):format(row.name, row.value and " " .. row.value or "")
-  local lines = wrapped(row.help, WIDTH - COLUMN)
-  local first = #head > COLUMN - 2 and head .. "\n" .. (" "):rep(COLUMN) or head .. (" "):rep(COLUMN - #head)
-  return first .. table.concat(lines, "\n" .. (" "):rep(COLUMN))
-end
-
 --- Return the text of --help.
 function options.help()
-  local parts = {[[
-usage: accelhost generate MODEL [options]
-
-Continues a text with the model in a checkpoint folder (config.json, model.safetensors, tokenizer.json),
-or answers by it; a T5 writes a text for the prompt. MODEL may be the folder of an adapter that names its
-base. The text is printed token by token; on standard error, in the end, tokens per second.
-Options of generation that are not set have the values of the folder's generation_config.json. Options
-that choose among likely tokens (temperature, top_p, ...) imply do_sample. Ctrl-C ends the text.
-
-options:]]}
-  for _, row in ipairs(all_rows()) do parts[#parts + 1] = help_line(row) end
-  parts[#parts + 1] = help_line {name = "help", help = "this text"}
-  parts[#parts + 1] = "\nEach flag has the opposite --no_FLAG.\n\n"
-    .. "exit codes: 0 ok, 1 the folder or an option is wrong, 2 usage, 130 ended by Ctrl-C\n"
-  return table.concat(parts, "\n")
+  local page, rows = require "accelhost.util.page"(), {}
+  page:line "usage: accelhost generate MODEL [options]"
+  page:line()
+  page:wrap([[Continues a text with the model in a checkpoint folder (config.json, model.safetensors, tokenizer.json),
+    or answers by it; a T5 writes a text for the prompt. MODEL may be the folder of an adapter that names its base. The
+    text is printed token by token; on standard error, in the end, tokens per second. Options of generation that are not
+    set have the values of the folder's generation_config.json. Options that choose among likely tokens (temperature,
+    top_p, ...) imply do_sample. Ctrl-C ends the text.]], 0)
+  page:line()
+  page:line "options:"
+  for i, row in ipairs(all_rows()) do
+    rows[i] = {("--%s%s"):format(row.name, row.value and " " .. row.value or ""), row.help}
+  end
+  rows[#rows + 1] = {"--help", "this text"}
+  page:rows(rows, 2)
+  page:line()
+  page:line "Each flag has the opposite --no_FLAG."
+  page:line()
+  page:wrap("exit codes: 0 ok, 1 the folder or an option is wrong, 2 usage, 130 ended by Ctrl-C", 0)
+  return table.concat(page.lines, "\n") .. "\n"
 end
 
 local function wrong(text, ...) error({usage = text:format(...)}, 0) end

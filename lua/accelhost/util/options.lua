@@ -25,33 +25,38 @@ local function usage_error(text)
   os.exit(2)
 end
 
+-- Return an option with its value, and its description: with the choices where they are too many for a flag.
+local function help_row(row, limit)
+  local kind, flag, text = type_of(row), "--" .. row[1], row[3] or ""
+  local choices = row.choices and table.concat(row.choices, "|")
+  if choices and #flag + #choices + 3 <= limit then
+    flag = flag .. " " .. choices
+  elseif kind ~= "boolean" then
+    flag = flag .. " " .. (row.metavar or kind == "list" and "A,B,..." or kind:upper():sub(1, 6))
+  end
+  if choices and not flag:find("|", 1, true) then
+    text = ("%s%s%s"):format(text, text ~= "" and ": " or "", table.concat(row.choices, ", "))
+  end
+  if (kind ~= "boolean" or row.negatable) and row[2] ~= nil then
+    local default = kind == "list" and table.concat(row[2], ",") or tostring(row[2]):gsub("\n", "\\n")
+    text = ("%s%s(default %s)"):format(text, text ~= "" and " " or "", default)
+  end
+  return {flag, text}
+end
+
 local function help_text(spec)
-  local lines = {("usage: accelhost %s [options]"):format(arg and arg[0] or "script.lua"), ""}
+  local page, rows = require "accelhost.util.page"(), {}
+  page:line(("usage: accelhost %s [options]"):format(arg and arg[0] or "script.lua"))
+  page:line()
   if spec.description then
-    lines[#lines + 1] = spec.description
-    lines[#lines + 1] = ""
+    page:wrap(spec.description, 0)
+    page:line()
   end
-  lines[#lines + 1] = "options:"
-  local function add(flag, text)
-    lines[#lines + 1] = ("  %-24s %s"):format(flag, text)
-  end
-  for _, row in ipairs(spec) do
-    local kind = type_of(row)
-    local flag = "--" .. row[1]
-    if row.choices then
-      flag = flag .. " " .. table.concat(row.choices, "|")
-    elseif kind ~= "boolean" then
-      flag = flag .. " " .. (row.metavar or kind == "list" and "A,B,..." or kind:upper():sub(1, 6))
-    end
-    local default = ""
-    if (kind ~= "boolean" or row.negatable) and row[2] ~= nil then
-      local text = kind == "list" and table.concat(row[2], ",") or tostring(row[2]):gsub("\n", "\\n")
-      default = ("%s(default %s)"):format(row[3] and " " or "", text)
-    end
-    add(flag, (row[3] or "") .. default)
-  end
-  add("--help", "this text")
-  return table.concat(lines, "\n")
+  page:line "options:"
+  for i, row in ipairs(spec) do rows[i] = help_row(row, page.limit) end
+  rows[#rows + 1] = {"--help", "this text"}
+  page:rows(rows, 2)
+  return table.concat(page.lines, "\n")
 end
 
 local function find(spec, name)

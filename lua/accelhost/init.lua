@@ -166,6 +166,7 @@ namespace.add(lazy, "accelhost.launcher", {"launcher", "notebook_launcher", "deb
 namespace.add(lazy, "accelhost.accelerator.process.state", {"PartialState", "AcceleratorState"})
 namespace.add(lazy, "accelhost.checkpoint.model", {"load_checkpoint_in_model"})
 namespace.add(lazy, "accelhost.isinstance", {"isinstance", "Tensor"})
+namespace.add(lazy, "accelhost.device", {"device"})
 namespace.add(lazy, "accelhost.io", {"save", "load", "sha256"})
 namespace.add(lazy, "accelhost.amp.autocast", {
   "autocast", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "set_autocast_enabled",
@@ -202,7 +203,6 @@ end
 return namespace.new("accelhost", accelhost, lazy, {
   refused = {
     version = "accelhost.__version__ is the text of the version",
-    device = 'a device is named by a string, "cpu" or "cuda:1"',
     skip_first_batches = "accelerator:skip_first_batches, or the method of a loader",
     Module = "nn.Module", Linear = "nn.Linear",
   },

@@ -290,6 +290,30 @@ describe("autograd.grad", function()
     assert.same({12}, h:tolist())
   end)
 
+  it("gives grad its arguments by place or by name, as PyTorch, and zeros for unused inputs", function()
+    local x = accelhost.tensor({1, 2, 3}, {requires_grad = true})
+    local unused = accelhost.ones(2, {requires_grad = true})
+    local weights = accelhost.tensor {1, 0, 2}
+    local function y() return x:pow(2) end
+    local grad = accelhost.autograd.grad
+    for _, grads in ipairs {
+      grad(y(), x, weights), grad(y(), x, {grad_outputs = weights}),
+      grad {outputs = y(), inputs = x, grad_outputs = weights, create_graph = true, only_inputs = true},
+    } do
+      assert.same({2, 0, 12}, grads[1]:tolist())
+      assert.equal(1, #grads)
+    end
+    assert.is_true(grad {outputs = y(), inputs = {x}, grad_outputs = weights, create_graph = true}[1].requires_grad)
+    local grads = grad(y(), {x, unused}, weights, {materialize_grads = true})
+    assert.same({{2, 0, 12}, {0, 0}}, {grads[1]:tolist(), grads[2]:tolist()})
+    assert.same({0, 0}, grad(y(), unused, weights, {materialize_grads = true})[1]:tolist())
+    check.raises("grad: unknown option 'output' (known: outputs, inputs,", grad, {output = y(), inputs = x})
+    check.raises("grad: 'inputs' is missing", grad, y())
+    check.raises("grad: is_grads_batched: only false is possible", grad, y(), x, {is_grads_batched = true})
+    check.raises("grad: allow_unused = false contradicts materialize_grads = true", grad, y(), x,
+      {materialize_grads = true, allow_unused = false})
+  end)
+
   it("names an unused input, or returns false when that is allowed", function()
     local x, u = leaf {1}, leaf {1}
     local y = (x * 2):sum()

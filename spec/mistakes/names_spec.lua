@@ -63,7 +63,7 @@ describe("The message has the name used here for", function()
       "unknown option 'pin_memory_device'", "leave it out"},
     {"torch", "torch.zeros(3)", 'local accelhost = require "accelhost"'},
     {"a stream", "accelhost.cuda.Stream()", "cuda has no Stream: kernels run in the order of the calls"},
-    {"a device", 'model:to(accelhost.device("cpu"))', 'a device is named by a string, "cpu"'},
+    {"a device", 'model:to(accelhost.device("gpu"))', "device: expected a device name such as"},
     {"DataParallel", "nn.DataParallel(model)",
       "nn has no DataParallel: accelerator:prepare spreads a model over processes"},
     {"dist", 'dist.init_process_group("gloo")', "local dist = accelhost.distributed"},

@@ -12,16 +12,46 @@ local autograd = {
   enable_grad = C.autograd.enable_grad,
 }
 
+local signature = {
+  "outputs", "inputs", {"grad_outputs"}, {"retain_graph: flag"}, {"create_graph: flag", false},
+  {"only_inputs: flag", true}, {"allow_unused: flag"}, {"is_grads_batched: flag", false},
+  {"materialize_grads: flag", false},
+}
+local read_grad = arguments.signature("grad", signature)
+
+-- Replace the gradients of unused inputs by zeros.
+local function materialize(grads, inputs)
+  for i, grad in ipairs(grads) do
+    grads[i] = grad or C.zeros_like(C.is_tensor(inputs) and inputs or inputs[i])
+  end
+  return grads
+end
+
 --- The gradients of `outputs` with respect to `inputs`, touching no `.grad`.
 --
 --   local grads = accelhost.autograd.grad(loss, {w})
 --   grads[1]  --> tensor([2., 4., 6.])
 ---@param outputs userdata|userdata[]
 ---@param inputs userdata|userdata[]
----@param options? {grad_outputs?: userdata[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean}
+---@param grad_outputs? userdata|userdata[] the gradients of the outputs; default: ones
+---@param retain_graph? boolean default: create_graph
+---@param create_graph? boolean record the backward, for second derivatives
+---@param only_inputs? boolean has no effect, as in PyTorch
+---@param allow_unused? boolean unused inputs are no error; default: materialize_grads
+---@param is_grads_batched? boolean only false: there is no vmap
+---@param materialize_grads? boolean zeros for unused inputs
 ---@return userdata[] # one per input, counted from 1; false where unused and allowed
-function autograd.grad(outputs, inputs, options)
-  return C.autograd.grad(outputs, inputs, options)
+function autograd.grad(...)
+  local outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unused, batched, zeros = read_grad(...)
+  if batched then arguments.fail "grad: is_grads_batched: only false is possible, as there is no vmap: write a loop" end
+  if zeros and allow_unused == false then
+    arguments.fail "grad: allow_unused = false contradicts materialize_grads = true"
+  end
+  local grads = C.autograd.grad(outputs, inputs, {
+    grad_outputs = grad_outputs, retain_graph = retain_graph, create_graph = create_graph,
+    allow_unused = allow_unused or zeros,
+  })
+  return zeros and materialize(grads, inputs) or grads
 end
 
 --- A function with its own gradient rule.

@@ -12,7 +12,6 @@ local rows = {
   {"torch", "from_numpy frombuffer asarray", "as accelhost.tensor, accelhost.from_string, accelhost.load of .npy"},
   {"torch", "Size", "as a table of sizes: t:shape()"},
   {"torch.Tensor", "size", "as t:size(dim)"},
-  {"torch", "device", "as a string: \"cpu\""},
   {"torch", "get_default_device set_default_device", "as the option device of every constructor"},
   {"torch", "compile", "no compiler: ops are native code and start at once; accelerator:compile(step) captures a step "
     .. "as one graph"},

@@ -179,6 +179,26 @@ describe("in-place ops", function()
   end)
 end)
 
+describe("set_grad_enabled", function()
+  it("sets the mode and returns the earlier one, or runs a function in the mode and restores it", function()
+    local w = accelhost.ones(2, {requires_grad = true})
+    local function twice(x, n) return (x * n).requires_grad, n end
+    assert.same({false, 2}, {accelhost.set_grad_enabled(false, twice, w, 2)})
+    assert.is_true(accelhost.is_grad_enabled())
+    assert.is_true(accelhost.set_grad_enabled(false))
+    assert.same({true, 3}, {accelhost.set_grad_enabled(true, twice, w, 3)})
+    assert.is_false(accelhost.set_grad_enabled {mode = true})
+    assert.is_false(pcall(accelhost.set_grad_enabled, false, function() error "stop" end))
+    assert.is_true(accelhost.is_grad_enabled())
+  end)
+
+  it("refuses a mode that is no boolean, and what is no function", function()
+    check.raises("set_grad_enabled: mode: expected true or false, got nothing", accelhost.set_grad_enabled)
+    check.raises("set_grad_enabled: mode: expected true or false, got number 1", accelhost.set_grad_enabled, 1)
+    check.raises("set_grad_enabled: expected a function to run, got number", accelhost.set_grad_enabled, true, 3)
+  end)
+end)
+
 describe("no_grad", function()
   it("returns the function's results and records nothing", function()
     local x = leaf {1}

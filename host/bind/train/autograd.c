@@ -209,7 +209,6 @@ static int autograd_grad(lua_State *L)
     return 1;
 }
 
-AH_LUA_VALUE(set_grad_enabled, lua_pushboolean, ah_grad_switch(lua_toboolean(L, 1)))
 AH_LUA_VALUE(is_grad_enabled, lua_pushboolean, ah_grad_enabled)
 
 static const char *site_of_op(void)
@@ -228,7 +227,7 @@ static int set_detect_anomaly(lua_State *L)
     return 2;
 }
 
-static int call_with_mode(lua_State *L, bool mode)
+static int call_with_mode(lua_State *L, bool mode, const char *name)
 {
     bool callable = lua_isfunction(L, 1);
     if (!callable && luaL_getmetafield(L, 1, "__call")) { /* a module, for example */
@@ -236,7 +235,7 @@ static int call_with_mode(lua_State *L, bool mode)
         callable = true;
     }
     if (!callable)
-        return ah_raise_text(L, "%s: expected a function to run, got %s", mode ? "enable_grad" : "no_grad",
+        return ah_raise_text(L, "%s: expected a function to run, got %s", name,
                              lua_isnone(L, 1) ? "nothing" : luaL_typename(L, 1));
     bool before = ah_grad_switch(mode);
     int status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
@@ -247,12 +246,30 @@ static int call_with_mode(lua_State *L, bool mode)
 /* no_grad(fn, ...): the results of fn; the mode is restored also when fn raises */
 static int no_grad(lua_State *L)
 {
-    return call_with_mode(L, false);
+    return call_with_mode(L, false, "no_grad");
 }
 
 static int enable_grad(lua_State *L)
 {
-    return call_with_mode(L, true);
+    return call_with_mode(L, true, "enable_grad");
+}
+
+/* set_grad_enabled(mode) -> the earlier mode; set_grad_enabled(mode, fn, ...): the results of fn, in that mode */
+static int set_grad_enabled(lua_State *L)
+{
+    if (lua_istable(L, 1)) { /* {mode = true} */
+        lua_getfield(L, 1, "mode");
+        lua_replace(L, 1);
+    }
+    if (!lua_isboolean(L, 1))
+        return ah_raise_text(L, "set_grad_enabled: mode: expected true or false, got %s", ah_value_text(L, 1));
+    bool mode = lua_toboolean(L, 1);
+    if (lua_gettop(L) > 1) {
+        lua_remove(L, 1);
+        return call_with_mode(L, mode, "set_grad_enabled");
+    }
+    lua_pushboolean(L, ah_grad_switch(mode));
+    return 1;
 }
 
 /* t:detach_(): a leaf without history from now on */
@@ -269,9 +286,6 @@ static const struct ah_function autograd_functions[] = {
      *     accelhost.autograd.backward({loss, w:sum()})
      *     w.grad  --> tensor([3., 5., 7.]) */
     {"backward", autograd_backward, "tensors:*, gradients:*?, options:*?"},
-    /* Record gradients from now on, or not; `no_grad` is the way to do so for a while.
-     *     accelhost.set_grad_enabled(true) */
-    {"set_grad_enabled", set_grad_enabled, "mode:b"},
     {"set_detect_anomaly", set_detect_anomaly, "mode:b, check_nan:b"},
     /* Are gradients recorded now?
      *     accelhost.is_grad_enabled()  --> true
@@ -316,6 +330,15 @@ static const luaL_Reg autograd_list[] = {
      * @param ... any its arguments
      * @return any ... the results of fn */
     {"enable_grad", enable_grad},
+    /* Record gradients from now on, or not, and return whether they were; with a function, only while it runs, and
+     * return its results: PyTorch's `with torch.set_grad_enabled(training):`.
+     *     accelhost.set_grad_enabled(true)
+     *     accelhost.set_grad_enabled(false, function() return w * 2 end).requires_grad  --> false
+     * @param mode boolean
+     * @param fn? function
+     * @param ... any its arguments
+     * @return any ... */
+    {"set_grad_enabled", set_grad_enabled},
     {NULL, NULL},
 };
 

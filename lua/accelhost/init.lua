@@ -196,6 +196,11 @@ local function is_inplace(name)
   return base and is_function(base) and C[name] ~= nil
 end
 
+-- Names of PyTorch in errors are answered as by `accelhost help`.
+namespace.explain = function(title, name)
+  return require("accelhost.docs.answers").missing(title, name)
+end
+
 --- The default accelerator, configured by how the script was launched; made when it is first used.
 --
 --   accelhost.accelerator.num_processes  --> 1

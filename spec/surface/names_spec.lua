@@ -8,7 +8,7 @@ describe("An unknown name", function()
     {"accelhost", accelhost, "zeross", "zeros"}, {"nn", nn, "Linaer", "Linear"},
     {"nn.functional", F, "crossentropy", "cross_entropy"}, {"optim", optim, "AdamV", "Adam"},
     {"data", data, "Dataloader", "DataLoader"}, {"nn.init", nn.init, "kaiming_norma_", "kaiming_normal_"},
-    {"nn.utils", nn.utils, "clip_grad_norm", "clip_grad_norm_"},
+    {"nn.utils", nn.utils, "clip_grad_nrm_", "clip_grad_norm_"},
     {"autograd", accelhost.autograd, "gradchekc", "gradcheck"},
     {"optim.lr_scheduler", optim.lr_scheduler, "StepLr", "StepLR"},
     {"data.transforms", data.transforms, "ToTenser", "ToTensor"},

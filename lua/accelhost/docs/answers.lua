@@ -29,6 +29,13 @@ local rows = {
   {"torch.nn", "CrossMapLRN2d", "as nn.LocalResponseNorm"},
   {"torch.nn", "DataParallel", "as accelerator:prepare in several processes"},
   {"torch.nn.utils", "clip_grad_norm", "as nn.utils.clip_grad_norm_"},
+  {"torch.utils", "make_grid save_image", "as data.make_grid and data.save_image"},
+  {"torchvision.transforms", "AutoAugment RandAugment TrivialAugmentWide AugMix AutoAugmentPolicy",
+    "policies of augmentation: transforms.RandomChoice of RandomRotation, RandomAffine, ColorJitter, ..."},
+  {"torchvision.transforms", "CutMix MixUp",
+    "batches are mixed in the loop: a * x + (1 - a) * x:flip(0), and the same for the losses"},
+  {"torchvision.transforms", "ToPILImage PILToTensor", "images are uint8 tensors: data.read_image, data.save_image"},
+  {"torchvision.transforms", "InterpolationMode", 'as a string: {interpolation = "bilinear"}'},
   {"torch.utils.checkpoint", "set_checkpoint_early_stop GraphExecGroup", "the second run is always whole"},
   {"torch.utils.checkpoint", "set_checkpoint_debug_enabled", "accelhost.profiler shows the ops of both runs"},
   {"torch.utils.checkpoint", "CheckpointError", "errors are texts"},
@@ -255,6 +262,25 @@ function answers.of(space, name)
   if answer then return answer end
   for _, row in ipairs(modules) do
     if row[1] == space then return row[2] end
+  end
+end
+
+-- The packages whose names a namespace has, by its title; of others the module of PyTorch of that name.
+local spaces = {
+  accelhost = {"torch"}, data = {"torch.utils.data", "torchvision.datasets"}, utils = {"torch.utils", "accelerate"},
+  ["data.transforms"] = {"torchvision.transforms"},
+}
+
+--- The answer for a name that a namespace does not have, as part of an error; nil where none fits.
+---@param title string of the namespace, such as "nn.functional"
+---@return string?
+function answers.missing(title, name)
+  for _, space in ipairs(spaces[title] or {"torch." .. title}) do
+    local answer = of_name(space, name)
+    for _, row in ipairs(modules) do
+      if not answer and row[1] == space .. "." .. name then answer = row[2] end
+    end
+    if answer then return (answer:gsub("^as ", "here ")) end
   end
 end
 

@@ -3,7 +3,11 @@
 ---@param lazy table
 local arguments = require "accelhost.util.arguments"
 
-local namespace = {}
+local namespace = {
+  --- fun(title: string, name: string): string? the answer for a name that a namespace does not have; set by init.lua,
+  --- since the documentation has the answers
+  explain = nil,
+}
 
 --- Let names be found in a file that has them, loaded at the first use of one. They are kept as one text: a string, a
 --- place in a table for each of a thousand names would be traversed by every collection.
@@ -71,7 +75,9 @@ function namespace.new(title, values, lazy, more)
       if value == nil then
         name = tostring(name)
         if refused[name] then arguments.fail("%s has no %s: %s", title, name, refused[name]) end
-        arguments.fail("%s has no '%s'%s", title, name, arguments.did_you_mean(name, names()))
+        local answer = namespace.explain and namespace.explain(title, name)
+        arguments.fail("%s has no '%s'%s", title, name, answer and (" (%s)"):format(answer)
+          or arguments.did_you_mean(name, names()))
       end
       rawset(values, name, value)
       return value

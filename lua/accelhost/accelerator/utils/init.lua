@@ -25,7 +25,7 @@ local lazy = {checkpoint = {"accelhost.accelerator.utils.checkpoint"}}
 for file, names in pairs(files) do namespace.add(lazy, "accelhost.accelerator.utils." .. file, names) end
 
 return namespace.new("utils", {}, lazy, {refused = {
-  data = "accelhost.data has the loaders",
+  data = "accelhost.data has the loaders", tensorboard = "accelhost.track.SummaryWriter",
   GradientAccumulationPlugin = "accelhost.GradientAccumulationPlugin and the other configurations",
   LocalSGD = "accelhost.LocalSGD",
 }})

@@ -104,7 +104,7 @@ static int run_questions(struct ah_settings *settings, const char *path)
 {
     if (!isatty(STDIN_FILENO))
         return ah_usage("config", "this asks questions, and stdin is no terminal ('accelhost config default' writes a "
-                                  "file without asking)");
+                        "file without asking)");
     printf("Settings of 'accelhost launch' for %s\nThis machine has ", path);
     ah_config_print_machine();
     if (is_there(path) && ah_settings_read_file(settings, path) < 0)
@@ -191,11 +191,8 @@ int ah_cli_config(int argc, char **argv)
         known |= !strcmp(words[i], word);
     if (!known) {
         const char *near = ah_nearest(word, words);
-        return ah_usage("config",
-                        near ? "there is no '%s' (did you mean '%s'?)"
-                             : "there is no '%s' (known: default, "
-                               "show, update, keys)",
-                        word, near);
+        return ah_usage("config", near ? "there is no '%s' (did you mean '%s'?)" : "there is no '%s' (known: default, "
+                        "show, update, keys)", word, near);
     }
     int first = ah_flags_read("config", config_flags, FLAGS, print_help, argc - named, argv + named, &options);
     if (first < 0)

@@ -90,16 +90,9 @@ static int data_curl(const char *url, const char *to)
     bool terminal = isatty(STDERR_FILENO);
     const char *const protocols = strncmp(url, "file://", 7) ? "=https,http" : "=file";
     const char *const words[] = {
-        "curl",        "--fail",
-        "--location",  "--proto",
-        protocols,     "--proto-redir",
-        "=https,http", "--max-filesize",
-        most_bytes,    "--retry",
-        "2",           "--connect-timeout",
-        "20",          terminal ? "--progress-bar" : "-sS",
-        "--output",    to,
-        "--url",       url,
-        NULL,
+        "curl", "--fail", "--location", "--proto", protocols, "--proto-redir", "=https,http", "--max-filesize",
+        most_bytes, "--retry", "2", "--connect-timeout", "20", terminal ? "--progress-bar" : "-sS", "--output", to,
+        "--url", url, NULL,
     };
     pid_t child;
     int status, failed = posix_spawnp(&child, "curl", NULL, NULL, (char *const *)words, environ);

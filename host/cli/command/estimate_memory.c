@@ -32,18 +32,14 @@ static const struct ah_flag estimate_flags[] = {
      .help = "which model of the table that the script returns, or class of accelhost.models for a folder"},
     {"--trace", AH_FLAG_SWITCH, FIELD(trace),
      .help = "run FILE, a script that trains, for some steps, and print its memory at the peak"},
-    {"--steps",
-     AH_FLAG_VALUE,
-     FIELD(steps),
-     {.kind = AH_VALUE_WHOLE, 1, 1000},
-     "N",
+    {"--steps", AH_FLAG_VALUE, FIELD(steps), {.kind = AH_VALUE_WHOLE, 1, 1000}, "N",
      "steps of an optimizer that --trace runs (default 2)"},
 };
 /* The end of a chunk. */
-#define REPORT                                                                       \
-    "io.stdout:flush()\n"                                                            \
-    "text = not fine and tostring(text):gsub('^estimate%-memory:%d+: ', '')\n"       \
-    "if text then io.stderr:write('accelhost estimate-memory: ', text, '\\n') end\n" \
+#define REPORT                                                                                   \
+    "io.stdout:flush()\n"                                                                        \
+    "text = not fine and tostring(text):gsub('^estimate%-memory:%d+: ', '')\n"                    \
+    "if text then io.stderr:write('accelhost estimate-memory: ', text, '\\n') end\n"              \
     "exit_code = fine and 0 or 1\n"
 
 enum { FLAGS = sizeof estimate_flags / sizeof *estimate_flags };
@@ -104,7 +100,8 @@ static int estimate_trace(const char *path, const struct estimate_options *optio
     static const char chunk[] =
         "local path, steps = ...\n"
         "local trace = require 'accelhost.estimate.trace'\n"
-        "local fine, text = pcall(trace, require 'accelhost', path, tonumber(steps), arg)\n" REPORT;
+        "local fine, text = pcall(trace, require 'accelhost', path, tonumber(steps), arg)\n"
+        REPORT;
     char steps[16];
     snprintf(steps, sizeof steps, "%.0f", options->steps);
     return estimate_run(chunk, 2, (char *[]){(char *)(uintptr_t)path, steps}, argc, argv);
@@ -127,7 +124,7 @@ int ah_cli_estimate_memory(int argc, char **argv)
         return ah_usage("estimate-memory", "--steps: expected --trace with it");
     if (options.trace && (options.batch || options.dtypes || options.optimizer || options.model))
         return ah_usage("estimate-memory", "--trace: the script has model, optimizer and batches; expected no --batch, "
-                                           "--dtypes, --optimizer or --model");
+                        "--dtypes, --optimizer or --model");
     if (!options.trace && first < argc)
         return ah_usage("estimate-memory", "unexpected argument '%s'", argv[first]);
     if (access(path, R_OK))

@@ -21,11 +21,10 @@ static bool is_help(const char *word)
 /* The topic, "" without one, and behind it the names and summaries of the commands. */
 static int help_report(const struct ah_command *commands, const char *topic)
 {
-    static const char chunk[] =
-        BRIEFLY "local word, commands = select(1, ...), {}\n"
-                "for i = 2, select('#', ...), 2 do commands[#commands + 1] = {select(i, ...)} end\n"
-                "exit_code = require('accelhost.docs.help').print(require 'accelhost', commands,\n"
-                "  word ~= '' and word or nil)\n";
+    static const char chunk[] = BRIEFLY "local word, commands = select(1, ...), {}\n"
+                                "for i = 2, select('#', ...), 2 do commands[#commands + 1] = {select(i, ...)} end\n"
+                                "exit_code = require('accelhost.docs.help').print(require 'accelhost', commands,\n"
+                                "  word ~= '' and word or nil)\n";
     const char *words[2 * AH_MOST_COMMANDS + 1] = {topic};
     int count = 1;
     for (; commands->name; commands++) {
@@ -39,7 +38,7 @@ static int help_report(const struct ah_command *commands, const char *topic)
 static int help_command(const struct ah_command *command)
 {
     static const char chunk[] = BRIEFLY "io.write(require('accelhost.docs.help').namesake(require 'accelhost', ...))\n"
-                                        "exit_code = 0\n";
+                                "exit_code = 0\n";
     int code = command->run(1, (char *[]){(char *)"--help", NULL});
     fflush(stdout);
     return code ? code : ah_host_run_command("help", chunk, "=help", 1, (char *[]){(char *)command->name, NULL});

@@ -81,10 +81,7 @@ static int jupyter_place(const char *action, const struct jupyter_options *optio
         fputs("accelhost jupyter: the path of this program is unknown\n", stderr);
         return 1;
     }
-    const char *const words[] = {action,
-                                 options->sys_prefix ? "sys-prefix"
-                                 : options->prefix   ? "prefix"
-                                                     : "user",
+    const char *const words[] = {action, options->sys_prefix ? "sys-prefix" : options->prefix ? "prefix" : "user",
                                  options->prefix ? options->prefix : "", options->name ? options->name : "accelhost",
                                  program};
     if (ah_host_open(&host, &(struct ah_host_options){0}) < 0) {
@@ -112,8 +109,7 @@ static int jupyter_kernel(const struct jupyter_options *options)
         return ah_shutdown_fail(&host, ah_host_error(&host));
     char *words[] = {(char *)options->file};
     int code = ah_host_set_arguments(&host, "", 0, NULL) < 0
-                   ? 1
-                   : jupyter_run(&host, "exit_code = require 'accelhost.jupyter'(...)", 1, words);
+                   ? 1 : jupyter_run(&host, "exit_code = require 'accelhost.jupyter'(...)", 1, words);
     return ah_shutdown_finish(&host, code);
 }
 

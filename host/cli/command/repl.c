@@ -25,11 +25,7 @@ struct repl_options {
 #define FIELD(name) offsetof(struct repl_options, name)
 static const struct ah_flag repl_flags[] = {
     {"--jit", AH_FLAG_ON_OFF, FIELD(jit_off), .value = "on|off", .help = "LuaJIT's compiler (default on)"},
-    {"--num_processes",
-     AH_FLAG_VALUE,
-     FIELD(processes),
-     {.kind = AH_VALUE_COUNT, 1, 256},
-     "N",
+    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_COUNT, 1, 256}, "N",
      "run each line in N processes; %rank R LINE runs it in one, %restart starts new ones"},
 };
 enum { FLAGS = sizeof repl_flags / sizeof *repl_flags };

@@ -20,40 +20,20 @@ static const char formats[] = "csv json yaml lua";
 
 #define FIELD(name) offsetof(struct sweep_options, name)
 static const struct ah_flag sweep_flags[] = {
-    {"-n",
-     AH_FLAG_VALUE,
-     FIELD(trials),
-     {.kind = AH_VALUE_WHOLE, 1, 1e9},
-     "TRIALS",
+    {"-n", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "TRIALS",
      "configurations to try in all, those of earlier runs among them"},
     {"--trials", AH_FLAG_VALUE, FIELD(trials), {.kind = AH_VALUE_WHOLE, 1, 1e9}, "N", NULL},
-    {"-j",
-     AH_FLAG_VALUE,
-     FIELD(parallel),
-     {.kind = AH_VALUE_WHOLE, 1, 4096},
-     "PARALLEL",
+    {"-j", AH_FLAG_VALUE, FIELD(parallel), {.kind = AH_VALUE_WHOLE, 1, 4096}, "PARALLEL",
      "trials that run at once (default: processors / processes of a trial)"},
     {"--parallel", AH_FLAG_VALUE, FIELD(parallel), {.kind = AH_VALUE_WHOLE, 1, 4096}, "N", NULL},
     {"--study", AH_FLAG_TEXT, FIELD(study), .value = "DIR",
      .help = "where the study is kept (default FILE's name with .study)"},
-    {"--num_processes",
-     AH_FLAG_VALUE,
-     FIELD(processes),
-     {.kind = AH_VALUE_WHOLE, 1, 4096},
-     "N",
+    {"--num_processes", AH_FLAG_VALUE, FIELD(processes), {.kind = AH_VALUE_WHOLE, 1, 4096}, "N",
      "processes of each trial (default 1)"},
     {"--seed", AH_FLAG_VALUE, FIELD(seed), {.kind = AH_VALUE_WHOLE, 0, 9e15}, "N", "of the sampler (default 0)"},
-    {"--timeout",
-     AH_FLAG_VALUE,
-     FIELD(timeout),
-     {.kind = AH_VALUE_NUMBER, 0.001, 1e9},
-     "S",
+    {"--timeout", AH_FLAG_VALUE, FIELD(timeout), {.kind = AH_VALUE_NUMBER, 0.001, 1e9}, "S",
      "time limit of a trial in seconds"},
-    {"--retries",
-     AH_FLAG_VALUE,
-     FIELD(retries),
-     {.kind = AH_VALUE_WHOLE, 0, 1e6},
-     "N",
+    {"--retries", AH_FLAG_VALUE, FIELD(retries), {.kind = AH_VALUE_WHOLE, 0, 1e6}, "N",
      "number of further attempts of a failed trial (default 0)"},
     {"--launcher", AH_FLAG_TEXT, FIELD(launcher), .value = "local|slurm",
      .help = "launcher of trials: this process (default), or sbatch, whose jobs must see the study's folder"},
@@ -61,17 +41,9 @@ static const struct ah_flag sweep_flags[] = {
     {"-o", AH_FLAG_TEXT, FIELD(output), .value = "FILE",
      .help = "of report: the page (default STUDY/report.html; -: none); of export: the file (default stdout)"},
     {"--output", AH_FLAG_TEXT, FIELD(output), .help = NULL},
-    {"--format",
-     AH_FLAG_VALUE,
-     FIELD(format),
-     {.kind = AH_VALUE_CHOICE, .words = formats},
-     "FORMAT",
+    {"--format", AH_FLAG_VALUE, FIELD(format), {.kind = AH_VALUE_CHOICE, .words = formats}, "FORMAT",
      "of export: csv, json, or the best parameters as yaml or lua (default by FILE's name, else csv)"},
-    {"--serve",
-     AH_FLAG_VALUE,
-     FIELD(serve),
-     {.kind = AH_VALUE_WHOLE, 0, 65535},
-     "PORT",
+    {"--serve", AH_FLAG_VALUE, FIELD(serve), {.kind = AH_VALUE_WHOLE, 0, 65535}, "PORT",
      "of report: no file, but a page on this host that follows a running study (0: any port)"},
     {"--reports", AH_FLAG_SWITCH, FIELD(reports), .help = "of export to csv: a row for each report"},
 };
@@ -106,16 +78,15 @@ static int sweep_run(const struct sweep_options *options, const char *what, int 
 {
     static const char chunk[] = "exit_code = require 'accelhost.sweep.command'.main(...)\n";
     enum { NUMBERS = 8, TEXT = 32, WORDS = 7 };
-    const double numbers[NUMBERS] = {options->trials,  options->parallel, options->processes, options->seed,
-                                     options->timeout, options->retries,  options->format,    options->serve};
+    const double numbers[NUMBERS] = {options->trials, options->parallel, options->processes, options->seed,
+                                     options->timeout, options->retries, options->format, options->serve};
     char text[NUMBERS][TEXT];
-    char *words[WORDS + NUMBERS + MOST_STUDIES] = {(char *)what,
-                                                   paths[0],
-                                                   (char *)(options->study ? options->study : ""),
-                                                   (char *)(options->quiet ? "quiet" : ""),
-                                                   (char *)(options->output ? options->output : ""),
-                                                   (char *)(options->reports ? "reports" : ""),
-                                                   (char *)(options->launcher ? options->launcher : "")};
+    char *words[WORDS + NUMBERS + MOST_STUDIES] = {(char *)what, paths[0],
+                                    (char *)(options->study ? options->study : ""),
+                                    (char *)(options->quiet ? "quiet" : ""),
+                                    (char *)(options->output ? options->output : ""),
+                                    (char *)(options->reports ? "reports" : ""),
+                                    (char *)(options->launcher ? options->launcher : "")};
     for (int i = 0; i < NUMBERS; i++) {
         text[i][0] = 0;
         if (numbers[i] >= 0)
@@ -130,14 +101,8 @@ static int sweep_run(const struct sweep_options *options, const char *what, int 
 int ah_cli_sweep(int argc, char **argv)
 {
     static const char *const others[] = {"status", "retry", "best", "report", "compare", "export", NULL};
-    struct sweep_options options = {.trials = -1,
-                                    .parallel = -1,
-                                    .processes = -1,
-                                    .seed = -1,
-                                    .timeout = -1,
-                                    .retries = -1,
-                                    .format = -1,
-                                    .serve = -1};
+    struct sweep_options options = {.trials = -1, .parallel = -1, .processes = -1, .seed = -1, .timeout = -1,
+                                    .retries = -1, .format = -1, .serve = -1};
     int count = 0;
     for (int at = 0; at < argc;) {
         int read = ah_flags_read("sweep", sweep_flags, FLAGS, print_help, argc - at, argv + at, &options);

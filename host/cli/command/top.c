@@ -17,11 +17,7 @@ struct top_options {
 static const struct ah_flag top_flags[] = {
     {"--once", AH_FLAG_SWITCH, FIELD(once), .help = "sample once (for a third of a second) and exit"},
     {"--json", AH_FLAG_SWITCH, FIELD(json), .help = "a line of JSON for each sample"},
-    {"--interval",
-     AH_FLAG_VALUE,
-     FIELD(interval),
-     {.kind = AH_VALUE_NUMBER, 0.1, 3600},
-     "SECONDS",
+    {"--interval", AH_FLAG_VALUE, FIELD(interval), {.kind = AH_VALUE_NUMBER, 0.1, 3600}, "SECONDS",
      "between two samples (default 2)"},
 };
 enum { FLAGS = sizeof top_flags / sizeof *top_flags };

@@ -46,7 +46,7 @@ struct launch {
     const char *variables[VARIABLES + 1];
     int count;
     int attempt_number, restarts; /* its number among all, and the number of failed ones before it */
-    int signal;                   /* that arrived during the machines' next rendezvous */
+    int signal;            /* that arrived during the machines' next rendezvous */
 };
 
 static double launch_number(const struct launch *launch, enum ah_setting setting)
@@ -174,7 +174,8 @@ static int open_logs(struct launch *launch)
         tee = folder && !given ? "3" : "0";
     if (!strcmp(tee, "0") && !strcmp(redirects, "0"))
         return 0;
-    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects, launch->attempt.job.ranks));
+    AH_TRY(ah_rank_logs_open(&launch->attempt.logs, folder, tee, redirects,
+                             launch->attempt.job.ranks));
     if (!launch->attempt.quiet)
         fprintf(stderr, "accelhost launch: logs go to %s\n", ah_rank_logs_folder(launch->attempt.logs));
     return 0;
@@ -201,10 +202,8 @@ static void report_machines(const struct launch *launch, int machines, int ranks
     if (launch->attempt.quiet)
         return;
     if (!machines && launch->attempt_number)
-        fprintf(stderr,
-                "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d "
-                "on\n",
-                launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
+        fprintf(stderr, "accelhost launch: joins the job at its attempt %d, as machine %d of %d, with ranks from %d "
+                "on\n", launch->attempt_number, hosts->mine, hosts->count, hosts->first[hosts->mine]);
     else if (!machines && hosts->count < most)
         fprintf(stderr, "accelhost launch: begins on %d of %d machines, %d ranks\n", hosts->count, most, now);
     else if (machines && (machines != hosts->count || ranks != now))

@@ -324,7 +324,7 @@ static int check_result(struct ah_record_call *record, const struct ah_tensor *r
     return 0;
 }
 
-/* Record the conversion of an argument that the kernel has brought from channels-last to row-major order: a
+/* Record the conversion of an argument that the kernel has copied from channels-last to row-major order: a
  * transposition before the call, which then has the new memory. */
 static int record_conversion(struct ah_records *records, const struct ah_tensor *real, struct ah_tensor *copy)
 {

@@ -192,7 +192,7 @@ describe("set_grad_enabled", function()
     assert.is_true(accelhost.is_grad_enabled())
   end)
 
-  it("refuses a mode that is no boolean, and what is no function", function()
+  it("refuses a mode that is no boolean, and a callee that is no function", function()
     check.raises("set_grad_enabled: mode: expected true or false, got nothing", accelhost.set_grad_enabled)
     check.raises("set_grad_enabled: mode: expected true or false, got number 1", accelhost.set_grad_enabled, 1)
     check.raises("set_grad_enabled: expected a function to run, got number", accelhost.set_grad_enabled, true, 3)
@@ -310,7 +310,7 @@ describe("autograd.grad", function()
     assert.same({12}, h:tolist())
   end)
 
-  it("gives grad its arguments by place or by name, as PyTorch, and zeros for unused inputs", function()
+  it("passes grad its arguments by place or by name, as PyTorch, and zeros for unused inputs", function()
     local x = accelhost.tensor({1, 2, 3}, {requires_grad = true})
     local unused = accelhost.ones(2, {requires_grad = true})
     local weights = accelhost.tensor {1, 0, 2}

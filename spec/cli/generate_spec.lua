@@ -96,7 +96,7 @@ describe("accelhost generate", function()
     end
   end)
 
-  it("puts virtual tokens in front of the prompt", function()
+  it("inserts virtual tokens in front of the prompt", function()
     local peft = accelhost.peft
     for _, config in ipairs {peft.PrefixTuningConfig {num_virtual_tokens = 2, init_weights = "zero"},
       peft.PromptTuningConfig {num_virtual_tokens = 2}} do

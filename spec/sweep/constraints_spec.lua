@@ -171,7 +171,7 @@ describe("A study with constraints", function()
     end)
   end)
 
-  it("has no best trial when all complete ones break one, and says so", function()
+  it("has no best trial when all complete ones break one, and states it", function()
     folder.with(function(path)
       local study, store = narrowed(path, {space = {x = sweep.int(5, 8)}})
       assert.is_nil(study:best())

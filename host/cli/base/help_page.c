@@ -1,4 +1,4 @@
-/* Texts are written in the sources with line breaks of their own, which are those of no terminal. */
+/* The line breaks of texts in the sources are those of no terminal. */
 #include "cli/base/help_page.h"
 
 #include <stdbool.h>

@@ -8,6 +8,6 @@ int ah_help_width(void);
  * continues below its last column, or indented. Ends with a line break. */
 void ah_help_print(const char *text);
 
-/* Print a name and its description in a column of its own; of options the column is farther right. */
+/* Print a name and its description in a separate column; of options the column is farther right. */
 void ah_help_row(const char *name, const char *text);
 void ah_help_option(const char *name, const char *text);

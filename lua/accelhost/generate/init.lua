@@ -6,7 +6,7 @@ local options = require "accelhost.generate.options"
 
 local MOST_TOKENS = 256
 
--- Let the folder of an adapter stand for its base with it.
+-- Replace the folder of an adapter by that of its base, with the adapter.
 local function find_base(mine)
   local folder = mine.model
   if C.data.look(folder .. "/config.json") or C.data.look(folder .. "/adapter_config.json") ~= "file" then return end

@@ -81,7 +81,7 @@ local function task_of(model)
   return head == "Sequence" and "SEQ_CLS" or head == "Token" and "TOKEN_CLS" or nil
 end
 
--- Complete what follows from the model.
+-- Complete the fields that follow from the model.
 local function complete(what, model, config)
   local name = is_prefix(config) and "prefix tuning" or config.peft_type == "P_TUNING" and "P-tuning"
     or "prompt tuning"

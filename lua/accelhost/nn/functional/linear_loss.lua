@@ -230,7 +230,7 @@ local read_options = arguments.signature(what .. ": options", {{"batch_chunk_siz
 --- F.cross_entropy of F.linear(input, linear_weight, linear_bias), whose logits [N, classes] are never stored: they are
 -- computed in chunks of rows, and so are the gradients. For language models, whose vocabulary makes them the largest
 -- tensor of a step; model{..., labels = ids, skip_logits = true} uses it. Losses and gradients are those of the two
--- functions but for rounding, and to the bit where there is one chunk.
+-- functions but for rounding; of labels they have the same bits where there is one chunk.
 --
 --   F.linear_cross_entropy(accelhost.ones(3, 2), accelhost.zeros(4, 2), accelhost.arange(3))  --> tensor(1.3863)
 ---@param input userdata (N, in_features) or (in_features)

@@ -14,7 +14,7 @@ local F = {}
 local what = "linear_cross_entropy"
 -- The least number of logits of a chunk, on the CPU and on devices: its products are efficient then, and the weight's
 -- gradient is a sum over few chunks.
-local LEAST, LEAST_OF_DEVICES = 2 ^ 20, 2 ^ 27
+local LEAST, LEAST_OF_DEVICES = 2 ^ 20, 2 ^ 29
 
 local function is_half(tensor) return tensor.dtype == "float16" or tensor.dtype == "bfloat16" end
 
@@ -241,7 +241,7 @@ local read_options = arguments.signature(what .. ": options", {{"batch_chunk_siz
 ---@param weight? userdata (classes): weighs the classes
 ---@param ignore_index? integer label that counts nothing; default -100
 ---@param options? table batch_chunk_size: rows of a chunk; default: as many as in_features, which makes its logits as
---- large as the weight, and at least 2^20 logits (2^27 on devices)
+--- large as the weight, and at least 2^20 logits (2^29 on devices)
 F.linear_cross_entropy = checked("linear_cross_entropy", {
   "input: tensor", "linear_weight: tensor", "target: tensor", {"linear_bias: tensor"}, {"weight: tensor"},
   reduction_row, {"ignore_index: integer"}, {"label_smoothing: number", 0}, {"options: table"},

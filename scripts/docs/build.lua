@@ -17,7 +17,7 @@ local markdown = require "markdown"
 local model = require "accelhost.docs.model"
 
 local out = arg[1] or error "usage: accelhost scripts/docs/build.lua OUT"
-local binary = assert(commands.binary(), "the path of the running program is not known")
+local binary = assert(C.system.program(), "the path of the running program is not known")
 
 local function read(path)
   local file = assert(io.open(path, "rb"))

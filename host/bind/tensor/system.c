@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/numeric/level.h"
+#include "base/process/program.h"
 #include "base/process/signals.h"
 #include "base/process/threads.h"
 #include "base/status/nearest.h"
@@ -111,6 +112,14 @@ static int working_folder(lua_State *L)
 AH_LUA_CALL(collect_stress, ah_set_collect_stress(lua_toboolean(L, 1)))
 AH_LUA_VALUE(process_id, lua_pushinteger, getpid())
 
+/* program() -> the path of the running program; nil where it cannot be found */
+static int program_path(lua_State *L)
+{
+    char path[4096];
+    lua_pushstring(L, ah_program_path(path, sizeof path) ? path : NULL);
+    return 1;
+}
+
 /* raise(text): an error that names the script's line, not the library's */
 static int system_raise(lua_State *L)
 {
@@ -199,6 +208,7 @@ int ah_open_system(lua_State *L)
         {"working_folder", working_folder, ""},
         {"collect_stress", collect_stress, "on:b"},
         {"process_id", process_id, ""},
+        {"program", program_path, ""},
         {"raise", system_raise, "text:s"},
         {"call_site", call_site, ""},
         {"nearest", system_nearest, "word:s, words:*"},

@@ -1,17 +1,6 @@
 --- The program's commands, from their own help: {name, summary, usage = {lines}, text, options = {{flag, value, text}},
 --- tail}.
-local C = require "accelhost._C"
-
 local commands = {}
-
---- The path of the running program; nil where it cannot be found.
----@return string?
-function commands.binary()
-  local pipe = io.popen("readlink /proc/" .. C.system.process_id() .. "/exe 2>/dev/null")
-  local path = pipe:read "*l"
-  pipe:close()
-  return path ~= "" and path or nil
-end
 
 local function output_of(binary, words)
   local pipe = assert(io.popen(("COLUMNS=100 '%s' %s"):format(binary, words)))

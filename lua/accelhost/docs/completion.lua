@@ -1,4 +1,5 @@
 -- Completion for bash, zsh and fish: the commands, their options with the values that are words, and files.
+local C = require "accelhost._C"
 local program = require "accelhost.docs.commands"
 
 local completion = {}
@@ -106,7 +107,7 @@ end
 ---@param shell string bash, zsh or fish
 ---@return integer exit_code
 function completion.print(shell)
-  local binary = assert(program.binary(), "the path of the running program is not known")
+  local binary = assert(C.system.program(), "the path of the running program is not known")
   io.write(completion[shell](program.of(binary)))
   return 0
 end

@@ -4,7 +4,6 @@ local answers = require "accelhost.docs.answers"
 local find = require "accelhost.docs.find"
 local model = require "accelhost.docs.model"
 local Page = require "accelhost.util.page"
-local program = require "accelhost.docs.commands"
 local search = require "accelhost.docs.search"
 local signature = require "accelhost.docs.signature"
 local arguments = require "accelhost.util.arguments"
@@ -295,7 +294,7 @@ local function examples_folder(binary)
 end
 
 local function show_examples(page)
-  local path = examples_folder(program.binary())
+  local path = examples_folder(C.system.program())
   page:line(page:bold("Examples"))
   page:line()
   if path then
@@ -318,7 +317,7 @@ end
 
 -- Show the results of the full-text search for words, or for a name that is not public; false when there are none.
 local function show_found(page, reference, commands, query, is_exact)
-  local binary = #commands > 0 and program.binary() or nil
+  local binary = #commands > 0 and C.system.program() or nil
   local found, instead, is_partly = search.find(search.rows(reference, binary), query, is_exact)
   if #found == 0 then return false end
   page:wrap(instead and ("Nothing mentions '%s'. Found for '%s':"):format(query, instead)

@@ -29,8 +29,6 @@ local function ask(command)
   return text
 end
 
-local function program() return (ask(("readlink /proc/%d/exe"):format(C.system.process_id())):gsub("%s+$", "")) end
-
 -- A word as sbatch reads it in a line of a script: a backslash quotes the next character, in quotes too.
 local function batch_word(value)
   local word = tostring(value)
@@ -79,9 +77,9 @@ local function script_text(self, study, place)
     local name, value = variable:match "^([^=]*)=(.*)$"
     exports[i] = ("export %s=%s"):format(name, quote(value))
   end
-  local base = quote(self.mailbox)
+  local base, program = quote(self.mailbox), quote(C.system.program() or "accelhost")
   return script:format(("trial-%d"):format(self.trial.number), option_lines(definition, place.threads),
-    quote(C.system.working_folder()), table.concat(exports, "\n"), base, quote(program()), definition.num_processes,
+    quote(C.system.working_folder()), table.concat(exports, "\n"), base, program, definition.num_processes,
     place.threads, table.concat(words, " "), base, base, base)
 end
 

@@ -192,6 +192,7 @@ end
 -- Operators of a level are left-associative; levels from the loosest on.
 local levels = {{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}}
 
+--- An expression of the operators of this level and of those after it.
 function Parser:binary(level)
   if not levels[level] then return self:unary() end
   local left = self:binary(level + 1)

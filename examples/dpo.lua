@@ -109,9 +109,9 @@ local function rewards(net, batch)
 end
 
 local parts = data.random_split(args.data and data.load_dataset("json", {data_files = args.data, split = "train"})
-  or generated(args.smoke and 200 or 1000), {0.8, 0.2})
-local train_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, shuffle = true, collate_fn = collate})
-local test_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, collate_fn = collate})
+  or generated(args.smoke and 200 or 1000), {0.2, 0.8}) -- at least one row for the test
+local train_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, shuffle = true, collate_fn = collate})
+local test_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, collate_fn = collate})
 local optimizer = optim.AdamW(model:parameters(), {lr = args.lr or (args.model and 5e-5 or 5e-3), weight_decay = 0})
 model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
 

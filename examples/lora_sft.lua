@@ -35,11 +35,11 @@ local function generated(count) -- questions whose answers follow from them
 end
 
 local function messages_of(row)
+  assert(row.messages or row.prompt and row.completion, "--data: a row has no messages, and no prompt with completion")
   return row.messages or {{role = "user", content = row.prompt}, {role = "assistant", content = row.completion}}
 end
 
--- A tokenizer of characters with the marks of ChatML.
-local function make_tokenizer()
+local function make_tokenizer() -- of characters, with the marks of ChatML
   local characters = {"\n"}
   for byte = 32, 126 do characters[#characters + 1] = string.char(byte) end
   local made = text.character_tokenizer(table.concat(characters))
@@ -81,14 +81,14 @@ local function encode(row)
 end
 
 local parts = data.random_split(args.data and data.load_dataset("json", {data_files = args.data, split = "train"})
-  or generated(args.smoke and 320 or 2000), {0.9, 0.1})
+  or generated(args.smoke and 320 or 2000), {0.1, 0.9}) -- at least one row for the test
 local flatten = text.DataCollatorWithFlattening() -- the texts of a batch are one row, and see themselves alone
 local function collate(list)
   for i, row in ipairs(list) do list[i] = encode(row) end
   return flatten(list)
 end
-local train_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, shuffle = true, collate_fn = collate})
-local test_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, collate_fn = collate})
+local train_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, shuffle = true, collate_fn = collate})
+local test_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, collate_fn = collate})
 local optimizer = optim.AdamW(model:parameters(), {lr = args.lr or (args.model and 2e-4 or 1e-2), weight_decay = 0})
 model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
 local epochs, loss = args.smoke and 1 or args.epochs, nil
@@ -112,7 +112,7 @@ for epoch = 1, epochs do
   accelerator:print(("epoch %d: loss of the answers %.4f"):format(epoch, loss))
 end
 
-local adapted, question = accelerator:unwrap_model(model), messages_of(parts[2][0])[1]
+local adapted, question = accelerator:unwrap_model(model), messages_of(parts[1][0])[1]
 if args.save and accelerator.is_main_process then adapted:save_pretrained(args.save) end
 local prompt = tokenizer:apply_chat_template({question}, {add_generation_prompt = true}).input_ids
 local answer = adapted:generate(prompt, {max_new_tokens = 24})[0]:tensor_split({prompt:size(1)})[2]

@@ -72,8 +72,8 @@ local function collate(list)
   for i, row in ipairs(list) do anchors[i], positives[i] = row.anchor, row.positive end
   return {model:tokenize(anchors), model:tokenize(positives)}
 end
-local parts = data.random_split(rows, {0.9, 0.1})
-local loader = data.DataLoader(parts[1],
+local parts = data.random_split(rows, {0.1, 0.9}) -- at least one row for the test
+local loader = data.DataLoader(parts[2],
   {batch_size = args.batch_size, shuffle = true, drop_last = true, collate_fn = collate})
 local optimizer = optim.AdamW(model:parameters(), {lr = args.lr or (args.model and 2e-5 or 2e-3)})
 loss_of, optimizer, loader = accelerator:prepare(loss_of, optimizer, loader)
@@ -81,8 +81,8 @@ loss_of, optimizer, loader = accelerator:prepare(loss_of, optimizer, loader)
 -- The share of held-out sentences, a few of which differ, whose nearest partner is theirs.
 local function evaluate()
   local anchors, positives, seen = {}, {}, {}
-  for i = 0, #parts[2] - 1 do
-    local row = parts[2][i]
+  for i = 0, #parts[1] - 1 do
+    local row = parts[1][i]
     if not seen[row.anchor] then
       seen[row.anchor] = true
       anchors[#anchors + 1], positives[#positives + 1] = row.anchor, row.positive

@@ -84,9 +84,9 @@ local function collate(list)
 end
 
 local parts = data.random_split(args.data and data.load_dataset("json", {data_files = args.data, split = "train"})
-  or generated(args.smoke and 480 or 2000), {0.9, 0.1})
-local train_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, shuffle = true, collate_fn = collate})
-local test_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, collate_fn = collate})
+  or generated(args.smoke and 480 or 2000), {0.1, 0.9}) -- at least one row for the test
+local train_loader = data.DataLoader(parts[2], {batch_size = args.batch_size, shuffle = true, collate_fn = collate})
+local test_loader = data.DataLoader(parts[1], {batch_size = args.batch_size, collate_fn = collate})
 local optimizer = optim.AdamW(model:parameters(), {lr = args.lr or (args.model and 3e-4 or 3e-3), weight_decay = 0})
 model, optimizer, train_loader, test_loader = accelerator:prepare(model, optimizer, train_loader, test_loader)
 
@@ -124,7 +124,7 @@ if args.save and accelerator.is_main_process then
   tokenizer:save_pretrained(args.save)
 end
 local accuracy = evaluate()
-local row = parts[2][0]
+local row = parts[1][0]
 local ids = tokenizer(args.prefix .. row.text, {truncation = true, max_length = args.max_source}).input_ids
 accelerator:print(row.text .. " -> " .. tokenizer:decode(trained:generate(ids, {max_new_tokens = args.max_target})[0],
   {skip_special_tokens = true}))

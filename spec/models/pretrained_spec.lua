@@ -50,6 +50,7 @@ describe("A checkpoint", function()
     end
     for _, row in ipairs {
       {"", "is in no format that is read here (safetensors, .npy, .npz, .pt), or cut"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "is a Git LFS pointer, not the file"},
       {bytes:sub(1, 100), "not a safetensors file, or cut: a header of"},
       {bytes:sub(1, -2), "tensor 'transformer.h.1.ln_1.weight': data_offsets [8640, 8704] are outside the 8703 bytes"},
       {bytes .. "x", "1 bytes after the last tensor"},

@@ -1,6 +1,7 @@
 --- Saving and loading: tensors and tables of them in files.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
+local refuse_pointer = require "accelhost.util.git_lfs"
 local structure = require "accelhost.io.structure"
 local warn = require "accelhost.util.warn"
 
@@ -146,11 +147,12 @@ local function reader_of(path)
     fail("load: '%s': %s", path, kind == "folder" and "it is a folder" or reason or "there is no such file")
   end
   local file = assert(io.open(path, "rb"))
-  local head = file:read(9) or ""
+  local head = file:read(32) or ""
   file:close()
+  refuse_pointer("load", path, head)
   if head:sub(1, 2) == "PK" then return load_zip end
   if head:sub(1, 6) == "\147NUMPY" then return load_npy end
-  if head:sub(9) == "{" then return load_safetensors end
+  if head:sub(9, 9) == "{" then return load_safetensors end
   if head:sub(1, 1) == "\128" then return require("accelhost.io.torch").load_stream end
   return fail("load: '%s' is in no format that is read here (safetensors, .npy, .npz, .pt), or cut", path)
 end

@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local checkpoint_folder = require "accelhost.util.checkpoint_folder"
+local refuse_pointer = require "accelhost.util.git_lfs"
 local tokenizers = require "accelhost.text.tokenizer"
 
 local fail = arguments.fail
@@ -12,6 +13,7 @@ local function contents(path)
   if not file then return nil end
   local text = file:read "*a"
   file:close()
+  refuse_pointer("from_pretrained", path, text)
   return text
 end
 
@@ -26,6 +28,17 @@ local function object(path)
   local value = text and decoded(path, text) or {}
   if type(value) ~= "table" then fail("from_pretrained: '%s': expected an object", path) end
   return value
+end
+
+-- Return the remedy where a folder has the file of another library alone.
+local function sentencepiece_hint(folder)
+  for _, name in ipairs {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"} do
+    if C.data.look(folder .. "/" .. name) == "file" then
+      return ("; %s is of SentencePiece, which is not read: fetch tokenizer.json, or have transformers write it "
+        .. "(AutoTokenizer.from_pretrained(...).save_pretrained(...))"):format(name)
+    end
+  end
+  return ""
 end
 
 -- The tokens of a text file, a line each, with their places as ids.
@@ -202,7 +215,8 @@ local function describe(folder, config, map)
   end
   local vocabulary, merges = contents(folder .. "/vocab.json"), contents(folder .. "/merges.txt")
   if not (vocabulary and merges) then
-    fail("from_pretrained: '%s' has no tokenizer.json, no vocab.txt, and no vocab.json with merges.txt", folder)
+    fail("from_pretrained: '%s' has no tokenizer.json, no vocab.txt, and no vocab.json with merges.txt%s", folder,
+      sentencepiece_hint(folder))
   end
   local names = special_names(config, map, defaults.gpt2)
   return gpt2(folder .. "/vocab.json", vocabulary, merges, config, names), names, "vocab.json"

@@ -96,14 +96,27 @@ static int make_rows(const struct job *job, struct ah_encoder *encoder, size_t t
     return 0;
 }
 
+static int encode_source(const struct job *job, struct ah_encoder *encoder, const struct ah_source *source,
+                         struct ah_encoding *part)
+{
+    part->count = 0;
+    if (!source->end)
+        return ah_tokenizer_encode(job->tokenizer, encoder, source->text, source->bytes, part);
+    for (size_t i = 0, from = 0; i < source->words; from = source->end[i++]) {
+        size_t first = part->count;
+        AH_TRY(ah_tokenizer_encode(job->tokenizer, encoder, source->text + from, source->end[i] - from, part));
+        for (size_t k = first; k < part->count; k++)
+            part->at[k].word = (int32_t)i;
+    }
+    return 0;
+}
+
 static int encode_text(const struct job *job, struct ah_encoder *encoder, size_t i)
 {
     const struct ah_batch *batch = job->batch;
-    struct ah_encoding *part = encoder->part_of;
-    part[0].count = part[1].count = 0;
-    AH_TRY(ah_tokenizer_encode(job->tokenizer, encoder, batch->first[i].text, batch->first[i].bytes, &part[0]));
+    AH_TRY(encode_source(job, encoder, &batch->first[i], &encoder->part_of[0]));
     if (batch->second)
-        AH_TRY(ah_tokenizer_encode(job->tokenizer, encoder, batch->second[i].text, batch->second[i].bytes, &part[1]));
+        AH_TRY(encode_source(job, encoder, &batch->second[i], &encoder->part_of[1]));
     return make_rows(job, encoder, i);
 }
 

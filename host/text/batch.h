@@ -3,9 +3,13 @@
 
 #include "text/tokenizer.h"
 
+/* A text; with `end`, the ends of its words in it, each of which is encoded by itself: ranges of tokens are of their
+ * words. */
 struct ah_source {
     const char *text;
     size_t bytes;
+    const size_t *end;
+    size_t words;
 };
 
 struct ah_batch {

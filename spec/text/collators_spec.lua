@@ -48,6 +48,13 @@ describe("DataCollatorWithPadding", function()
     assert.same({"float32", 0.5, 1}, {batch.score.dtype, unpack(batch.score:tolist())})
   end)
 
+  it("is for labels of tokens under its name there", function()
+    local rows = {{input_ids = {5, 6}, labels = {1, 2}}, {input_ids = {8}, labels = {3}}}
+    local batch = text.DataCollatorForTokenClassification(tokenizer())(rows)
+    assert.same(lists(text.DataCollatorWithPadding(tokenizer())(rows)), lists(batch))
+    assert.same({{1, 2}, {3, -100}}, batch.labels:tolist())
+  end)
+
   it("is a loader's collate function, of a table's rows", function()
     local set = data.Table {text = {"a b c", "d", "e f"}, label = {0, 1, 1}}:map(function(row)
       local ids = {}

@@ -40,3 +40,34 @@ describe("a tokenizer of the family", function()
     end)
   end
 end)
+
+-- scripts/fixtures/tokenizer_words.py
+describe("texts that are lists of words, by a tokenizer of the family", function()
+  local words = require("spec.support.fixtures").load "tokenizer_words"
+  local split = {return_tensors = false, return_offsets_mapping = true, is_split_into_words = true}
+  local with_pair = {text_pair = words.pair[2]}
+  for name, value in pairs(split) do with_pair[name] = value end
+
+  local function same(row, batch, text)
+    local fine, message = pcall(function()
+      assert.same(row.ids, batch.input_ids)
+      assert.same(row.ends, flat(batch.offset_mapping))
+      assert.same(row.words, batch:word_ids(0))
+    end)
+    assert(fine, ("words %s: %s"):format(json.encode(text), tostring(message)))
+  end
+
+  for i, kind in ipairs(words.kinds) do
+    it(("'%s' are encoded as by the tokenizers package"):format(kind.name), function()
+      local made, tokenizer = pcall(tokenizer_of, fixture.kinds[i])
+      if not made and tostring(tokenizer):find("matched by PCRE2", 1, true) then return pending "no PCRE2" end
+      assert(made, tokenizer)
+      for k, text in ipairs(words.texts) do
+        local batch = tokenizer({text}, split)
+        for name, column in pairs(batch) do batch[name] = column[1] end
+        same(kind.rows[k], batch, text)
+      end
+      same(kind.pair, tokenizer(words.pair[1], with_pair), words.pair)
+    end)
+  end
+end)

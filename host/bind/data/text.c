@@ -3,9 +3,9 @@
  * open(json) -> tokenizer
  * tokenizer:encode(texts, pairs or nil, options) -> a table of columns (below), each an int64 tensor of a row for each
  * text (with overflow for each piece of it), or a table of tables; the trailing dim of offset_mapping has 2. Options:
- * specials, truncation (a word), most, cut_left, overflow, stride; width ("longest" or a number; without one rows are
- * as long as they are), multiple, pad_left, pad_id, pad_type; tables; and a flag for each column. Second result: words
- * (below); third, with overflow, an int64 tensor of the text that each row is of.
+ * split (texts are lists of words), specials, truncation (a word), most, cut_left, overflow, stride; width ("longest"
+ * or a number; without one rows are as long as they are), multiple, pad_left, pad_id, pad_type; tables; and a flag for
+ * each column. Second result: words (below); third, with overflow, an int64 tensor of the text that each row is of.
  * tokenizer:decode(ids, skip_special) -> text; token(id) -> text or nil; id(text) -> id or nil; is_special(id);
  * counts() -> texts of the model's vocabulary, texts with the added ones; specials(pair) -> count
  * words:get(row) -> which word of its text each token is part of, -1 for none; words:len()
@@ -62,11 +62,64 @@ static struct rows *new_rows(lua_State *L)
 static const struct ah_source *read_texts(lua_State *L, int index, size_t count)
 {
     struct ah_source *source = lua_newuserdata(L, (count + 1) * sizeof *source);
+    memset(source, 0, (count + 1) * sizeof *source);
     for (size_t i = 0; i < count; i++) {
         lua_rawgeti(L, index, (int)i + 1);
         if (lua_type(L, -1) != LUA_TSTRING)
             ah_raise_text(L, "tokenizer: text %zu is %s, expected a string", i, ah_value_text(L, -1));
         source[i].text = lua_tolstring(L, -1, &source[i].bytes);
+        lua_pop(L, 1);
+    }
+    return source;
+}
+
+/* Push item `i` of the list of words on the top: a text. */
+static const char *push_word(lua_State *L, size_t text, size_t i, size_t *bytes)
+{
+    lua_rawgeti(L, -1, (int)i + 1);
+    if (lua_type(L, -1) != LUA_TSTRING)
+        ah_raise_text(L, "tokenizer: word %zu of text %zu is %s, expected a string", i, text, ah_value_text(L, -1));
+    return lua_tolstring(L, -1, bytes);
+}
+
+/* Push the text `i` of the table at `index`, which is a list of words; return their number, add the bytes. */
+static size_t push_words_of(lua_State *L, int index, size_t i, size_t *bytes)
+{
+    size_t one;
+    lua_rawgeti(L, index, (int)i + 1);
+    if (!lua_istable(L, -1))
+        ah_raise_text(L, "tokenizer: text %zu is %s, expected a list of words", i, ah_value_text(L, -1));
+    size_t words = lua_objlen(L, -1);
+    for (size_t k = 0; k < words; k++) {
+        push_word(L, i, k, &one);
+        lua_pop(L, 1);
+        *bytes += one;
+    }
+    return words;
+}
+
+/* The same of texts that are lists of words. The bytes of all, and the ends of the words, follow the array. */
+static const struct ah_source *read_split_texts(lua_State *L, int index, size_t count)
+{
+    size_t bytes = 0, words = 0, one;
+    for (size_t i = 0; i < count; i++) {
+        words += push_words_of(L, index, i, &bytes);
+        lua_pop(L, 1);
+    }
+    struct ah_source *source = lua_newuserdata(L, (count + 1) * sizeof *source + (words + 1) * sizeof(size_t) + bytes);
+    size_t *end = (size_t *)(source + count + 1);
+    char *text = (char *)(end + words + 1);
+    for (size_t i = 0; i < count; i++) {
+        size_t none = 0;
+        source[i] = (struct ah_source){.text = text, .end = end, .words = push_words_of(L, index, i, &none)};
+        for (size_t k = 0; k < source[i].words; k++) {
+            const char *word = push_word(L, i, k, &one);
+            memcpy(text + source[i].bytes, word, one);
+            source[i].bytes += one;
+            *end++ = source[i].bytes;
+            lua_pop(L, 1);
+        }
+        text += source[i].bytes;
         lua_pop(L, 1);
     }
     return source;
@@ -265,9 +318,11 @@ static int text_encode(lua_State *L)
     ah_collect_if_due(L, AH_COLLECT_STEP); /* else nothing might, where batch after batch is encoded */
     struct ah_batch batch = read_batch(L, 4);
     batch.count = lua_objlen(L, 2);
-    batch.first = read_texts(L, 2, batch.count);
+    const struct ah_source *(*read)(lua_State *, int, size_t) =
+        ah_opt_flag(L, 4, "split", false) ? read_split_texts : read_texts;
+    batch.first = read(L, 2, batch.count);
     if (lua_istable(L, 3))
-        batch.second = read_texts(L, 3, batch.count);
+        batch.second = read(L, 3, batch.count);
     struct rows *rows = new_rows(L);
     int status = ah_batch_encode(tokenizer, &batch, &rows->made);
     if (status < 0)

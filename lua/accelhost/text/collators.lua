@@ -44,6 +44,16 @@ end
 
 function WithPadding:__call(features) return pad(self, features) end
 
+--- DataCollatorWithPadding under the name that it has in transformers for labels of tokens: a label of -100 for each
+--- token of padding.
+--
+--   local model = {type = "WordPiece", vocab = {["[UNK]"] = 0, ["[PAD]"] = 1, deep = 2}}
+--   local tokenizer = accelhost.text.Tokenizer({model = model}, {pad_token = "[PAD]"})
+--   local collate = accelhost.text.DataCollatorForTokenClassification(tokenizer)
+--   local batch = collate{{input_ids = {2, 2}, labels = {4, 0}}, {input_ids = {2}, labels = {4}}}
+--   print(batch.labels[1])  --> tensor([   4, -100])
+collators.DataCollatorForTokenClassification = WithPadding:extend "DataCollatorForTokenClassification"
+
 ---@class DataCollatorForLanguageModeling
 local LanguageModeling = class.new "DataCollatorForLanguageModeling"
 collators.DataCollatorForLanguageModeling = LanguageModeling

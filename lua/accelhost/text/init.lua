@@ -12,7 +12,8 @@ namespace.add(lazy, "accelhost.text.tokenizer", {"Tokenizer"})
 namespace.add(lazy, "accelhost.text.batch_encoding", {"BatchEncoding"})
 namespace.add(lazy, "accelhost.text.characters", {"character_tokenizer"})
 namespace.add(lazy, "accelhost.text.collators", {
-  "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "DataCollatorWithFlattening", "DataCollatorWithPadding",
+  "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "DataCollatorForTokenClassification",
+  "DataCollatorWithFlattening", "DataCollatorWithPadding",
 })
 namespace.add(lazy, "accelhost.text.streamer", {"TextStreamer"})
 

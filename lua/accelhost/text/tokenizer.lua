@@ -136,21 +136,38 @@ local function strategies(self, options, padding, truncation, max_length, multip
   options.multiple = multiple
 end
 
+-- Return lists of texts that are lists of words. A single text is a list of words itself.
+local function check_split(text, text_pair)
+  if type(text) ~= "table" then
+    fail("tokenizer: text: expected a list of words, or a list of such lists, with is_split_into_words, got %s",
+      describe(text))
+  end
+  local is_one = type(text[1]) == "string"
+  if text_pair and (type(text_pair) ~= "table" or not is_one and #text_pair ~= #text) then
+    fail("tokenizer: text_pair: expected %s, got %s", is_one and "a list of words, as text is one"
+      or ("%d lists of words, as many as in text"):format(#text), type(text_pair) == "table" and #text_pair
+      or describe(text_pair))
+  end
+  if is_one then return {text}, text_pair and {text_pair}, true end
+  return text, text_pair, false
+end
+
 local function check_texts(text, text_pair)
   if type(text) == "string" then
     if type(text_pair) == "table" then fail "tokenizer: text_pair: expected a string, as text is one, got a table" end
-    return {text}, text_pair and {text_pair}
+    return {text}, text_pair and {text_pair}, true
   end
   for i, item in ipairs(text) do
     if type(item) == "table" then
-      fail("tokenizer: text %d is a table: pairs are two tables, tokenizer(firsts, seconds)", i - 1)
+      fail("tokenizer: text %d is a table: pairs are two tables, tokenizer(firsts, seconds); lists of words need "
+        .. "is_split_into_words = true", i - 1)
     end
   end
   if text_pair and (type(text_pair) ~= "table" or #text_pair ~= #text) then
     fail("tokenizer: text_pair: expected %d texts, as many as in text, got %s", #text,
       type(text_pair) == "table" and #text_pair or describe(text_pair))
   end
-  return text, text_pair
+  return text, text_pair, false
 end
 
 -- Lists of one text lose their outer table.
@@ -169,15 +186,16 @@ end
 --   print(batch.attention_mask)        --> tensor([[1, 1],
 --   -->         [1, 0]])
 --   print(batch.offset_mapping[0][1])  --> tensor([4, 6])
----@param text string|string[]
----@param text_pair? string|string[] second texts, as many
+---@param text string|string[]|string[][]
+---@param text_pair? string|string[]|string[][] second texts, as many
 ---@param add_special_tokens? boolean those of the template, as [CLS] and [SEP] (default true)
 ---@param padding? boolean|string true or "longest": to the longest of the batch; "max_length"; false (the default)
 ---@param truncation? boolean|string true or "longest_first", "only_first", "only_second"; false (the default, unless
 --- max_length is given and padding is not)
 ---@param max_length? integer tokens of a row; by default model_max_length
 ---@param stride? integer with return_overflowing_tokens: tokens that each further row has of the one before (default 0)
----@param is_split_into_words? boolean only false
+---@param is_split_into_words? boolean a text is a list of words, each of which is encoded by itself: word_ids are their
+--- numbers, offsets are of each word's characters
 ---@param pad_to_multiple_of? integer
 ---@param padding_side? string "right" or "left"; by default the tokenizer's
 ---@param return_tensors? string|false "pt" (the default): tensors; false: tables, of any lengths
@@ -193,9 +211,8 @@ end
 function Tokenizer:__call(...)
   local text, text_pair, specials, padding, truncation, max_length, stride, split, multiple, side, tensors, types, mask,
     overflowing, special_mask, offsets, lengths = read_call(...)
-  if split then fail "tokenizer: is_split_into_words is not supported: join the words with blanks, see word_ids" end
-  local texts, pairs_of = check_texts(text, text_pair)
-  local options = {specials = specials, tables = tensors == false, input_ids = true}
+  local texts, pairs_of, is_one = (split and check_split or check_texts)(text, text_pair)
+  local options = {specials = specials, tables = tensors == false, input_ids = true, split = split}
   strategies(self, options, padding, truncation, max_length, multiple)
   if types == nil then types = has_name(self.model_input_names, "token_type_ids") end
   if mask == nil then mask = has_name(self.model_input_names, "attention_mask") end
@@ -213,7 +230,7 @@ function Tokenizer:__call(...)
     for i = 1, count do list[i] = tensors and columns.input_ids:size(1) or #columns.input_ids[i] end
     columns.length = tensors and C.tensor(list, {dtype = "int64"}) or list
   end
-  if type(text) == "string" and not tensors and not overflowing then unwrap(columns) end
+  if is_one and not tensors and not overflowing then unwrap(columns) end
   return BatchEncoding(columns, words, ids, self)
 end
 

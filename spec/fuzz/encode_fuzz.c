@@ -1,6 +1,7 @@
 /* Fuzz target: texts and pairs through tokenizers of every step, cut in every way. Four bytes select the cut, the
- * others are texts with a byte 255 between them. For all texts their tokens are in them, no row has more tokens
- * than it may, all tokens of a text are in its rows, ids have texts, or there is an error text.
+ * others are texts with a byte 255 between them, or lists of words, which end at blanks. For all texts their tokens are
+ * in them, or in their words, no row has more tokens than it may, all tokens of a text are in its rows, ids have texts,
+ * or there is an error text.
  * sources: host/text/added.c host/text/batch.c host/text/bpe.c host/text/chars.c host/text/charsmap.c
  * sources: host/text/decode.c host/text/decoder.c host/text/encoding.c host/text/load/load.c host/text/load/decoder.c
  * sources: host/text/load/model.c host/text/load/normalizer.c host/text/load/splitter.c host/text/load/tokens.c
@@ -16,6 +17,17 @@
 #include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "text/batch.h"
+
+/* Let a text be a list of words; `end` has room for them. Return their number. */
+static size_t split(struct ah_source *source, size_t *end)
+{
+    size_t words = 0;
+    for (size_t i = 0; i < source->bytes; i++)
+        if (i + 1 == source->bytes || source->text[i] == ' ')
+            end[words++] = i + 1;
+    source->end = end;
+    return source->words = words;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
@@ -57,11 +69,18 @@ static const char *const fixed[] = {
     "\"Precompiled\", \"precompiled_charsmap\": \"IAAAAACAAQBhDQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAeHkA\"}}",
 };
 
-/* Characters of a text, as places count them. */
-static int64_t characters(struct ah_source source)
+/* Characters of a text, or of a token's word in it, as places count them. */
+static int64_t characters(struct ah_source source, const struct ah_token *token)
 {
     struct ah_chars chars = {0};
-    if (ah_chars_read(&chars, source.text, source.bytes) < 0)
+    size_t from = 0, end = source.bytes;
+    if (source.end && token->sequence >= 0) {
+        if (token->word < 0 || (size_t)token->word >= source.words)
+            abort();
+        from = token->word ? source.end[token->word - 1] : 0;
+        end = source.end[token->word];
+    }
+    if (ah_chars_read(&chars, source.text + from, end - from) < 0)
         abort();
     int64_t count = (int64_t)chars.count;
     ah_chars_close(&chars);
@@ -82,7 +101,7 @@ static void check(struct ah_tokenizer *tokenizer, const struct ah_batch *batch, 
             const struct ah_token *token = &row->at[i];
             struct ah_source source = token->sequence == 1 ? batch->second[text] : batch->first[text];
             size_t length;
-            if (token->from < 0 || token->to < token->from || token->to > characters(source) ||
+            if (token->from < 0 || token->to < token->from || token->to > characters(source, token) ||
                 !ah_tokenizer_token(tokenizer, token->id, &length))
                 abort();
         }
@@ -105,8 +124,8 @@ static void run(struct ah_tokenizer *tokenizer, const struct ah_batch *batch)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static struct ah_tokenizer *known[sizeof fixed / sizeof *fixed];
-    struct ah_source source[8] = {{"", 0}};
-    size_t texts = 0;
+    struct ah_source source[8] = {{.text = ""}};
+    size_t texts = 0, words = 0, end_of[400];
     if (count < 4 || count > 400)
         return 0;
     struct ah_batch batch = {.specials = bytes[0] & 1, .cut_left = bytes[0] & 2, .overflow = bytes[0] & 4,
@@ -115,7 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     for (size_t at = 4; at < count && texts < 8; texts++) {
         const uint8_t *stop = memchr(bytes + at, 255, count - at);
         size_t end = stop ? (size_t)(stop - bytes) : count;
-        source[texts] = (struct ah_source){(const char *)bytes + at, end - at};
+        source[texts] = (struct ah_source){.text = (const char *)bytes + at, .bytes = end - at};
+        words += bytes[0] & 16 ? split(&source[texts], end_of + words) : 0;
         at = end + 1;
     }
     batch.count = bytes[0] & 8 ? texts / 2 : texts;

@@ -106,6 +106,25 @@ describe("embedding_bag", function()
     end
   end)
 
+  it("of bfloat16 are those of float32, rounded once, of any width, with factors and padding", function()
+    accelhost.manual_seed(3)
+    local on_cpu = {device = "cpu"}
+    local numbers = accelhost.randint(0, 20, {40, 30}, on_cpu)
+    local factors = accelhost.rand({40, 30}, on_cpu):to "bfloat16"
+    for _, width in ipairs {1, 2, 7, 15, 16, 17, 33, 64, 65, 100, 129, 141, 300} do
+      local weight = accelhost.randn({20, width}, on_cpu):to "bfloat16"
+      for _, scale in ipairs {false, factors} do
+        for _, padding in ipairs {-1, 3} do
+          local sums = F.embedding_bag(numbers, weight,
+            {mode = "sum", per_sample_weights = scale or nil, padding_idx = padding})
+          local wide = F.embedding_bag(numbers, weight:float(),
+            {mode = "sum", per_sample_weights = scale and scale:float() or nil, padding_idx = padding})
+          assert.is_true(wide:to("bfloat16"):equal(sums))
+        end
+      end
+    end
+  end)
+
   it("has right derivatives of both orders, of the rows and of their weights", function()
     local weight = accelhost.randn({5, 3}, {dtype = "float64"}):requires_grad_()
     local scale = accelhost.randn({7}, {dtype = "float64"}):requires_grad_()

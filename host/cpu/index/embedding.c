@@ -3,6 +3,8 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/numeric/bits.h"
+#include "base/numeric/half.h"
 #include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "base/status/status.h"
@@ -95,23 +97,73 @@ struct bags {
     int64_t count, width, padding;
 };
 
-/* `n` columns of the sum of a bag, at most 8 vectors, which stay in registers. */
-#define BAGS(suffix, real)                                                                                  \
-    static inline void sum_columns_##suffix(const struct bags *bags, int64_t b, const real *w, int64_t n,   \
+/* Columns of a wide table are added in several passes, each of which reads a part of every row, which no processor
+ * foresees: rows that are AHEAD uses away are fetched. */
+enum { AHEAD = 16 };
+
+static inline void bags_prefetch(const void *row, int64_t bytes)
+{
+    for (int64_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch((const char *)row + at);
+}
+
+/* `n` columns of the sum of a bag, at most 8 vectors, which stay in registers; WIDE converts an item of the table. */
+#define BAG_COLUMNS(suffix, item, real, WIDE)                                                               \
+    static inline void sum_columns_##suffix(const struct bags *bags, int64_t b, const item *w, int64_t n,   \
                                             real *out)                                                      \
     {                                                                                                       \
         const real *scale = bags->scale;                                                                    \
         real sum[512 / sizeof(real)] = {0};                                                                 \
-        for (int64_t i = bags->starts[b]; i < bags->starts[b + 1]; i++) {                                   \
+        for (int64_t i = bags->starts[b]; scale && i < bags->starts[b + 1]; i++) {                          \
+            const item *from = w + bags->at[i] * bags->width;                                               \
             if (bags->at[i] == bags->padding)                                                               \
                 continue;                                                                                   \
-            const real *from = w + bags->at[i] * bags->width, factor = scale ? scale[i] : 1;                \
             for (int64_t j = 0; j < n; j++)                                                                 \
-                sum[j] += factor * from[j];                                                                 \
+                sum[j] += scale[i] * WIDE(from[j]);                                                         \
+        }                                                                                                   \
+        for (int64_t i = bags->starts[b]; !scale && i < bags->starts[b + 1]; i++) {                         \
+            if (bags->at[i] == bags->padding)                                                               \
+                continue;                                                                                   \
+            const item *from = w + bags->at[i] * bags->width;                                               \
+            if (i + AHEAD < bags->starts[b + 1])                                                            \
+                bags_prefetch(w + bags->at[i + AHEAD] * bags->width, n * (int64_t)sizeof *w);               \
+            for (int64_t j = 0; j < n; j++)                                                                 \
+                sum[j] += WIDE(from[j]);                                                                    \
         }                                                                                                   \
         memcpy(out, sum, (size_t)n * sizeof *out);                                                          \
-    }                                                                                                       \
-    static void sum_bags_##suffix(const struct bags *bags, const real *w, real *out)                        \
+    }
+BAG_COLUMNS(f32, float, float, )
+BAG_COLUMNS(f64, double, double, )
+BAG_COLUMNS(any_bf16, uint16_t, float, ah_bf16_to_f32)
+
+/* Of bfloat16 without factors two neighbours are read as one number: the upper half is one of them. */
+static inline void sum_columns_bf16(const struct bags *bags, int64_t b, const uint16_t *w, int64_t n, float *out)
+{
+    typedef uint32_t pair __attribute__((aligned(2), may_alias));
+    float low[64] = {0}, high[64] = {0};
+    if (bags->scale || n % 2) {
+        sum_columns_any_bf16(bags, b, w, n, out);
+        return;
+    }
+    for (int64_t i = bags->starts[b]; i < bags->starts[b + 1]; i++) {
+        if (bags->at[i] == bags->padding)
+            continue;
+        const pair *from = (const pair *)(w + bags->at[i] * bags->width);
+        if (i + AHEAD < bags->starts[b + 1])
+            bags_prefetch(w + bags->at[i + AHEAD] * bags->width, n * (int64_t)sizeof *w);
+        for (int64_t j = 0; j < n / 2; j++) {
+            low[j] += ah_bits_float(from[j] << 16);
+            high[j] += ah_bits_float(from[j] & 0xffff0000u);
+        }
+    }
+    for (int64_t j = 0; j < n / 2; j++) {
+        out[2 * j] = low[j];
+        out[2 * j + 1] = high[j];
+    }
+}
+
+#define BAG_SUMS(suffix, item, real)                                                                        \
+    static void sum_bags_##suffix(const struct bags *bags, const item *w, real *out)                        \
     {                                                                                                       \
         enum { VECTOR = 64 / sizeof(real) };                                                                \
         int64_t width = bags->width, total = bags->starts[bags->count] - bags->starts[0];                   \
@@ -136,7 +188,12 @@ struct bags {
             if (j < width) /* of a narrow table */                                                          \
                 sum_columns_##suffix(bags, b, w, width, to);                                                \
         }                                                                                                   \
-    }                                                                                                       \
+    }
+BAG_SUMS(f32, float, float)
+BAG_SUMS(f64, double, double)
+BAG_SUMS(bf16, uint16_t, float)
+
+#define BAG_ADJOINT(suffix, real)                                                                           \
     static void spread_bags_##suffix(const struct bags *bags, const real *g, real *gw, int64_t rows)        \
     {                                                                                                       \
         const real *scale = bags->scale;                                                                    \
@@ -159,8 +216,8 @@ struct bags {
             }                                                                                               \
         }                                                                                                   \
     }
-BAGS(f32, float)
-BAGS(f64, double)
+BAG_ADJOINT(f32, float)
+BAG_ADJOINT(f64, double)
 
 /* Open the inputs of bag_sum and its adjoint other than the table or the gradient; bags are in order within the
  * input. */
@@ -185,9 +242,11 @@ int ah_cpu_bag_sum(struct ah_call *c)
     struct bags bags = {.width = w->size[1]};
     struct ah_arrays a = {0};
     bags_open(&bags, &a, arg->input.tensor, arg->starts.tensor, ah_given(&arg->scale), &arg->padding_idx, w->size[0]);
-    const void *table = ah_array_in(&a, w);
+    const void *table = w->dtype == AH_BF16 ? ah_array_as_is(&a, w) : ah_array_in(&a, w);
     void *sums = ah_array_out(&a, c->out[0]);
-    if (a.status == 0)
+    if (a.status == 0 && w->dtype == AH_BF16)
+        sum_bags_bf16(&bags, table, sums);
+    else if (a.status == 0)
         AH_BY_REAL(w->dtype, sum_bags, &bags, table, sums);
     return ah_arrays_close(&a);
 }

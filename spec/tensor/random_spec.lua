@@ -223,14 +223,14 @@ describe("multinomial of long rows", function()
   it("draws the places of weights above 0 wherever they are, and names a wrong weight", function()
     for _, dtype in ipairs {"float32", "float64"} do
       for _, at in ipairs {0, 7, 8, 500, 511, 512, 1000, 1002} do
-        local weights = accelhost.zeros({2, 1003}, {dtype = dtype})
-        weights[0][at], weights[1][1002 - at] = 0.25, 1e-30
-        assert.same({{at, at, at}, {1002 - at, 1002 - at, 1002 - at}}, weights:multinomial(3, true):tolist())
-        assert.same({{at}, {1002 - at}}, weights:multinomial(1):tolist())
+        local rows = accelhost.zeros({2, 1003}, {dtype = dtype})
+        rows[0][at], rows[1][1002 - at] = 0.25, 1e-30
+        assert.same({{at, at, at}, {1002 - at, 1002 - at, 1002 - at}}, rows:multinomial(3, true):tolist())
+        assert.same({{at}, {1002 - at}}, rows:multinomial(1):tolist())
         for text, wrong in pairs {["-2"] = -2, inf = 1 / 0} do
-          weights[1][at] = wrong
+          rows[1][at] = wrong
           check.raises("expected finite weights of 0 or more, got " .. text,
-            function() weights:multinomial(3, true) end)
+            function() rows:multinomial(3, true) end)
         end
       end
     end
@@ -238,8 +238,8 @@ describe("multinomial of long rows", function()
 
   it("draws in proportion to the weights", function()
     accelhost.manual_seed(4)
-    local weights = accelhost.arange(1000):remainder(3):float()
-    local drawn = weights:multinomial(30000, true)
+    local rows = accelhost.arange(1000):remainder(3):float()
+    local drawn = rows:multinomial(30000, true)
     assert.equal(0, drawn:remainder(3):eq(0):sum():item())
     assert.is_true(math.abs(drawn:remainder(3):eq(1):sum():item() - 10000) < 400)
     assert.is_true(math.abs(drawn:lt(500):sum():item() - 15000) < 400)

@@ -31,7 +31,10 @@ local function inputs(n)
   local function randn(...) return (accelhost.randn(...) * scale):to(dtype) end
   local function rand(count, factor, offset) return ((accelhost.rand(count) * factor + offset) * scale):to(dtype) end
   local x, half = randn(n), math.floor(plane / 2)
+  local function leaf(...) return randn(...):requires_grad_() end
   return {
+    g_x = leaf(n), g_m = leaf(side, side), g_row = leaf(side), g_img = leaf(1, 16, plane, plane),
+    g_seq = leaf(1, 16, plane * plane), g_vol = leaf(1, 16, 4, half, half), g_channels = leaf(16),
     x = x, y = randn(n), u = rand(n, 1.98, -0.99), p = rand(n, 5, 0.1), q = rand(n, 0.98, 0.01),
     i = accelhost.randint(0, n, {n}), j = accelhost.randint(1, 100, {n}),
     c = x:gt(0), d = x:lt(0.5), m = randn(side, side), m2 = randn(side, side),
@@ -104,6 +107,20 @@ add [[
   cross(points:narrow(1, 0, 3), points2:narrow(1, 0, 3)); bernoulli(q); multinomial(q, 100, {replacement = true})
   randperm(n); inverse(points:t():matmul(points)); diff(x); trapezoid(x); cov(points); renorm(m, 2, 0, 1)
   addmm(m, m, m2); baddbmm_one(m, m2)
+  backward(embedding(tokens, g_m)); backward(embedding_bag(columns, g_m)); backward(gather(g_m, 1, columns))
+  backward(index_select(g_x, 0, i)); backward(take(g_x, i)); backward(max_pool1d(g_seq, 2))
+  backward(max_pool2d(g_img, 2)); backward(max_pool2d(g_img, 3, {stride = 1})); backward(max_pool3d(g_vol, 2))
+  backward(avg_pool2d(g_img, 2)); backward(avg_pool2d(g_img, 3, {stride = 1})); backward(avg_pool3d(g_vol, 2))
+  backward(adaptive_avg_pool2d(g_img, 7)); backward(adaptive_max_pool2d(g_img, 7)); backward(avg_pool1d(g_seq, 2))
+  backward(layer_norm(g_m, row:shape(), g_row, g_row)); backward(rms_norm(g_m, row:shape(), g_row))
+  backward(group_norm(g_img, 4, g_channels, g_channels)); backward(instance_norm(g_img))
+  backward(batch_norm(g_img, channels, channels, g_channels, g_channels, true)); backward(norm(g_m, 2, 1))
+  backward(normalize(g_m)); backward(softmax(g_m, 1)); backward(log_softmax(g_m, 1))
+  backward(cross_entropy(g_m, classes)); backward(gelu(g_x)); backward(silu(g_x)); backward(relu(g_x))
+  backward(sigmoid(g_x)); backward(tanh(g_x)); backward(pow(g_x, 2)); backward(mul(g_x, y)); backward(div(g_x, p))
+  backward(dropout(g_x, 0.5)); backward(pad(g_img, {1, 1, 1, 1})); backward(cumsum(g_x, 0)); backward(amax(g_m, 1))
+  backward(interpolate(g_img, {scale_factor = 2, mode = "bilinear"})); backward(grid_sample(g_img, grid))
+  backward(mse_loss(g_x, y)); backward(sum(g_m, 0)); backward(mean(g_m, 1)); backward(var(g_m, 1))
 ]]
 
 -- The same expression for Python.
@@ -118,6 +135,13 @@ local extras = {
   stack_pair = function(a, b) return accelhost.stack({a, b}, 0) end,
   baddbmm_one = function(a, b) return accelhost.bmm(a:unsqueeze(0), b:unsqueeze(0)) end,
 }
+
+-- Compute gradients from ones, and drop them.
+local function backward(y, leaves)
+  y:backward(accelhost.ones_like(y))
+  for _, leaf in ipairs(leaves) do leaf.grad = nil end
+  return y
+end
 
 local function field(from, name)
   local fine, value = pcall(function() return from[name] end)
@@ -158,6 +182,11 @@ local function measure_ours()
   local given, owned = inputs(options.size), {}
   for _, value in pairs(given) do owned[value] = true end
   given.special = accelhost.special
+  local leaves = {}
+  for name, value in pairs(given) do
+    if name:find "^g_" then leaves[#leaves + 1] = value end
+  end
+  function given.backward(y) return backward(y, leaves) end
   setmetatable(given, {__index = function(_, name)
     given[name] = extras[name] or field(F, name) or field(accelhost, name)
     return rawget(given, name)
@@ -165,7 +194,8 @@ local function measure_ours()
   local times = {}
   accelhost.no_grad(function()
     for _, row in ipairs(rows) do
-      local microseconds, problem = time_of(row, given, owned)
+      local within = row:find "^backward" and accelhost.enable_grad or accelhost.no_grad
+      local microseconds, problem = within(function() return time_of(row, given, owned) end)
       times[row] = microseconds
       if problem then io.stderr:write(row, ": ", tostring(problem):match "[^\n]*", "\n") end
     end

@@ -20,8 +20,13 @@ def inputs(n, dtype):
     def rand(count, factor, offset):
         return ((torch.rand(count) * factor + offset) * scale).to(dtype)
 
+    def leaf(*shape):
+        return randn(*shape).requires_grad_()
+
     x = randn(n)
     return dict(
+        g_x=leaf(n), g_m=leaf(side, side), g_row=leaf(side), g_img=leaf(1, 16, plane, plane),
+        g_seq=leaf(1, 16, plane * plane), g_vol=leaf(1, 16, 4, plane // 2, plane // 2), g_channels=leaf(16),
         x=x, y=randn(n), u=rand(n, 1.98, -0.99), p=rand(n, 5, 0.1), q=rand(n, 0.98, 0.01),
         i=torch.randint(0, n, (n,)), j=torch.randint(1, 100, (n,)), c=x > 0, d=x < 0.5, m=randn(side, side),
         m2=randn(side, side), row=randn(side), columns=torch.randint(0, side, (side, side)),
@@ -35,11 +40,20 @@ def inputs(n, dtype):
 
 
 class Names(dict):
+    def __init__(self, given):
+        super().__init__(given)
+        leaves = [value for name, value in given.items() if name.startswith("g_")]
+
+        def backward(y):
+            y.backward(torch.ones_like(y))
+            for leaf in leaves:
+                leaf.grad = None
+
+        self["backward"] = backward
+
     def __missing__(self, name):
         self[name] = getattr(F, name, None) or getattr(torch, name)
         return self[name]
-
-
 
 
 def measure(text, names, clock):
@@ -65,7 +79,8 @@ def main():
     with torch.no_grad(), open(sys.argv[2]) as rows:
         for row in rows:
             try:
-                print("%.2f" % measure(row.strip(), names, clock), flush=True)
+                with torch.set_grad_enabled(row.startswith("backward")):
+                    print("%.2f" % measure(row.strip(), names, clock), flush=True)
             except Exception as problem:
                 print(str(problem).splitlines()[0], flush=True)
 

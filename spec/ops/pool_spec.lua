@@ -203,6 +203,30 @@ describe("avg_pool2d", function()
     end
   end)
 
+  it("spreads gradients over the windows of such rows, as the adjoint of the average", function()
+    for _, case in ipairs {{{2, 2}, 2, {0, 0}}, {{3, 3}, 1, {1, 1}}, {{3, 2}, 2, {0, 1}}, {{2, 5}, 3, {1, 2}},
+      {{4, 20}, 1, {2, 0}}, {{1, 4}, 4, {0, 2}}, {{1, 3}, 1, {0, 1}}} do
+      for _, width in ipairs {5, 25, 130, 301} do
+        if width > case[1][2] then
+          local x = accelhost.randn({1, 2, 7, width}, {dtype = "float64"}):requires_grad_()
+          local result = F.avg_pool2d(x, case[1], case[2], case[3], true, false)
+          local g = accelhost.randn(result:shape()):double()
+          result:backward(g)
+          -- a unit vector's average, times g, is the element of the adjoint
+          for _, at in ipairs {0, 1, 4, math.floor(width / 2), width - 2, width - 1} do
+            local unit = accelhost.zeros(x:shape()):double()
+            unit[0][1][3][at] = 1
+            local wanted = (F.avg_pool2d(unit, case[1], case[2], case[3], true, false) * g):sum():item()
+            assert.is_true(math.abs(x.grad[0][1][3][at]:item() - wanted) < 1e-12)
+          end
+          local single = x:detach():float():requires_grad_()
+          F.avg_pool2d(single, case[1], case[2], case[3], true, false):backward(g:float())
+          check.near(check.flat(x.grad), single.grad, 1e-5)
+        end
+      end
+    end
+  end)
+
   it("has first and second derivatives", function()
     local x = accelhost.randn({1, 2, 5, 4}, {dtype = "float64"}):requires_grad_()
     for _, options in ipairs {{2}, {3, 2, 1}, {3, 2, 1, true, false}} do

@@ -153,6 +153,44 @@ void SUFFIX(ah_mean_planes)(const struct ah_window *s, const struct ah_rectangle
         SUFFIX(mean_row)(s, r, x + row / s->oh * s->h * s->w, row % s->oh, y + row * s->ow);
 }
 
+static inline void SUFFIX(spread_tap)(REAL *restrict gx, int64_t step, int64_t n, const REAL *restrict part)
+{
+#pragma omp simd
+    for (int64_t o = 0; o < n; o++)
+        gx[o * step] += part[o];
+}
+
+/* The adjoint of mean_row. Elements receive the parts of a row of windows from the first window on: the last tap goes
+ * first. */
+static void SUFFIX(mean_row_backward)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *g,
+                                      int64_t oy, REAL *plane)
+{
+    enum { MANY = 128 };
+    struct reach inside = means_inside(s, r);
+    REAL part[MANY];
+    for (int64_t ox = 0, n = 1; ox < s->ow; ox += n) {
+        struct rectangle a = rectangle_at(s, r, oy, ox);
+        n = ox < inside.first || ox >= inside.end ? 1 : pool_least(MANY, inside.end - ox);
+        for (int64_t o = 0; o < n; o++)
+            part[o] = g[ox + o] / (REAL)a.divisor;
+        for (int64_t iy = a.y0; iy < a.y1; iy++) {
+            REAL *row = plane + iy * s->w;
+            if (n == 1)
+                for (int64_t ix = a.x0; ix < a.x1; ix++)
+                    row[ix] += part[0];
+            else
+                for (int64_t ix = a.x1 - 1; ix >= a.x0; ix--) {
+                    if (s->stride[1] == 1)
+                        SUFFIX(spread_tap)(row + ix, 1, n, part);
+                    else if (s->stride[1] == 2)
+                        SUFFIX(spread_tap)(row + ix, 2, n, part);
+                    else
+                        SUFFIX(spread_tap)(row + ix, s->stride[1], n, part);
+                }
+        }
+    }
+}
+
 void SUFFIX(ah_mean_planes_backward)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *restrict g,
                                      REAL *restrict gx)
 {
@@ -161,12 +199,7 @@ void SUFFIX(ah_mean_planes_backward)(const struct ah_window *s, const struct ah_
     for (int64_t p = 0; p < s->n * s->c; p++) {
         REAL *plane = gx + p * s->h * s->w;
         memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
-        for (int64_t o = 0; o < pixels; o++) {
-            struct rectangle a = rectangle_at(s, r, o / s->ow, o % s->ow);
-            REAL part = g[p * pixels + o] / (REAL)a.divisor;
-            for (int64_t iy = a.y0; iy < a.y1; iy++)
-                for (int64_t ix = a.x0; ix < a.x1; ix++)
-                    plane[iy * s->w + ix] += part;
-        }
+        for (int64_t oy = 0; oy < s->oh; oy++)
+            SUFFIX(mean_row_backward)(s, r, g + p * pixels + oy * s->ow, oy, plane);
     }
 }

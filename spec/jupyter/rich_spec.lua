@@ -49,6 +49,24 @@ describe("a value in a notebook", function()
     assert.matches("1 rows, 1 columns", html, 1, true)
   end)
 
+  it("has words on the left, numbers on the right, and numbers of rows for matrices, not for vectors", function()
+    local set = accelhost.data.Table {words = {"a"}, numbers = {1}}
+    local html = mime.bundle(set)["text/html"]
+    assert.matches("<tr><th>0</th><td>1</td><td style=\"text-align:left\">a</td></tr>", html, 1, true)
+    assert.matches("<tr><th></th><td>1</td><td>2</td></tr>", mime.bundle(accelhost.tensor {1, 2})["text/html"], 1, true)
+    assert.matches("<tr><th>0</th><td>1</td><td>2</td></tr>", mime.bundle(accelhost.tensor {{1, 2}})["text/html"], 1,
+      true)
+  end)
+
+  it("names a figure's horizontal axis", function()
+    for _, case in ipairs {
+      {accelhost.plot({1, 2}, {axis = "trial"}), "trial"}, {accelhost.plot({1, 2}, {1, 2}), "x"},
+      {accelhost.plot({1, 2}, {x = {1, 2}, axis = "epoch"}), "epoch"}, {accelhost.plot {1, 2}, "step"},
+    } do
+      assert.matches(">" .. case[2] .. "</text>", case[1]:svg(), 1, true)
+    end
+  end)
+
   it("is a picture for uint8 images and grids of them, and for others on request", function()
     if not encodes() then return pending "needs accelhost-image.so, which is built where libpng is" end
     local image, metadata = mime.bundle(accelhost.zeros(3, 10, 20):to "uint8")
@@ -63,7 +81,9 @@ describe("a value in a notebook", function()
   it("is a tree and its parameters for a module", function()
     local html = mime.bundle(nn.Linear(784, 128))["text/html"]
     assert.matches("100,480 parameters", html, 1, true)
-    assert.matches("<th>weight</th><td>(128, 784)</td>", html, 1, true)
+    local left = ' style="text-align:left">'
+    assert.matches("<th" .. left .. "weight</th><td" .. left .. "(128, 784)</td>", html, 1, true)
+    assert.matches("<td>100,352</td>", html, 1, true)
   end)
 
   it("is the bundle of its class's _repr_mimebundle, which stays as it is", function()

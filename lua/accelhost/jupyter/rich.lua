@@ -21,16 +21,23 @@ local function preformatted(value)
   return "<pre>" .. table.concat(lines, "\n") .. "</pre>"
 end
 
--- A table of cells, which are HTML; `heads` is the row above.
-local function html_table(heads, rows)
+-- A table of cells, which are HTML; `heads` is the row above. Front ends align cells to the right, as numbers are:
+-- `is_text` has the columns of words.
+local function html_table(heads, rows, is_text)
   local parts = {'<table class="dataframe">'}
-  if heads then parts[#parts + 1] = "<thead><tr><th>" .. table.concat(heads, "</th><th>") .. "</th></tr></thead>" end
-  parts[#parts + 1] = "<tbody>"
-  for _, row in ipairs(rows) do
-    parts[#parts + 1] = "<tr><th>" .. row[1] .. "</th>"
-    for i = 2, #row do parts[#parts + 1] = "<td>" .. row[i] .. "</td>" end
+  local function add(tag, row)
+    parts[#parts + 1] = "<tr>"
+    for i, cell in ipairs(row) do
+      local style = is_text and is_text[i] and ' style="text-align:left"' or ""
+      local name = i == 1 and "th" or tag
+      parts[#parts + 1] = ("<%s%s>%s</%s>"):format(name, style, cell, name)
+    end
     parts[#parts + 1] = "</tr>"
   end
+  parts[#parts + 1] = "<thead>"
+  add("th", heads)
+  parts[#parts + 1] = "</thead><tbody>"
+  for _, row in ipairs(rows) do add("td", row) end
   parts[#parts + 1] = "</tbody></table>"
   return table.concat(parts)
 end
@@ -59,13 +66,13 @@ local function shown_indices(count, most)
   return list
 end
 
--- The elements at some rows and columns of a matrix, as a table of cells.
-local function matrix_table(matrix)
+-- The elements at some rows and columns of a matrix, as a table of cells; without numbers of rows for a vector.
+local function matrix_table(matrix, has_rows)
   local rows, heads = {}, {""}
   local columns = shown_indices(matrix:size(1), MOST_COLUMNS)
   for i, column in ipairs(columns) do heads[i + 1] = column and ("%d"):format(column) or "…" end
   for _, row in ipairs(shown_indices(matrix:size(0), MOST_ROWS)) do
-    local cells = {row and ("%d"):format(row) or "⋮"}
+    local cells = {not has_rows and "" or row and ("%d"):format(row) or "⋮"}
     local values = row and matrix:select(0, row):tolist()
     for i, column in ipairs(columns) do
       cells[i + 1] = not row and "" or column and number_text(values[column + 1]) or "…"
@@ -81,7 +88,7 @@ local function tensor_table(tensor)
   local plain = tensor:detach():to "cpu"
   if dims > 2 then return BOX:format(preformatted(show(tensor, 100))) .. caption(tensor) end
   if dims == 1 then plain = plain:unsqueeze(0) end
-  return BOX:format(matrix_table(plain)) .. caption(tensor)
+  return BOX:format(matrix_table(plain, dims == 2)) .. caption(tensor)
 end
 
 -- A uint8 image [channels, rows, columns] of a tensor whose values are bytes, or numbers from 0 to 1.
@@ -141,7 +148,7 @@ local function of_module(module)
   if #rows > 0 then
     html = ("%s<details><summary>%s parameters%s</summary>%s</details>"):format(html, grouped(total),
       trained < total and (", %s of them trained"):format(grouped(trained)) or "",
-      BOX:format(html_table({"name", "shape", "dtype", "elements"}, rows)))
+      BOX:format(html_table({"name", "shape", "dtype", "elements"}, rows, {true, true, true})))
   end
   return {["text/html"] = html}
 end
@@ -157,17 +164,18 @@ end
 
 -- A table of the first rows; row(i) is the i-th from 0 by column.
 local function rows_table(names, count, row)
-  local rows, heads = {}, {""}
+  local rows, heads, is_text = {}, {""}, {}
   for i, name in ipairs(names) do heads[i + 1] = escape(tostring(name)) end
   for i = 0, math.min(count, MOST_ROWS) - 1 do
     local cells, values = {("%d"):format(i)}, row(i)
     for k, name in ipairs(names) do
       local value = values[name]
       cells[k + 1] = value == nil and "" or cell_text(value)
+      is_text[k + 1] = is_text[k + 1] or type(value) == "string"
     end
     rows[#rows + 1] = cells
   end
-  return BOX:format(html_table(heads, rows))
+  return BOX:format(html_table(heads, rows, is_text))
 end
 
 local function of_set(set)

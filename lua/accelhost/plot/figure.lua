@@ -16,7 +16,7 @@ local Figure = class.new "Figure"
 
 local read = arguments.signature("plot", {
   {"values: table|tensor"}, {"title: string", ""}, {"x: table|tensor"}, {"together: flag", true}, {"log: flag", false},
-  {"smooth: number", 0}, {"width: count", 640}, {"height: count", 260},
+  {"smooth: number", 0}, {"width: count", 640}, {"height: count", 260}, {"axis: string"},
 })
 
 -- Return the numbers of a list or of a tensor with one dim.
@@ -65,15 +65,18 @@ local function set_curve(self, name, values, x)
 end
 
 function Figure:init(...)
-  local values, title, x, together, log, smooth, width, height = read(...)
+  local values, title, x, together, log, smooth, width, height, axis = read(...)
   if smooth < 0 or smooth >= 1 then fail("plot: smooth: expected a number from 0 to below 1, got %g", smooth) end
   self.curves, self._names, self._drawn = {}, {}, -math.huge
-  self.title, self._together, self._log, self._axis = title, together, log, "step"
+  self.title, self._together, self._log, self._axis = title, together, log, axis or "step"
   self._smooth, self._width, self._height = smooth, width, height
   x = x and numbers_of(x, "x")
   if values == nil then return end
-  if is_curve(values) or next(values) == nil then return set_curve(self, "", values, x) end
-  for _, name in ipairs(arguments.sorted_keys(values)) do set_curve(self, tostring(name), values[name], x) end
+  local is_one = is_curve(values) or next(values) == nil
+  for _, name in ipairs(is_one and {""} or arguments.sorted_keys(values)) do
+    set_curve(self, tostring(name), is_one and values or values[name], x)
+  end
+  self._axis = axis or self._axis
 end
 
 -- The runs and panels of the layout: a plot with all curves, or one for each.
@@ -188,6 +191,7 @@ end
 ---@param smooth? number weight of the earlier values, from 0 to below 1, as in TensorBoard
 ---@param width? integer of a picture, in pixels; default 640
 ---@param height? integer of a plot in a picture; default 260
+---@param axis? string name of the horizontal axis; default "step", "x" with positions
 ---@return Figure
 return function(...)
   local first, second = ...

@@ -18,7 +18,7 @@ local fail = arguments.fail
 -- An observer that draws the values of the ended trials, and the best until then, in a figure: in a notebook alone.
 local function figure_observer(study)
   local metric = study.definition.metric
-  local figure = require "accelhost.plot.figure"(nil, {title = metric})
+  local figure = require "accelhost.plot.figure"(nil, {title = metric, axis = "trial"})
   local count, shown = 0, false
   return {
     event = function(_, kind, trial)

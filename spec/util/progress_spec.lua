@@ -102,8 +102,27 @@ describe("progress", function()
     local out = sink()
     local options = options_for(out, {terminal = true, total = 4, columns = 20, desc = "épocheé 1"})
     local bar = accelhost.progress(nil, options)
-    assert.equal("\répocheé 1:   0%|| 0", out.text)
+    assert.equal("\répocheé 1:   0% 0/4", out.text)
     bar:close()
+  end)
+
+  it("leaves out the bar, then a part of the description, then the speed, where the terminal is too narrow", function()
+    for _, case in ipairs {
+      {100, "a long description of it:  50%|█████████████▌             | 2/4 [00:02<00:02, 1.00 it/s, loss=0.25]"},
+      {76, "a long description of it:  50% 2/4 [00:02<00:02, 1.00 it/s, loss=0.25]"},
+      {66, "a long description…:  50% 2/4 [00:02<00:02, 1.00 it/s, loss=0.25]"},
+      {50, "a long de…:  50% 2/4 [00:02<00:02, loss=0.25]"}, {20, "a long de…:  50% 2/"},
+    } do
+      local out = sink()
+      local bar = accelhost.progress(nil, options_for(out, {terminal = true, total = 4, columns = case[1],
+        desc = "a long description of it", leave = false}))
+      bar:set_postfix {loss = 0.25}
+      out.now = out.now + 2
+      bar:update(2)
+      local line = out.text:match "([^\r]*)$":gsub("%s+$", "")
+      bar:close()
+      assert.equal(case[2], line)
+    end
   end)
 
   it("shows values behind the speed, sorted by name", function()

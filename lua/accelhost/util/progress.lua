@@ -24,7 +24,8 @@ local fail = arguments.fail
 local Progress = class.new "progress"
 
 local eighths = {"▏", "▎", "▍", "▌", "▋", "▊", "▉"}
-local BAR, SURFACE = 10, 90 -- columns: of the bar in lines, of a line that is no terminal's
+-- Columns: of the bar in lines, of a line that is no terminal's; of a terminal's bar, and of a shortened description.
+local BAR, SURFACE, LEAST_BAR, MOST_BAR, LEAST_DESC = 10, 90, 4, 40, 12
 
 local function duration(seconds)
   seconds = math.floor(seconds + 0.5)
@@ -51,22 +52,50 @@ local function bar_text(fraction, width)
   return ("█"):rep(full) .. (eighths[eighth] or " ") .. (" "):rep(width - full - 1)
 end
 
-local function line_of(self, now)
+-- The parts of a line: description, percentage, count, times, speed, postfix.
+local function parts_of(self, now)
   local elapsed = now - self._began
   local rate = self._rate
   if (self._closed or not rate) and elapsed > 0 and self.n > 0 then rate = self.n / elapsed end
-  local head = self.desc and self.desc .. ": " or ""
-  local tail = ("%s, %s%s]"):format(
-    self.total and self.n < self.total and duration(elapsed) .. "<"
-      .. (rate and duration((self.total - self.n) / rate) or "?") or duration(elapsed),
-    rate_text(rate, self._unit), self._postfix and ", " .. self._postfix or "")
-  if not self.total then return ("%s%d %s [%s"):format(head, self.n, self._unit, tail) end
-  local fraction = self.total > 0 and math.min(1, self.n / self.total) or 1
-  head = ("%s%3.0f%%|"):format(head, fraction * 100)
-  tail = ("| %d/%d [%s"):format(self.n, self.total, tail)
-  if not self._columns then return head .. bar_text(fraction, BAR) .. tail end
-  local room = self._columns - 1 - columns_of(head) - columns_of(tail)
-  return cut(head .. bar_text(fraction, math.max(0, math.min(40, room))) .. tail, self._columns - 1)
+  local parts = {
+    desc = self.desc and self.desc .. ": " or "", speed = ", " .. rate_text(rate, self._unit),
+    postfix = self._postfix and ", " .. self._postfix or "", times = duration(elapsed), bar = "",
+  }
+  if not self.total then
+    parts.percentage, parts.count = "", ("%d %s"):format(self.n, self._unit)
+    return parts
+  end
+  parts.fraction = self.total > 0 and math.min(1, self.n / self.total) or 1
+  parts.percentage, parts.count = ("%3.0f%%"):format(parts.fraction * 100), ("%d/%d"):format(self.n, self.total)
+  if self.n < self.total then
+    parts.times = parts.times .. "<" .. (rate and duration((self.total - self.n) / rate) or "?")
+  end
+  return parts
+end
+
+local function joined(parts, bar)
+  local middle = parts.fraction and (bar and ("|%s| "):format(bar) or " ") or ""
+  return ("%s%s%s%s [%s%s%s]"):format(parts.desc, parts.percentage, middle, parts.count, parts.times, parts.speed,
+    parts.postfix)
+end
+
+-- Where a line is too long for the terminal it has no bar, then a shorter description, then no speed; then it is cut.
+local function line_of(self, now)
+  local parts = parts_of(self, now)
+  if not self._columns then return joined(parts, parts.fraction and bar_text(parts.fraction, BAR)) end
+  local limit = self._columns - 1
+  local room = limit - columns_of(joined(parts, ""))
+  if parts.fraction and room >= LEAST_BAR then
+    return joined(parts, bar_text(parts.fraction, math.min(MOST_BAR, room)))
+  end
+  local excess = columns_of(joined(parts)) - limit
+  local length = columns_of(parts.desc)
+  if excess > 0 and length > LEAST_DESC then
+    parts.desc = cut(self.desc, math.max(LEAST_DESC, length - excess) - 3) .. "…: "
+    excess = columns_of(joined(parts)) - limit
+  end
+  if excess > 0 then parts.speed = "" end
+  return cut(joined(parts), limit)
 end
 
 local function draw(self, now)

@@ -94,7 +94,8 @@ function run.program(words, options)
   options = options or {}
   local base = os.tmpname()
   -- The user's own configuration file is none of the specs' business, nor their device that of programs.
-  local names, env = {}, {ACCELHOST_CONFIG_FILE = "", ACCELHOST_USE_CPU = on_device}
+  local names, env = {}, {ACCELHOST_CONFIG_FILE = "", ACCELHOST_USE_CPU = on_device,
+    TERM = os.getenv "TERM" == "dumb" and "xterm" or nil}
   for name, value in pairs(options.env or {}) do env[name] = value end
   for name in pairs(env) do names[#names + 1] = name end
   table.sort(names)

@@ -218,6 +218,15 @@ describe("progress", function()
     assert.equal(3, select(2, out.text:gsub("2/9", "")))
   end)
 
+  it("writes lines on a terminal of the type dumb, which moves no cursor", function()
+    local code = [[for _ in require("accelhost").progress(3) do end]]
+    local words = {"script", "-qec", run.quote(run.path) .. " -e " .. run.quote(code), "/dev/null"}
+    assert.matches("\r", run.program(words, {env = {TERM = "xterm"}}).stdout:gsub("\r\n", "\n"))
+    local shown = run.program(words, {env = {TERM = "dumb"}}).stdout:gsub("\r\n", "\n")
+    assert.is_nil(shown:find "[\r\27]")
+    assert.equal(3, select(2, shown:gsub("/3 %[", "")))
+  end)
+
   it("lets print write above the bar of a terminal", function()
     local script = [[
       local a = require "accelhost"

@@ -8,6 +8,7 @@ local file = require "accelhost.sweep.file"
 local lock = require "accelhost.sweep.lock"
 local params = require "accelhost.util.params"
 local printable = require "accelhost.util.printable"
+local screen = require "accelhost.util.screen"
 local show = require "accelhost.sweep.report.show"
 local source = require "accelhost.sweep.report.source"
 local summary = require "accelhost.sweep.report.summary"
@@ -50,7 +51,7 @@ local function silent() end
 -- The observer of the runner's events, for a terminal or in lines.
 local function make_observer(study, given, quiet)
   if quiet then return {event = silent, update = silent, finish = silent} end
-  local terminal = C.comm.is_terminal(1)
+  local terminal = screen.is_redrawn(1)
   return require "accelhost.sweep.report.live".new {
     study = source.of(study, given), stream = io.stdout, is_terminal = terminal,
     columns = function() return select(2, C.comm.is_terminal(1)) end,

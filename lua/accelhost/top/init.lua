@@ -3,6 +3,7 @@ local C = require "accelhost._C"
 local columns = require "accelhost.util.columns"
 local json = require "accelhost.util.json"
 local lines = require "accelhost.top.lines"
+local screen = require "accelhost.util.screen"
 local state = require "accelhost.top.state"
 
 -- Seconds between the two reads of --once: for CPU usage, and to detect ranks without progress.
@@ -106,7 +107,7 @@ return function(wanted, options)
     return 1
   end
   proc:close()
-  local page = not (options.once or options.json) and C.system.isatty(1) and C.system.isatty(0)
+  local page = not (options.once or options.json) and screen.is_redrawn(1) and C.system.isatty(0)
   if page then
     run_page(wanted, options.interval)
     return 0

@@ -260,7 +260,7 @@ end
 -- Report whether the line will be seen on a terminal, and its width: a rank's output passes through its launcher, which
 -- has set the device that it writes to.
 local function look_at_terminal()
-  local terminal, columns = C.comm.is_terminal(2)
+  local terminal, columns = screen.is_redrawn(2)
   return terminal, columns > 0 and columns or tonumber(os.getenv("COLUMNS"))
 end
 

@@ -4,9 +4,20 @@
 -- A line is a table with the fields file (its output), is_alive() (is its loop still running?) and latest() (its text
 -- now).
 ---@param line table
+local C = require "accelhost._C"
 local columns = require "accelhost.util.columns"
 
 local screen = {}
+
+--- Can lines of an output be redrawn: is it a terminal, and none of the type `dumb`, which moves no cursor? Also the
+--- terminal's columns, 0 where it does not report them. Of a rank it is the launcher's output.
+---@param descriptor integer 1: stdout, 2: stderr
+---@return boolean
+---@return integer
+function screen.is_redrawn(descriptor)
+  local terminal, width = C.comm.is_terminal(descriptor)
+  return terminal and os.getenv "TERM" ~= "dumb", width
+end
 
 --- Another surface than a terminal, set by a notebook's kernel: draw(line, text) and close(line, leave).
 ---@type table?

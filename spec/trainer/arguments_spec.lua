@@ -12,6 +12,12 @@ local function fails(given, text)
 end
 
 describe("TrainingArguments", function()
+  it("print those that have another value than their default", function()
+    assert.equal("TrainingArguments()", tostring(TrainingArguments()))
+    assert.equal('TrainingArguments(output_dir=runs/x, learning_rate=0.001, report_to=["jsonl"])',
+      tostring(TrainingArguments("runs/x", {learning_rate = 1e-3, report_to = {"jsonl"}})))
+  end)
+
   it("has transformers' defaults", function()
     local args = TrainingArguments()
     local expected = {

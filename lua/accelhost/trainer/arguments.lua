@@ -2,6 +2,7 @@
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local class = require "accelhost.util.class"
+local json = require "accelhost.util.json"
 local optimizers = require "accelhost.trainer.optimizer"
 local rows = require "accelhost.trainer.rows"
 
@@ -190,6 +191,18 @@ function TrainingArguments:to_dict()
   local values = {}
   for _, name in ipairs(known) do values[name] = self[name] end
   return values
+end
+
+-- The arguments that have another value than their default.
+function TrainingArguments:__tostring()
+  local parts = {}
+  for _, row in ipairs(rows.taken) do
+    local value, default = self[row[1]], row[3]
+    if value ~= nil and json.encode(value) ~= json.encode(default == nil and json.null or default) then
+      parts[#parts + 1] = ("%s=%s"):format(row[1], type(value) == "string" and value or json.encode(value))
+    end
+  end
+  return ("TrainingArguments(%s)"):format(table.concat(parts, ", "))
 end
 
 --- Updates of a strategy's interval when there are `total` in all: a number below 1 is a part of them.

@@ -80,3 +80,12 @@ describe("The message counts the arguments of", function()
       "SGD: 'lr' is given twice, by place and by name"},
   }
 end)
+
+describe("The message explains a line that continues the one above:", function()
+  mistake.each {
+    {"a table", "local w = io.stdout:write 'a'\n{1, 2}", line = 13,
+      "this line begins with {, so it is the argument of a call of the line above: end that line with ;"},
+    {"a parenthesis", "local w = print 'a'\n(x * 2):sum()", line = 13,
+      "this line continues the call of the line above: end that line with ;"},
+  }
+end)

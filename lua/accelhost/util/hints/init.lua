@@ -138,6 +138,16 @@ local function iterated(at, iterator)
   end
 end
 
+-- A line that begins with a table or a text is the argument of a call that ends the line above.
+local function continued_call(at)
+  local first = at.line:match "^%s*([{'\"])"
+  local above = at.lines[#at.lines - 1]
+  if first and above and above:find "[%w_%)%]}'\"]%s*$" then
+    return ("this line begins with %s, so it is the argument of a call of the line above: end that line with ;"):format(
+      first)
+  end
+end
+
 local function called_table(at, name)
   local call = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*:[%w_]+%b())%s+do%f[^%w_]"
   if call then return ("it returns a table, which ipairs iterates over: for i, value in ipairs(%s) do"):format(call) end
@@ -208,6 +218,7 @@ local rules = {
     return "a tensor is no number: tensor:item() is"
   end},
   {"bad argument #1 to '(i?pairs)' %(table expected", iterated},
+  {"attempt to call a %a+ value", continued_call},
   {"attempt to call %a+ '([%w_]+)' %(a table value%)", called_table},
   {"attempt to call %a+ '([%w_]+)' %(a userdata value%)", called_table},
   {"attempt to call a table value", called_table},

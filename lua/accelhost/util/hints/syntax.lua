@@ -43,6 +43,7 @@ local rows = {
   {"near '[^']+'", "%f[%w_]continue%f[^%w_]",
     "Lua has no continue: goto next_one, with ::next_one:: at the loop's end"},
   {"near '[^']+'", "%f[%w_]f[\"'].*{", "Lua fills texts by (\"loss %.3f\"):format(loss)"},
+  {"ambiguous syntax", "", "this line continues the call of the line above: end that line with ;"},
   {"near '#'", "", "comments begin with --, and # is the length"},
   {"near ':'", "%[[^%]]*:", "a slice of a tensor is t[{{0, 3}}], a column t[{{}, 0}]"},
   {"near ':'", "%b[]%s*:", "a slice of a tensor is t[{{0, 3}}], a column t[{{}, 0}]"},

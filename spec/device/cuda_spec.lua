@@ -38,6 +38,8 @@ describe("The list of kernels", function()
   -- Ops that the CPU computes for a device, by reason.
   local on_host = {
     ["the CPU's generator"] = {"standard_gamma"},
+    ["models call linear_gelu and linear_of_gelu on cards"] = {"gelu_linear"},
+    ["as gelu_linear"] = {"gelu_linear_backward", "gelu_linear_weight_backward"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
     ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward"},
     ["quantised weights are computed with on the CPU alone"] = {"dequantize"},

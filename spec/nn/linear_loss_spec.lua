@@ -129,8 +129,10 @@ describe("linear_cross_entropy", function()
 
   it("holds the logits of one chunk at a time", function()
     local rows, width, classes = 2048, 32, 8192 -- logits of 64 MiB
-    local x, w = accelhost.randn(rows, width):requires_grad_(), accelhost.randn(classes, width):requires_grad_()
-    local labels, most = accelhost.randint(0, classes, {rows}), 0
+    local on_cpu, most = {device = "cpu"}, 0
+    local x = accelhost.randn({rows, width}, on_cpu):requires_grad_()
+    local w = accelhost.randn({classes, width}, on_cpu):requires_grad_()
+    local labels = accelhost.randint(0, classes, {rows}, on_cpu)
     local linear, C = nil, require "accelhost._C"
     linear, C.linear = C.linear, function(...)
       most = math.max(most, accelhost.memory_stats("cpu").live)
@@ -145,11 +147,11 @@ describe("linear_cross_entropy", function()
     assert.is_true(most > 0 and most - before < 16 * 2 ^ 20, ("%.1f MiB"):format((most - before) / 2 ^ 20))
   end)
 
-  it("names the position of a label out of range in the whole of them", function()
+  it("names the position of a label out of range in the whole of them, on the CPU", function()
     local given = draw "float32"
     given.labels[20] = CLASSES
     check.raises("linear_cross_entropy: target 50 at position 20 is outside 0..49", function()
-      F.linear_cross_entropy(given.x, given.w, given.labels, {options = {batch_chunk_size = 8}})
+      F.linear_cross_entropy(given.x:cpu(), given.w:cpu(), given.labels:cpu(), {options = {batch_chunk_size = 8}})
     end)
   end)
 

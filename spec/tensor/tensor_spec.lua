@@ -235,7 +235,7 @@ describe("memory", function()
     collectgarbage "stop"
     local function collects(allocate)
       local marker = setmetatable({{}}, {__mode = "v"})
-      for _ = 1, 200 do allocate() end
+      for _ = 1, 1000 do allocate() end
       return marker[1] == nil
     end
     collectgarbage()

@@ -1,5 +1,5 @@
--- Bytes of a device for a model of equal blocks with each kind of sharding, and with optimizer state on the host:
--- device_sharding_memory.lua. Prints for each kind the bytes of a parameter after a step, and at most during one.
+-- Bytes of a device for a model of equal blocks with a kind of sharding, "+cpu" with optimizer state on the host:
+-- device_sharding_memory.lua full+cpu. Prints the bytes of a parameter after a step, and at most during one.
 local accelhost = require "accelhost"
 local nn, optim = accelhost.nn, accelhost.optim
 
@@ -17,28 +17,23 @@ function Net:forward(x)
   return x
 end
 
-for _, kind in ipairs {"none", "optimizer", "gradients", "full", "full+cpu"} do
-  local sharding, offloaded = kind:match "^(%l+)(.*)$"
-  local accelerator = accelhost.Accelerator {sharding = sharding,
-    offload_optimizer_device = offloaded ~= "" and "cpu" or "none", kwargs_handlers = {
-    accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.1}}}
-  for _ = 1, 2 do collectgarbage() end
-  for _ = 1, 2 do accelerator:wait_for_everyone() end -- memory of works that no one waited for is freed by later calls
-  local before = accelhost.cuda.memory_allocated(accelerator.device)
-  local net = Net()
-  local count = 0
-  for _, parameter in ipairs(net:parameters()) do count = count + parameter:numel() end
-  local model, optimizer = accelerator:prepare(net, optim.AdamW(net:parameters()))
-  local x = accelhost.ones(1, WIDTH):to(accelerator.device)
-  for step = 1, 3 do
-    if step == 2 then accelhost.cuda.reset_peak_memory_stats(accelerator.device) end
-    accelerator:backward(model(x):sum())
-    optimizer:step()
-    optimizer:zero_grad()
-  end
-  collectgarbage()
-  local function of_parameter(bytes) return (bytes - before) / count end
-  accelerator:print(("%s %.2f %.2f"):format(kind, of_parameter(accelhost.cuda.memory_allocated(accelerator.device)),
-    of_parameter(accelhost.cuda.max_memory_allocated(accelerator.device))))
-  accelerator:free_memory()
+local sharding, offloaded = arg[1]:match "^(%l+)(.*)$"
+local accelerator = accelhost.Accelerator {sharding = sharding,
+  offload_optimizer_device = offloaded ~= "" and "cpu" or "none",
+  kwargs_handlers = {accelhost.DistributedDataParallelKwargs {bucket_cap_mb = 0.1}}}
+local before = accelhost.cuda.memory_allocated(accelerator.device)
+local net = Net()
+local count = 0
+for _, parameter in ipairs(net:parameters()) do count = count + parameter:numel() end
+local model, optimizer = accelerator:prepare(net, optim.AdamW(net:parameters()))
+local x = accelhost.ones(1, WIDTH):to(accelerator.device)
+for step = 1, 3 do
+  if step == 2 then accelhost.cuda.reset_peak_memory_stats(accelerator.device) end
+  accelerator:backward(model(x):sum())
+  optimizer:step()
+  optimizer:zero_grad()
 end
+collectgarbage()
+local function of_parameter(bytes) return (bytes - before) / count end
+accelerator:print(("%.2f %.2f"):format(of_parameter(accelhost.cuda.memory_allocated(accelerator.device)),
+  of_parameter(accelhost.cuda.max_memory_allocated(accelerator.device))))

@@ -24,7 +24,7 @@ enum {
     CREDIT_NS = 1000000,        /* the part of their savings that counts against later costs */
     SHORTEST_REST_NS = 4000000,
     LONGEST_REST_NS = 128000000,
-    LOSS_SHARE = 24,            /* least length of a rest, in times of the debt before it */
+    LOSS_SHARE = 24,            /* where they have not paid: least length of a rest, in times of the debt before it */
     ANY_CPU = -2,               /* -1: sched_getcpu has failed */
 };
 
@@ -287,10 +287,11 @@ static void rest_account(int others, int64_t piece, int64_t woke, int64_t waited
         rest.balance = CREDIT_NS;
     if (rest.balance > -DEBT_NS)
         return;
-    rest.length = rest.saved > 2 * rest.lost ? rest.length / 2 : 2 * rest.length;
+    bool paid = rest.saved > 2 * rest.lost; /* since the last rest: an exception, not a busy machine */
+    int64_t least = paid ? 0 : LOSS_SHARE * -rest.balance;
+    rest.length = paid ? rest.length / 2 : 2 * rest.length;
     rest.length = rest.length < SHORTEST_REST_NS ? SHORTEST_REST_NS : rest.length;
     rest.length = rest.length > LONGEST_REST_NS ? LONGEST_REST_NS : rest.length;
-    int64_t least = LOSS_SHARE * -rest.balance;
     rest.until = ah_now_ns() + (rest.length > least ? rest.length : least);
     rest.saved = rest.lost = rest.balance = 0;
 }

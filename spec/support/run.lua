@@ -26,12 +26,15 @@ local on_device = os.getenv "ACCELHOST_TEST_DEVICE" and "true" or nil
 run.no_handlers = os.getenv "TSAN_OPTIONS" and
   "needs a build without ThreadSanitizer, which calls handlers at the program's next call only" or nil
 
---- Why no limit of address space applies to a program here, which would take all of the machine's memory; nil where one
---- does. Other processes see an emulator as the program.
+-- Other processes see an emulator as the program.
 local seen = io.popen "readlink /proc/$PPID/exe 2>/dev/null"
-run.no_memory_limit = (seen:read "*l" or ""):find "/qemu%-[^/]*$" and
-  "needs a kernel that limits the program's memory: an emulator does not" or nil
+local is_emulated = (seen:read "*l" or ""):find "/qemu%-[^/]*$" ~= nil
 seen:close()
+--- Why no limit of address space applies to a program here, which would take all of the machine's memory; nil where one
+--- does.
+run.no_memory_limit = is_emulated and "needs a kernel that limits the program's memory: an emulator does not" or nil
+--- Why other processes see another command line than the program's; nil where they see its own.
+run.no_command_line = is_emulated and "needs the program's own command line: an emulator's begins with its name" or nil
 
 --- A word for the shell.
 ---@param word any

@@ -41,7 +41,7 @@ local function define(name, classes)
   local function find(what, config)
     local found = classes[config.model_type]
     if not found then
-      arguments.fail("%s: there is none for model_type '%s' (known: %s)", what, config.model_type,
+      arguments.fail("%s: models of type '%s' have no such head; expected one of %s", what, config.model_type,
         table.concat(arguments.sorted_keys(classes), ", "))
     end
     return require("accelhost.models." .. found[1])[found[2]]

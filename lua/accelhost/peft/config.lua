@@ -142,7 +142,8 @@ function PeftConfig.from_pretrained(folder) return read(PeftConfig, folder) end
 ---@field layers_pattern string[]|string? the names of the lists of layers
 ---@field rank_pattern table<string, integer> other ranks by ends of names, or regular expressions of them
 ---@field alpha_pattern table<string, number>
----@field task_type string? SEQ_CLS and TOKEN_CLS add the head (classifier, score) to modules_to_save
+---@field task_type string? SEQ_CLS and TOKEN_CLS add the head (classifier, score) to modules_to_save, QUESTION_ANS
+---   qa_outputs
 ---@field inference_mode boolean adapters are not trained
 local LoraConfig = define("LoraConfig", "LORA", of_layers, {
   r = {8, "size"}, lora_alpha = {8, "positive"}, lora_dropout = {0, "number"},

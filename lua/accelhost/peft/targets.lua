@@ -35,6 +35,9 @@ local defaults = {
 
 local heads = {"classifier", "score"}
 
+-- task_type -> the heads that are trained with an adapter, by the ends of their names.
+local heads_of = {SEQ_CLS = heads, TOKEN_CLS = heads, QUESTION_ANS = {"qa_outputs"}}
+
 -- The layers that return the scores of words.
 local word_scores = {
   lm_head = true, ["lm_head.decoder"] = true, ["cls.predictions.decoder"] = true, vocab_projector = true,
@@ -126,19 +129,19 @@ function targets.is_saved(name, config)
   return false
 end
 
---- Add the heads of classifiers to the modules that a configuration's adapter trains and saves whole.
+--- Add the heads of the task to the modules that a configuration's adapter trains and saves whole.
 ---@param config PeftConfig
 function targets.complete_saved(config)
-  if config.task_type ~= "SEQ_CLS" and config.task_type ~= "TOKEN_CLS" then return end
+  if not heads_of[config.task_type] then return end
   local saved, known = config.modules_to_save or {}, {}
   for _, name in ipairs(saved) do known[name] = true end
-  for _, head in ipairs(heads) do
+  for _, head in ipairs(heads_of[config.task_type]) do
     if not known[head] then saved[#saved + 1] = head end
   end
   config.modules_to_save = saved
 end
 
---- Complete a configuration by the type of the model: its targets, and the heads of classifiers.
+--- Complete a configuration by the type of the model: its targets, and the heads of its task.
 ---@param config PeftConfig
 function targets.complete(what, model, config)
   local kind = model.config and model.config.model_type

@@ -78,6 +78,10 @@ describe("prefix tuning and P-tuning", function()
         if case.padded then
           assert.same(case.padded, written(model, {use_cache = cached, attention_mask = left}))
         end
+        if case.beams then
+          assert.same(case.beams, written(model, {use_cache = cached, attention_mask = right, num_beams = 3,
+            num_return_sequences = 2, min_new_tokens = 2, eos_token_id = 1}))
+        end
       end
       local kept = os.getenv "ACCELHOST_SAVED" -- for `scripts/fixtures/prompts read`
       if kept then model:save_pretrained(kept .. "/" .. name) end

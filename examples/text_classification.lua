@@ -5,27 +5,29 @@
 --
 -- The data are TSV or CSV files with columns "sentence" (or "sentence1", "sentence2") and "label", a number from 0 or
 -- a name. --model is a checkpoint's folder in Hugging Face's layout. Without it a small model and its vocabulary are
--- made from the data; without data there are generated sentences. By the Trainer: text_classification_trainer.lua.
+-- made from the data; without data there are generated sentences. With --lora an adapter is trained, and --save writes
+-- the model with it in its weights. By the Trainer: text_classification_trainer.lua.
 local accelhost = require "accelhost"
-local data, metrics, models, optim, text =
-  accelhost.data, accelhost.metrics, accelhost.models, accelhost.optim, accelhost.text
+local data, metrics, models, optim, peft, text =
+  accelhost.data, accelhost.metrics, accelhost.models, accelhost.optim, accelhost.peft, accelhost.text
 
 local args = accelhost.parse_args {
   description = "Trains a classifier of sentences or of pairs of them.",
   {"data", nil, "folder with train and test (or dev) files, or TRAIN,TEST", type = "string", metavar = "DIR|FILES"},
   {"model", nil, "folder of a checkpoint to begin with", type = "string", metavar = "DIR"},
   {"save", nil, "folder that the model and its tokenizer are written to", type = "string", metavar = "DIR"},
+  {"lora", 0, "rank of a LoRA adapter that is trained in place of the weights (0: none)", integer = true, minimum = 0},
   {"epochs", 3, "passes over the training set", integer = true, minimum = 1},
   {"batch_size", 32, "rows per process and step", integer = true, minimum = 1},
   {"max_length", 128, "tokens of a row at most", integer = true, minimum = 4},
-  {"lr", nil, "learning rate (default: 5e-5 with --model, else 2e-3)", type = "number"},
+  {"lr", nil, "learning rate (default: 5e-5 with --model, 5e-4 with --lora too, else 2e-3)", type = "number"},
   {"warmup", 0.1, "share of the steps in which the rate rises"},
   {"seed", 42, "seed of weights and order", integer = true, minimum = 0},
   {"quiet", false, "print nothing"},
   {"smoke", false, "the same in a few seconds"},
 }
 if args.smoke then args.epochs, args.batch_size = 1, 8 end
-args.lr = args.lr or (args.model and 5e-5 or 2e-3)
+args.lr = args.lr or args.model and (args.lora > 0 and 5e-4 or 5e-5) or 2e-3
 
 local function generated(count)
   local nouns = {"film", "story", "cast", "ending", "score"}
@@ -128,6 +130,12 @@ else
   }
 end
 
+if args.lora > 0 then
+  model = peft.get_peft_model(model, peft.LoraConfig {
+    r = args.lora, lora_alpha = 2 * args.lora, target_modules = "all-linear", task_type = "SEQ_CLS",
+  })
+end
+
 -- Sentences become numbers of tokens batch by batch, and as long as the longest of the batch.
 local function collate(rows)
   local firsts, seconds, labels = {}, second and {}, {}
@@ -184,7 +192,9 @@ for epoch = 1, args.epochs do
   report(("epoch %d: accuracy %.4f, f1 %.4f"):format(epoch, found.accuracy, found.f1))
 end
 if args.save and accelerator.is_main_process then
-  accelerator:unwrap_model(model):save_pretrained(args.save)
+  local trained = accelerator:unwrap_model(model)
+  if args.lora > 0 then trained = trained:merge_and_unload() end
+  trained:save_pretrained(args.save)
   tokenizer:save_pretrained(args.save)
 end
 report(("Accuracy: %.2f"):format(100 * found.accuracy))

@@ -73,6 +73,16 @@ describe("text_classification.lua", function()
     local model = accelhost.models.AutoModelForSequenceClassification.from_pretrained(dir .. "/out")
     local logits = model(tokenizer({"good number 4", "poor number 4"}, {padding = true})).logits
     assert.same({0, 1}, logits:argmax(1):tolist())
+    local adapted = start(scripts[1], dir, {"--data", dir, "--model", "out", "--lora", "2", "--save", "merged"})
+    assert.equal(0, adapted.code, adapted.output)
+    assert.matches("Accuracy: 100.00\n$", adapted.stdout)
+    local merged, moved = accelhost.models.AutoModelForSequenceClassification.from_pretrained(dir .. "/merged"), 0
+    local before = model:state_dict()
+    for name, tensor in pairs(merged:state_dict()) do
+      if not tensor:equal(before[name]) then moved = moved + 1 end
+      if name:find "embeddings" then assert.is_true(tensor:equal(before[name]), name) end
+    end
+    assert.is_true(moved > 10)
     folder.remove(dir)
   end)
 end)

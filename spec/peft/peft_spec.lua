@@ -265,7 +265,7 @@ describe("Weights that the base's folder lacks", function()
   before_each(function() leave = temporary.enter() end)
   after_each(function() leave() end)
 
-  -- Return the warning of get_peft_model for a BERT without a pooler and a classifier.
+  -- Return the warnings of get_peft_model for a BERT without a pooler and a classifier.
   local function warned(config)
     local base = base_of "sequence"
     base.new_weights = {"bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight", "classifier.bias"}

@@ -23,12 +23,38 @@ static inline void SUFFIX(take_tap)(const REAL *restrict x, int64_t step, int64_
     }
 }
 
+/* The maxima of a short row, window by window: its vectors would be mostly empty. `rows` of them are in the input. */
+static void SUFFIX(max_short_row)(const struct ah_window *s, const REAL *restrict first, int64_t rows,
+                                  REAL *restrict y)
+{
+    int64_t dilation = s->dilation[1], width = s->kernel[1], below = s->w * s->dilation[0];
+    for (int64_t o = 0; o < s->ow; o++) {
+        int64_t left = o * s->stride[1] - s->padding[1];
+        struct reach columns = {0, width};
+        if (left < 0 || left + (width - 1) * dilation >= s->w)
+            columns = reach_of(left, width, dilation, s->w);
+        REAL best = -INFINITY;
+        for (int64_t i = 0; i < rows; i++) {
+            const REAL *x = first + i * below + left;
+            for (int64_t j = columns.first; j < columns.end; j++) {
+                REAL v = x[j * dilation];
+                best = ((v > best) | (v != v)) ? v : best;
+            }
+        }
+        y[o] = best;
+    }
+}
+
 /* The row of outputs whose windows begin at input row `top`. */
 static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_t top, REAL *restrict y,
                             int32_t *restrict place)
 {
     int64_t step = s->stride[1], dilation = s->dilation[1], most = (s->w - 1 + s->padding[1]) / dilation + 1;
     struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
+    if (!place && s->ow <= 12) {
+        SUFFIX(max_short_row)(s, plane + (top + rows.first * s->dilation[0]) * s->w, rows.end - rows.first, y);
+        return;
+    }
     struct reach columns = {reach_of((s->ow - 1) * step - s->padding[1], s->kernel[1], dilation, s->w).first,
                             pool_least(s->kernel[1], most)};
     for (int64_t o = 0; o < s->ow; o++)

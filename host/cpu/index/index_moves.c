@@ -55,6 +55,9 @@ void ah_line_move(const struct ah_line_move *m)
             else if (m->action == AH_GATHER)                         \
                 for (int64_t j = 0; j < width; j++)                  \
                     dst[k * dd + j * da] = src[to[j] * sd + j * sa]; \
+            else if (plain)                                          \
+                for (int64_t j = 0; j < width; j++)                  \
+                    dst[to[j]] = src[j];                             \
             else                                                     \
                 for (int64_t j = 0; j < width; j++)                  \
                     dst[to[j] * dd + j * da] = src[k * sd + j * sa]; \

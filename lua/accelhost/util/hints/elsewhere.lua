@@ -21,6 +21,9 @@ elsewhere.sentences = {
   log = "accelerator:log(values, {step = n}) after accelerator:init_trackers; accelerator:print prints",
   broadcast = "accelhost.distributed.broadcast(x, 0), or accelhost.utils.broadcast(x)",
   init_process_group = "accelhost.distributed.init_process_group()",
+  makedirs = "accelhost.utils.makedirs(name, {exist_ok = true})",
+  listdir = "io.popen(\"ls \" .. folder):lines()", dumps = "accelhost.json.encode(value)",
+  deepcopy = "model:deepcopy(), tensor:clone()",
 }
 
 --- Words that a script uses as globals.
@@ -40,6 +43,21 @@ elsewhere.globals = {
   dist = "local dist = accelhost.distributed", sys = "arg has the script's arguments",
   time = "os.clock() and os.time()", random = "math.random, accelhost.rand", np = "accelhost.tensor, :tolist()",
   raise = "error(\"message\")", sorted = "table.sort(list)", any = "x:any()", all = "x:all()",
+  tuple = "{...} is a list, and a function returns several values", set = "{name = true} holds names",
+  bool = "x ~= 0 and x ~= nil", format = "(\"%.2f\"):format(x)", reversed = "for i = #list, 1, -1 do",
+  map = "for i, x in ipairs(list) do list[i] = f(x) end", filter = "if f(x) then kept[#kept + 1] = x end in a loop",
+  partial = "function(x) return f(1, x) end", functools = "function(x) return f(1, x) end", itertools = "loops",
+  collections = "{} is a table of names, a list, or both", hasattr = "object.name ~= nil", getattr = "object[name]",
+  setattr = "object[name] = value", open = "io.open(path)", input = "accelhost.input(prompt)", exit = "os.exit(code)",
+  quit = "os.exit(code)", copy = "model:deepcopy(), tensor:clone(), of a state_dict the clone of each value",
+  json = "local json = accelhost.json, with encode and decode", argparse = "accelhost.args {lr = 1e-3}",
+  logging = "accelhost.logging", warnings = "io.stderr:write(text)", glob = "io.popen(\"ls \" .. folder):lines()",
+  pathlib = "paths are texts: folder .. \"/\" .. name", Path = "paths are texts: folder .. \"/\" .. name",
+  pickle = "accelhost.save and accelhost.load", plt = "accelhost.plot(values)", pd = "data.load_dataset, data.Table",
+  Image = "accelhost.data.read_image(path)", PIL = "accelhost.data.read_image(path)",
+  transforms = "local transforms = accelhost.data.transforms", datasets = "local data = accelhost.data",
+  torchvision = "accelhost.data.transforms, accelhost.models", accelerate = "accelhost.Accelerator()",
+  transformers = "accelhost.Trainer, accelhost.models, accelhost.text", models = "local models = accelhost.models",
 }
 
 --- Modules of Python that a script requires, by the first part of their names.

@@ -249,7 +249,7 @@ describe("accelhost sweep", function()
     assert.equal(0, sweep("s.lua", "-j", "1").code)
     assert.same({complete = 1, failed = 2}, state_counts())
     local result = sweep("retry", "s.study")
-    assert.same({0, "2 failed trials to run again; start with: accelhost sweep s.lua --study s.study\n"},
+    assert.same({0, "2 failed trials to run again; start with: accelhost sweep s.lua --study s.study -j 1\n"},
       {result.code, result.output})
     assert.matches("no process runs it; to continue: accelhost sweep s.lua", sweep("status", "s.study").stdout, 1, true)
     assert.equal(0, sweep("s.lua", "-j", "1").code)

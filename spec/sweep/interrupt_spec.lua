@@ -69,20 +69,22 @@ describe("An interrupted sweep", function()
   end
 
   for _, case in ipairs {
-    {"of single processes", "trials = 2, parallel = 2"},
+    {"of single processes", "trials = 2, parallel = 2", " -j 2 -n 2"},
     {"with a pruner", 'trials = 2, parallel = 2, pruner = "median"'},
     {"of gangs", "trials = 1, parallel = 1, num_processes = 2, arguments = {'--ranks', 2}"},
   } do
     it("ends trials " .. case[1] .. " at a report, and resumes them from their checkpoints", function()
       define(case[2])
       local trials = tonumber(case[2]:match "trials = (%d)")
-      local job = faults.start '"$0" sweep s.lua'
+      local words = case[3] or ""
+      local job = faults.start('"$0" sweep s.lua' .. words)
       await(function() return exists "s.study/trials/0000/params.yaml" and count "report WHERE step = 3" == trials end)
       faults.signal(job.pid, "INT")
       faults.finish(job)
       assert.equal(130, job.code, job.text)
       assert.matches("interrupted: %d trials? will end at the next report", job.text)
-      assert.matches("\naccelhost sweep: to continue: accelhost sweep s.lua --study s.study\n", job.text, 1, true)
+      assert.matches("\naccelhost sweep: to continue: accelhost sweep s.lua --study s.study" .. words .. "\n",
+        job.text, 1, true)
       assert.equal(trials, count "trial WHERE state = 'waiting'")
       local before = rows "SELECT number, params FROM trial"
       local last = rows "SELECT max(step) AS step FROM report WHERE trial = 0"[1].step

@@ -101,9 +101,18 @@ local function conclude(study, runner, observer, directory, quiet, command_line)
   return (study:best() or study.metrics and study:front()[1]) and 0 or 1
 end
 
--- Return the command line, for the report.
-local function command_text(path, directory)
-  return ("accelhost sweep %s --study %s"):format(path, directory)
+-- The flags that a resumed sweep needs again, by the key that each sets.
+local flags = {{"-j", "parallel"}, {"--num_processes", "num_processes"}, {"--launcher", "launcher"}, {"--seed", "seed"},
+  {"--timeout", "timeout"}, {"--retries", "retries"}}
+
+-- Return the command line, for the report; without the number of trials.
+local function command_text(path, directory, overrides)
+  local text = ("accelhost sweep %s --study %s"):format(path, directory)
+  for _, flag in ipairs(flags) do
+    local value = (overrides or {})[flag[2]]
+    if value ~= nil then text = ("%s %s %s"):format(text, flag[1], tostring(value)) end
+  end
+  return text
 end
 
 --- Run the sweep of a file, or resume it.
@@ -123,13 +132,15 @@ function command.run(path, options)
   study:set_limit(limit)
   local Runner = require "accelhost.sweep.runner"
   local given = {name = definition.name or name, directory = directory, total = limit,
-    parallel = Runner.shares(definition), command = command_text(path, directory)}
+    parallel = Runner.shares(definition), command = command_text(path, directory, options.overrides)}
   if not store:get "created" then store:put("created", C.system.time()) end
   source.store(store, definition, given)
   local observer = make_observer(study, given, options.quiet)
   local runner = Runner(study, {directory = absolute(directory), file = absolute(path)}, observer)
   runner:run()
-  local code = conclude(study, runner, observer, directory, options.quiet, given.command)
+  local trials = (options.overrides or {}).trials
+  local code = conclude(study, runner, observer, directory, options.quiet,
+    given.command .. (trials and (" -n %d"):format(trials) or ""))
   store:close()
   held:close()
   return code

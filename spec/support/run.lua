@@ -33,8 +33,9 @@ seen:close()
 --- Why no limit of address space applies to a program here, which would take all of the machine's memory; nil where one
 --- does.
 run.no_memory_limit = is_emulated and "needs a kernel that limits the program's memory: an emulator does not" or nil
---- Why other processes see another command line than the program's; nil where they see its own.
-run.no_command_line = is_emulated and "needs the program's own command line: an emulator's begins with its name" or nil
+--- Why other processes see another command line or environment than the program's; nil where they see its own.
+run.no_command_line = is_emulated and
+  "needs the program's own command line and environment in /proc: an emulator's are others" or nil
 
 --- A word for the shell.
 ---@param word any

@@ -324,8 +324,8 @@ static int check_result(struct ah_record_call *record, const struct ah_tensor *r
     return 0;
 }
 
-/* Record the conversion of an argument that the kernel has copied from channels-last to row-major order: a
- * transposition before the call, which then has the new memory. */
+/* Record an argument's conversion by the kernel, from channels-last to row-major order, as a transposition before the
+ * call, which then has the new memory. */
 static int record_conversion(struct ah_records *records, const struct ah_tensor *real, struct ah_tensor *copy)
 {
     struct ah_storage *from = copy->storage, *to = real->storage;

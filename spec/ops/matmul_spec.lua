@@ -496,6 +496,25 @@ describe("two linear maps with a GELU between them", function()
     agree({{1100, 4}, {1000, 4}, {1000}, {3, 1000}, {3}}, "float64", 1e-10, {false, false, false, true, true})
   end)
 
+  it("equals the ops by the error function, with second derivatives and a graph that is kept", function()
+    local function erf_between(x, w1, b1, w2, b2) return gelu_between(x, w1, b1, w2, b2, "none") end
+    local function erf_by_ops(x, w1, b1, w2, b2) return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2) end
+    for _, shapes in ipairs {{{5, 12}, {16, 12}, {16}, {8, 16}, {8}}, {{1100, 4}, {1000, 4}, {1000}, {3, 1000}}} do
+      local wanted, found = trial(erf_by_ops, shapes, "float64"), trial(erf_between, shapes, "float64")
+      for i, t in ipairs(found) do
+        if t then check.near(check.flat(wanted[i]), t, 1e-10) end
+      end
+    end
+    local inputs = {leaf(3, 4), leaf(8, 4), leaf(8), leaf(2, 8), leaf(2)}
+    gradcheck.gradgradcheck(erf_between, inputs)
+    for _, t in ipairs(inputs) do t.grad = nil end
+    local sum = erf_between(unpack(inputs)):sum()
+    sum:backward {retain_graph = true}
+    local once = inputs[2].grad:clone()
+    sum:backward()
+    check.near(check.flat(once * 2), inputs[2].grad, 1e-12)
+  end)
+
   it("has the same bits with one and two threads", function()
     local threads = accelhost.get_num_threads()
     local results = {}

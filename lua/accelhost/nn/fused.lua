@@ -12,20 +12,23 @@ function fused.is_plain(module, class)
   return type(module) == "table" and module.forward == class.forward and not hooks.watch(module)
 end
 
---- linear(gelu(linear(x, w1, b1), "tanh"), w2, b2); without w2 the gelu. GELU is done in the products themselves where
+--- linear(gelu(linear(x, w1, b1), formula), w2, b2); without w2 the gelu. GELU is done in the products themselves where
 --- the device can: cuBLASLt, whose formula is that by tanh.
 ---@param x Tensor [..., in]
 ---@param w1 Tensor [inner, in]
 ---@param b1? Tensor
 ---@param w2? Tensor [out, inner]
 ---@param b2? Tensor
+---@param formula? string "tanh" (default) or, with w2, "none"
 ---@return Tensor [..., out]
-function fused.gelu_between(x, w1, b1, w2, b2)
+function fused.gelu_between(x, w1, b1, w2, b2, formula)
   if w2 and not x.is_cuda then
     local before = C.linear(x, w1, b1)
-    local out = C.gelu_linear(before, w2, b2, "tanh")
+    local out = C.gelu_linear(before, w2, b2, formula or "tanh")
     before:free() -- its gradient is written over it
     return out
+  elseif formula == "none" then
+    return C.linear(C.gelu(C.linear(x, w1, b1)), w2, b2)
   end
   local y, before = C.linear_gelu(x, w1, b1)
   if not w2 then return y end
@@ -33,6 +36,18 @@ function fused.gelu_between(x, w1, b1, w2, b2)
   y:free() -- the largest tensors of a transformer's layer; the graph holds those that it reads
   if before then before:free() end
   return out
+end
+
+--- Return second(gelu(first(x))), computed as one, of two linear maps without hooks; nil if they cannot be fused.
+---@param first Module
+---@param formula string? "none", "tanh", or nil: the activation is not GELU
+---@param second Module
+---@return Tensor|nil
+function fused.gelu_mlp(x, first, formula, second)
+  if not formula then return nil end
+  local Linear = require("accelhost.nn.linear").Linear
+  if not fused.is_plain(first, Linear) or not fused.is_plain(second, Linear) then return nil end
+  return fused.gelu_between(x, first.weight, first.bias, second.weight, second.bias, formula)
 end
 
 --- relu(norm(x) + other), as one op where the norm is a batch norm.
@@ -66,14 +81,17 @@ function fused.run(list, i, x)
     if not fused.is_plain(act, require("accelhost.nn.activation").ReLU) then return nil, 0 end
     return fused.norm_relu(first, x), 2
   end
-  if fields.approximate ~= "tanh" then return nil, 0 end
+  local formula = fields.approximate
+  if formula == nil then return nil, 0 end
   local Linear = require("accelhost.nn.linear").Linear
   local second = list[i + 2]
   if not fused.is_plain(act, require("accelhost.nn.activation").GELU) or not fused.is_plain(first, Linear) then
     return nil, 0
   end
-  if not fused.is_plain(second, Linear) then return fused.gelu_between(x, first.weight, first.bias), 2 end
-  return fused.gelu_between(x, first.weight, first.bias, second.weight, second.bias), 3
+  local out = fused.gelu_mlp(x, first, formula, second)
+  if out then return out, 3 end
+  if formula ~= "tanh" then return nil, 0 end
+  return fused.gelu_between(x, first.weight, first.bias), 2
 end
 
 return fused

@@ -5,6 +5,7 @@ local F = require "accelhost.nn.functional"
 local arguments = require "accelhost.util.arguments"
 local attention = require "accelhost.nn.attention"
 local container = require "accelhost.nn.container"
+local fused = require "accelhost.nn.fused"
 local dropout_layers = require "accelhost.nn.dropout"
 local init = require "accelhost.nn.initializers"
 local linear = require "accelhost.nn.linear"
@@ -65,7 +66,13 @@ local function attend(module, query, memory, mask, padding, is_causal)
 end
 
 local function feed(self, x)
-  return self.linear2(self.dropout(self.activation(self.linear1(x))))
+  local dropout = self.dropout
+  if self.activation == F.gelu and fused.is_plain(dropout, dropout_layers.Dropout)
+    and not (dropout.training and dropout.p > 0) then
+    local y = fused.gelu_mlp(x, self.linear1, "none", self.linear2)
+    if y then return y end
+  end
+  return self.linear2(dropout(self.activation(self.linear1(x))))
 end
 
 --- Self-attention and a two-layer feed-forward net, each with dropout, a residual and a layer norm.

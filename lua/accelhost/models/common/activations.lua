@@ -10,8 +10,15 @@ function activations.tanh_gelu(x) return C.gelu(x, "tanh") end
 
 local tanh_gelu = activations.tanh_gelu
 
+--- GELU by the error function.
+---@return Tensor
+function activations.gelu(x) return C.gelu(x) end
+
+--- C.gelu's `approximate` of a function of this module; nil: it is another activation.
+activations.gelu_formula = {[activations.gelu] = "none", [tanh_gelu] = "tanh"}
+
 local by_name = {
-  gelu = function(x) return C.gelu(x) end, gelu_new = tanh_gelu, gelu_pytorch_tanh = tanh_gelu, gelu_fast = tanh_gelu,
+  gelu = activations.gelu, gelu_new = tanh_gelu, gelu_pytorch_tanh = tanh_gelu, gelu_fast = tanh_gelu,
   relu = function(x) return C.relu(x) end, silu = function(x) return C.silu(x) end,
   swish = function(x) return C.silu(x) end, tanh = function(x) return C.tanh(x) end,
 }

@@ -1,7 +1,9 @@
 --- GPT-NeoX and Pythia: attention and MLP in parallel, a part of each head rotated, LayerNorm and biases.
 local C = require "accelhost._C"
 local DecoderConfig = require "accelhost.models.decoders.decoder_config"
+local activations = require "accelhost.models.common.activations"
 local decoder = require "accelhost.models.decoders.decoder"
+local fused = require "accelhost.nn.fused"
 local layers = require "accelhost.models.decoders.decoder_layers"
 local LayerNorm = require("accelhost.nn.norm").LayerNorm
 local Linear = require("accelhost.nn.linear").Linear
@@ -51,7 +53,10 @@ function MLP:init(config, o)
   self.act = o.act
 end
 
-function MLP:forward(x) return self.dense_4h_to_h(self.act(self.dense_h_to_4h(x))) end
+function MLP:forward(x)
+  local wide, narrow = self.dense_h_to_4h, self.dense_4h_to_h
+  return fused.gelu_mlp(x, wide, activations.gelu_formula[self.act], narrow) or narrow(self.act(wide(x)))
+end
 
 function GPTNeoXConfig:decoder_options()
   return {

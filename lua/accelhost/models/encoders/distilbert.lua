@@ -2,7 +2,9 @@
 --- checkpoints.
 local C = require "accelhost._C"
 local EncoderConfig = require "accelhost.models.encoders.encoder_config"
+local activations = require "accelhost.models.common.activations"
 local encoder = require "accelhost.models.encoders.encoder"
+local fused = require "accelhost.nn.fused"
 local heads = require "accelhost.models.encoders.encoder_heads"
 local layers = require "accelhost.models.encoders.encoder_layers"
 local norms = require "accelhost.nn.norm"
@@ -66,7 +68,10 @@ function FFN:init(o)
   self.act = o.act
 end
 
-function FFN:forward(x, places) return self.dropout(self.lin2(self.act(self.lin1(x))), places) end
+function FFN:forward(x, places)
+  local y = fused.gelu_mlp(x, self.lin1, activations.gelu_formula[self.act], self.lin2)
+  return self.dropout(y or self.lin2(self.act(self.lin1(x))), places)
+end
 
 local Block = Module:extend "TransformerBlock"
 

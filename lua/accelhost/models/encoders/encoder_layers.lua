@@ -7,6 +7,7 @@
 --- the one before it; projections, result: names of the linear maps of attention; relative_buckets: attention adds a
 --- number of the distance; tower: the field of the blocks, encoder.
 local C = require "accelhost._C"
+local activations = require "accelhost.models.common.activations"
 local attention = require "accelhost.models.common.attention"
 local container = require "accelhost.nn.container"
 local fused = require "accelhost.nn.fused"
@@ -124,9 +125,12 @@ function Output:init(o, from)
   self.dropout = Dropout(o.dropout)
 end
 
-function Output:forward(x, residual, places)
-  return (norms.of_sum(self.LayerNorm, self.dropout(self.dense(x), places), residual))
+-- Return the normalised sum of the linear map's result and the residual.
+local function add_residual(self, y, residual, places)
+  return (norms.of_sum(self.LayerNorm, self.dropout(y, places), residual))
 end
+
+function Output:forward(x, residual, places) return add_residual(self, self.dense(x), residual, places) end
 
 local Attention = Module:extend "Attention"
 classes.Attention = Attention
@@ -162,7 +166,12 @@ end
 
 function Layer:forward(x, seen)
   local y, weights = self.attention(x, seen)
-  return self.output(self.intermediate(y), y, seen.places), weights
+  local wide, output = self.intermediate, self.output
+  if fused.is_plain(wide, Intermediate) and fused.is_plain(output, Output) then
+    local made = fused.gelu_mlp(y, wide.dense, activations.gelu_formula[wide.act], output.dense)
+    if made then return add_residual(output, made, y, seen.places), weights end
+  end
+  return output(wide(y), y, seen.places), weights
 end
 
 local Encoder = Module:extend "Encoder"

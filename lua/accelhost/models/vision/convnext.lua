@@ -4,6 +4,7 @@ local C = require "accelhost._C"
 local activations = require "accelhost.models.common.activations"
 local arguments = require "accelhost.util.arguments"
 local container = require "accelhost.nn.container"
+local fused = require "accelhost.nn.fused"
 local image_model = require "accelhost.models.vision.image_model"
 local image_names = require "accelhost.models.vision.image_names"
 local init = require "accelhost.nn.initializers"
@@ -87,7 +88,8 @@ end
 
 function Layer:forward(x)
   local y = self.layernorm(self.dwconv(x):permute(0, 2, 3, 1))
-  y = self.pwconv2(self.act(self.pwconv1(y)))
+  y = fused.gelu_mlp(y, self.pwconv1, activations.gelu_formula[self.act], self.pwconv2)
+    or self.pwconv2(self.act(self.pwconv1(y)))
   if self.layer_scale_parameter then y = self.layer_scale_parameter * y end
   y = y:permute(0, 3, 1, 2)
   if self.training and self.drop_rate > 0 then y = drop_path(y, self.drop_rate) end

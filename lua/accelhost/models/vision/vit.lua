@@ -130,10 +130,9 @@ function Output:init(config, from)
   self.dropout = dropped(config.hidden_dropout_prob)
 end
 
-function Output:forward(x)
-  x = self.dense(x)
-  return self.dropout and self.dropout(x) or x
-end
+local function drop(self, x) return self.dropout and self.dropout(x) or x end
+
+function Output:forward(x) return drop(self, self.dense(x)) end
 
 local Attention = Module:extend "ViTAttention"
 
@@ -169,7 +168,11 @@ end
 function Layer:forward(x, how)
   local y, weights = self.attention(norms.for_linear(self.layernorm_before, x), how)
   local normed, sum = norms.of_sum(self.layernorm_after, y, x, true)
-  return sum + self.output(self.intermediate(normed)), weights
+  local wide, output, made = self.intermediate, self.output, nil
+  if fused.is_plain(wide, Intermediate) and fused.is_plain(output, Output) then
+    made = fused.gelu_mlp(normed, wide.dense, activations.gelu_formula[wide.act], output.dense)
+  end
+  return sum + (made and drop(output, made) or output(wide(normed))), weights
 end
 
 local Encoder = Module:extend "ViTEncoder"

@@ -229,6 +229,14 @@ describe("Converting a module", function()
     assert.equal("float16", net:half().fc1.bias.dtype)
   end)
 
+  it("returns replaced tensors of another size to the system", function()
+    local net = nn.Linear(4096, 8192, {bias = false})
+    net:bfloat16()
+    local kept = accelhost.memory_stats().cached
+    assert.is_true(kept < 64 * 2 ^ 20, kept)
+    assert.equal("bfloat16", net.weight.dtype)
+  end)
+
   it("does not convert integers", function()
     local norm = nn.BatchNorm2d(2):double()
     assert.equal("int64", norm.num_batches_tracked.dtype)

@@ -273,18 +273,33 @@ Module.zero_grad = method("zero_grad", {{"set_to_none: flag", true}}, function(s
   end
 end)
 
+-- Bytes of replaced tensors after which they are returned to the system. Their blocks are of other sizes than the new
+-- ones, which would not reuse them.
+local RELEASED_BYTES = 64 * 2 ^ 20
+
+-- Count the bytes of a tensor of another size that has been replaced; return those not yet returned to the system.
+local function release(bytes, count, width, new_width)
+  if width == new_width then return bytes end
+  bytes = bytes + count * width
+  if bytes < RELEASED_BYTES then return bytes end
+  C.system.empty_cache()
+  return 0
+end
+
 --- Apply fn to every parameter (in place: the tensor objects stay), gradient and buffer.
 local function convert(self, fn)
-  local seen = {}
+  local seen, bytes = {}, 0
   local function change(tensor)
     if seen[tensor] then return end
     seen[tensor] = true
     local grad = tensor.grad
     local new = C.autograd.no_grad(fn, tensor)
     if new == tensor then return end
+    local count, width = tensor:numel(), tensor:element_size()
     if grad ~= nil then tensor.grad = nil end
     C.set_data(tensor, new)
     if grad ~= nil then tensor.grad = C.autograd.no_grad(fn, grad) end
+    bytes = release(bytes, count, width, tensor:element_size())
   end
   for _, module in ipairs(self:modules()) do
     for _, name in ipairs(module._parameters) do change(module._fields[name]) end

@@ -437,17 +437,25 @@ end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end
-row("encoder_full", "encoder_full", "step_ms", "ms of processor time", true)
-row("encoder_padded", "encoder_padded", "step_ms", "ms of processor time", true)
+for _, name in ipairs {"encoder_full", "encoder_padded"} do
+  row(name, name, "step_ms", "ms of processor time", true)
+  row(name .. "_peak_mb", name, "peak_mb", "MB", true)
+end
 row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
-for _, name in ipairs(tunings) do row(name, name, "step_ms", "ms of processor time", true) end
+for _, name in ipairs(tunings) do
+  row(name, name, "step_ms", "ms of processor time", true)
+  row(name .. "_peak_mb", name, "peak_mb", "MB", true)
+end
 row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
 row("decoder_token", "decoder_write", "token_ms", "ms of processor time", true)
 for _, dtype in ipairs {"int8", "nf4"} do
   row("decoder_token_" .. dtype, "decoder_write_" .. dtype, "token_ms", "ms of processor time", true)
 end
 for _, name in ipairs(llama_rows) do row(name, name, "token_elapsed_ms", "ms", true) end
-for _, case in ipairs(image_models) do row(case[1], case[1], "step_ms", "ms of processor time", true) end
+for _, case in ipairs(image_models) do
+  row(case[1], case[1], "step_ms", "ms of processor time", true)
+  row(case[1] .. "_peak_mb", case[1], "peak_mb", "MB", true)
+end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end
 

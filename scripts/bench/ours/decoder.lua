@@ -61,6 +61,7 @@ local function tune(kind)
     if block > 0 then steps[block] = os.clock() - begin end
   end
   print("step_ms", 1e3 * median(steps))
+  print("peak_mb", accelhost.memory_stats().max_rss / 2 ^ 20)
 end
 
 -- The rate at which a thread reads memory, in GB/s: a sum of 512 MiB.

@@ -29,3 +29,4 @@ for block = 0, blocks do
 end
 table.sort(times)
 print("step_ms", 1e3 * times[math.floor(#times / 2) + 1])
+print("peak_mb", accelhost.memory_stats().max_rss / 2 ^ 20)

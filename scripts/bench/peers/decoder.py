@@ -5,8 +5,10 @@ usage: decoder.py train BLOCKS                  forward, and forward with backwa
                                                 adapters (r = 16) on all linear layers; weights are in DTYPE
        decoder.py write BLOCKS [DTYPE]          a prompt of 128 tokens is read, then 32 tokens are written, with a cache
 
-Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count.
+Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count;
+tune prints the peak of the resident memory too.
 """
+import resource
 import statistics
 import sys
 import time
@@ -59,6 +61,7 @@ def tune(blocks, dtype, kind):
         if block > 0:
             steps.append(time.process_time() - begin)
     print("step_ms", 1e3 * statistics.median(steps))
+    print("peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 class Clock:

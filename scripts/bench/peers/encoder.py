@@ -4,8 +4,9 @@ usage: encoder.py full BLOCKS      8 texts of 128 tokens
        encoder.py padded BLOCKS    8 texts of 16, 32, ... 128 tokens, padded to 128
 
 A step is forward, backward and AdamW with dropout. Threads come from OMP_NUM_THREADS. The median of processor time over
-the blocks, after one that does not count.
+the blocks, after one that does not count, and the peak of the resident memory.
 """
+import resource
 import statistics
 import sys
 import time
@@ -31,3 +32,4 @@ for block in range(int(sys.argv[2]) + 1):
     if block > 0:
         times.append(time.process_time() - begin)
 print("step_ms", 1e3 * statistics.median(times))
+print("peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

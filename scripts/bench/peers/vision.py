@@ -3,8 +3,10 @@
 usage: vision.py MODEL BATCH SIZE BLOCKS     a step of training: forward, backward and SGD with momentum
 
 Threads come from OMP_NUM_THREADS. The median of processor time over the blocks, after one that does not count. Of
-contiguous and channels-last images and weights, the faster counts.
+contiguous and channels-last images and weights, the faster counts; the
+peak of the resident memory is that of contiguous ones.
 """
+import resource
 import statistics
 import sys
 import time
@@ -35,6 +37,7 @@ def run(name, batch, size, blocks, memory_format):
 
 NAME, BATCH, SIZE, BLOCKS = sys.argv[1], *map(int, sys.argv[2:5])
 PLAIN = run(NAME, BATCH, SIZE, BLOCKS, torch.contiguous_format)
+print("peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 LAST = run(NAME, BATCH, SIZE, BLOCKS, torch.channels_last) if NAME.startswith("resnet") else PLAIN
 print("step_ms", min(PLAIN, LAST))
 print("contiguous_ms", PLAIN)

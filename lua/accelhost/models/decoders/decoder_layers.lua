@@ -167,8 +167,29 @@ end
 
 local function dropped(self, x) return self.dropout and self.dropout(x) or x end
 
+-- Return true if no one else holds the result of a module whose last step is the linear map.
+local function ends_linear(self, module, class, linear)
+  return not self.dropout and fused.is_plain(module, class) and fused.is_plain(linear, Linear)
+end
+
+-- Return x + y. A y that no one else holds is freed here: the collector would free it some ops later.
+local function add(x, y, frees)
+  local sum = x + y
+  if frees then y:free() end
+  return sum
+end
+
+-- Return x + mlp(norm(x)).
+local function add_mlp(self, x)
+  local mlp = self.mlp
+  local frees = ends_linear(self, mlp, GatedMLP, mlp.down_proj)
+    or ends_linear(self, mlp, FusedGatedMLP, mlp.down_proj)
+  return add(x, dropped(self, mlp(self.post_attention_layernorm(x))), frees)
+end
+
 function Block:forward(x, how, past)
-  local y, present, weights = (self.self_attn or self.attention)(self.input_layernorm(x), how, past)
+  local attn = self.self_attn or self.attention
+  local y, present, weights = attn(self.input_layernorm(x), how, past)
   y = dropped(self, y)
   if self.pre_feedforward_layernorm then
     x = x + self.post_attention_layernorm(y)
@@ -177,8 +198,8 @@ function Block:forward(x, how, past)
   if self.parallel then
     return x + y + dropped(self, self.mlp(self.post_attention_layernorm(x))), present, weights
   end
-  x = x + y
-  return x + dropped(self, self.mlp(self.post_attention_layernorm(x))), present, weights
+  x = add(x, y, ends_linear(self, attn, Attention, attn.o_proj or attn.dense))
+  return add_mlp(self, x), present, weights
 end
 
 --- Return the activation that a field of a configuration names.

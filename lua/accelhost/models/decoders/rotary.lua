@@ -218,7 +218,12 @@ function rotary.apply(x, cos, sin)
   local dims, width = cos:size(-1), x:size(-1)
   local rotated = dims == width and x or x:narrow(-1, 0, dims)
   local swapped = C.cat({rotated:narrow(-1, dims / 2, dims / 2), rotated:narrow(-1, 0, dims / 2)}, -1)
-  local turned = C.addcmul(rotated * cos, swapped, sin):to(x.dtype)
+  local scaled = rotated * cos
+  local sum = C.addcmul(scaled, swapped, sin)
+  scaled:free() -- of the size of x, as swapped is; the graph holds those that it reads
+  swapped:free()
+  local turned = sum:to(x.dtype)
+  if sum.dtype ~= x.dtype then sum:free() end
   if dims == width then return turned end
   return C.cat({turned, x:narrow(-1, dims, width - dims)}, -1)
 end

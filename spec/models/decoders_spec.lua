@@ -526,3 +526,30 @@ describe("A window", function()
     check.near(check.flat(without.logits:select(1, 69)), masked.logits:select(1, 69), 1e-12)
   end)
 end)
+
+describe("A block of a decoder", function()
+  it("leaves tensors that hooks or its caller hold as they are", function()
+    local config = {vocab_size = 37, hidden_size = 32, intermediate_size = 24, num_hidden_layers = 2,
+      num_attention_heads = 4, num_key_value_heads = 2}
+    accelhost.manual_seed(2)
+    local model, ids = models.LlamaForCausalLM(config):to "float64":train(), long_ids(9)
+    local without = model {input_ids = ids, labels = ids, output_hidden_states = true}
+    without.loss:backward()
+    local wanted = model:parameters()[2].grad:clone()
+    model:zero_grad()
+    local held = {}
+    for path, module in model:named_modules() do
+      if path:find "o_proj$" or path:find "down_proj$" or path:find "self_attn$" or path:find "mlp$" then
+        module:register_forward_hook(function(_, _, out) held[#held + 1] = type(out) == "table" and out[1] or out end)
+      end
+    end
+    local watched = model {input_ids = ids, labels = ids, output_hidden_states = true}
+    watched.loss:backward()
+    assert.equal(8, #held)
+    for _, t in ipairs(held) do assert.equal(32, t:size(2)) end
+    check.near(check.flat(wanted), model:parameters()[2].grad, 1e-12)
+    for i, state in ipairs(without.hidden_states) do
+      check.near(check.flat(state), watched.hidden_states[i], 1e-12)
+    end
+  end)
+end)

@@ -167,9 +167,9 @@ end
 
 local function dropped(self, x) return self.dropout and self.dropout(x) or x end
 
--- Return true if no one else holds the result of a module whose last step is the linear map.
-local function ends_linear(self, module, class, linear)
-  return not self.dropout and fused.is_plain(module, class) and fused.is_plain(linear, Linear)
+-- Return true if no one else holds the result of a module whose last step is the linear map `last`.
+local function ends_linear(self, module, class, last)
+  return not self.dropout and fused.is_plain(module, class) and fused.is_plain(last, Linear)
 end
 
 -- Return x + y. A y that no one else holds is freed here: the collector would free it some ops later.

@@ -117,6 +117,17 @@ describe("SyntheticDigits", function()
     assert.is_true(same_bits(large.data, again))
   end)
 
+  it("are read without a question for each row once all are drawn", function()
+    local set = data.SyntheticDigits {size = 600, transform = data.transforms.ToTensor()}
+    local _, before = set:native()
+    assert.is_function(before)
+    set:get(0)
+    assert.is_function(select(2, set:native()))
+    set:get(599)
+    assert.is_nil((select(2, set:native())))
+    assert.is_true(same_bits(set.data, data.SyntheticDigits{size = 600}.data))
+  end)
+
   it("has the same digits in whatever order they are read", function()
     local whole = data.SyntheticDigits {size = 1200}
     local images, labels = whole.data:to("float32"):div(255):unsqueeze(1), whole.targets

@@ -226,6 +226,8 @@ local SyntheticDigits = ImageSet:extend "SyntheticDigits"
 vision.SyntheticDigits = SyntheticDigits
 SyntheticDigits.classes = MNIST.classes
 
+local CHUNK = 500
+
 local read_digits = signature("SyntheticDigits", {
   {"train: flag", true}, {"size: size"}, {"seed: size", 0}, {"transform: callable"}, {"target_transform: callable"},
 })
@@ -242,25 +244,26 @@ function SyntheticDigits:init(...)
   ImageSet.init(self, images, labels, transform, target_transform)
   -- Digits are drawn in chunks, when one of a chunk is read; all of them when `data` or `targets` is.
   self.data, self.targets = nil, nil
-  self._undrawn = {images = images, labels = labels, seed = seed, split = train and 0 or 1, size = size, drawn = {}}
+  self._undrawn = {images = images, labels = labels, seed = seed, split = train and 0 or 1, size = size, drawn = {},
+    chunks_left = math.ceil(size / CHUNK)}
 end
 
-local CHUNK = 500
-
-local function draw_chunk(undrawn, chunk)
+-- With the last chunk the set becomes an ordinary one, whose rows a loader reads without asking for each of them.
+local function draw_chunk(set, undrawn, chunk)
   if undrawn.drawn[chunk] then return end
   local first = chunk * CHUNK
   C.data.digits(undrawn.images, undrawn.labels, undrawn.seed, undrawn.split, first,
     math.min(CHUNK, undrawn.size - first))
-  undrawn.drawn[chunk] = true
+  undrawn.drawn[chunk], undrawn.chunks_left = true, undrawn.chunks_left - 1
+  if undrawn.chunks_left > 0 then return end
+  set._undrawn = nil
+  set.data, set.targets = undrawn.images, undrawn.labels
 end
 
 local function draw_all(fields)
   local undrawn = rawget(fields, "_undrawn")
   if not undrawn then return end
-  for chunk = 0, math.ceil(undrawn.size / CHUNK) - 1 do draw_chunk(undrawn, chunk) end
-  fields._undrawn = nil
-  fields.data, fields.targets = undrawn.images, undrawn.labels
+  for chunk = 0, math.ceil(undrawn.size / CHUNK) - 1 do draw_chunk(fields, undrawn, chunk) end
 end
 
 for _, name in ipairs {"data", "targets"} do
@@ -283,7 +286,7 @@ end
 function SyntheticDigits:_rows(i)
   local undrawn = self._undrawn
   if not undrawn then return self.data, self.targets end
-  draw_chunk(undrawn, math.floor(i / CHUNK))
+  draw_chunk(self, undrawn, math.floor(i / CHUNK))
   return undrawn.images, undrawn.labels
 end
 
@@ -291,7 +294,7 @@ function SyntheticDigits:native()
   local undrawn = self._undrawn
   if not undrawn then return ImageSet.native(self) end
   return columns_of(self, undrawn.images, undrawn.labels), function(i)
-    draw_chunk(undrawn, math.floor(i / CHUNK))
+    draw_chunk(self, undrawn, math.floor(i / CHUNK))
     return i
   end
 end

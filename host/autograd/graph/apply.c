@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "autograd/graph/node.h"
-#include "autograd/graph/rules.h"
 #include "base/trace/counters.h"
 #include "base/trace/trace.h"
 
@@ -30,19 +29,6 @@ static int check_node(const struct ah_node *node)
         if (node->saved_out[i].tensor)
             AH_TRY(check_saved(node, &node->saved_out[i], "result", i + 1));
     return 0;
-}
-
-/* Free the results that the rule will not read, before arguments are computed again for it. */
-static void drop_unused_results(struct ah_node *node, struct ah_tensor **grad_out)
-{
-    if (!node->op || grad_out[0])
-        return;
-    for (int k = 0; k < AH_MAX_OUTS; k++) {
-        if (ah_rules[node->op->id].saves & AH_SAVE_OUT_IF_FIRST(k)) {
-            ah_tensor_release(node->saved_out[k].tensor);
-            node->saved_out[k].tensor = NULL;
-        }
-    }
 }
 
 /* Under create_graph a saved result must be seen as this node's result again, for a second derivative. */
@@ -125,8 +111,6 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     rule.temp_room = AH_RULE_TEMPS;
     /* Relaxed, as all counters (base/trace/counters.h). */
     atomic_store_explicit(&ah_counters->node, node->op ? (int)node->op->id + 1 : 0, memory_order_relaxed);
-    if (last && !ah_grad_enabled)
-        drop_unused_results(node, grad_out);
     int status = lend_results(&rule, saved_out);
     struct ah_trace_mark mark = ah_trace_begin(ah_node_name(node));
     if (status == 0)

@@ -7,7 +7,6 @@
 #define ARG_FOR AH_SAVE_ARG_FOR
 #define IN AH_SAVE_IN
 #define OUT AH_SAVE_OUT
-#define OUT_IF_FIRST(k) (AH_SAVE_OUT(k) | AH_SAVE_OUT_IF_FIRST(k))
 #define IN_PLACE_ONLY AH_SAVE_IN_PLACE_ONLY
 #define READS_HALVES AH_READS_HALVES
 #define RULE(op, rule, saves) [AH_OP_##op] = {ah_backward_##rule, (saves)},

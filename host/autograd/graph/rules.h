@@ -9,8 +9,6 @@
 #define AH_SAVE_ARG(i) AH_SAVE_ARG_FOR(i, 0xff)
 #define AH_SAVE_IN(i) (1u << (i))
 #define AH_SAVE_OUT(k) (UINT64_C(1) << (48 + (k)))
-/* With AH_SAVE_OUT(k): read for the gradient of result 0 only, and freed before the rule runs when there is none. */
-#define AH_SAVE_OUT_IF_FIRST(k) (UINT64_C(1) << (56 + (k)))
 /* Recorded only in place: the result is a constant, not even a new leaf wants to hear of it. */
 #define AH_SAVE_IN_PLACE_ONLY (UINT64_C(1) << 63)
 /* The rule reads the gradient of its float32 result in halves too. */

@@ -35,7 +35,7 @@ if args.smoke then args.steps, args.layers, args.width, args.block_size, args.wa
 
 local accelerator = accelhost.Accelerator {mixed_precision = args.dtype == "bfloat16" and "bf16" or "no"}
 accelhost.manual_seed(args.seed)
-local function tell(line)
+local function show(line)
   if args.quiet then return end
   accelerator:print(line)
   io.stdout:flush() -- a log can be read while it grows
@@ -144,7 +144,7 @@ while step < total do
     count_steps()
     bar:update(1)
     if step % args.eval_every == 0 and step < total then
-      tell(("step %d of %d: loss %.4f, validation %.4f"):format(step, total, loss:item(), validate()))
+      show(("step %d of %d: loss %.4f, validation %.4f"):format(step, total, loss:item(), validate()))
     end
     if step >= total then break end
   end
@@ -160,7 +160,7 @@ local prompt = tokenizer(beginning, {return_attention_mask = false}).input_ids:t
 local ids = model:generate(prompt, {
   max_new_tokens = args.block_size - 1, do_sample = true, temperature = 0.8, top_k = 0,
 })
-tell(tokenizer:decode(ids[0]))
+show(tokenizer:decode(ids[0]))
 if accelerator.is_main_process then model:save_pretrained(args.output) end
 accelerator:wait_for_everyone()
-tell(("Loss: %.4f; model and tokenizer in %s"):format(loss, args.output))
+show(("Loss: %.4f; model and tokenizer in %s"):format(loss, args.output))

@@ -261,13 +261,26 @@ describe("Trainer", function()
   it("makes no folder where it saves nothing, and leaves one that was there", function()
     folder.with(function(path)
       local boom = {on_step_end = function() error "boom" end}
-      for _, name in ipairs {"new", "made"} do
+      for _, name in ipairs {"new", "made", "one/in/another"} do
         local output = path .. "/" .. name
         if name == "made" then accelhost.utils.makedirs(output) end
         local trainer = trainer_of {callbacks = {boom}, args = {output_dir = output, save_strategy = "epoch"}}
         fails("boom", trainer.train, trainer)
       end
       assert.same({"made"}, folder.names(path))
+    end)
+  end)
+
+  it("reports an output_dir below a file, which stays as it is", function()
+    folder.with(function(path)
+      local file = assert(io.open(path .. "/file", "w"))
+      file:write("text")
+      file:close()
+      for _, output in ipairs {path .. "/file", path .. "/file/in/it"} do
+        local trainer = trainer_of {args = {output_dir = output, save_strategy = "epoch"}}
+        fails("Trainer: output_dir: ", trainer.train, trainer)
+      end
+      assert.equal("text", assert(io.open(path .. "/file")):read "*a")
     end)
   end)
 

@@ -162,9 +162,15 @@ local function check_folder(trainer)
   local folder = trainer.args.output_dir
   if trainer.args.save_strategy == "no" or not trainer.accelerator.is_main_process then return end
   if C.data.look(folder) == "folder" then return end
+  local missing, above = {}, folder
+  while above and above ~= "" and C.data.look(above) == nil do
+    missing[#missing + 1], above = above, above:match "^(.*[^/])/+[^/]*$"
+  end
   local fine, reason = C.io.make_folder(folder)
+  for _, made in ipairs(missing) do
+    if C.data.look(made) == "folder" then os.remove(made) end -- not where another program has written into it
+  end
   if not fine then fail("Trainer: output_dir: %s", reason) end
-  os.remove(folder)
 end
 
 -- Watch for the signals that ask for a checkpoint and the end.

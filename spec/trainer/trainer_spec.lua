@@ -276,9 +276,10 @@ describe("Trainer", function()
       local file = assert(io.open(path .. "/file", "w"))
       file:write("text")
       file:close()
-      for _, output in ipairs {path .. "/file", path .. "/file/in/it"} do
-        local trainer = trainer_of {args = {output_dir = output, save_strategy = "epoch"}}
-        fails("Trainer: output_dir: ", trainer.train, trainer)
+      local reasons = {["/file"] = "file: a file has this name", ["/file/in/it"] = "file/in: Not a directory"}
+      for output, reason in pairs(reasons) do
+        local trainer = trainer_of {args = {output_dir = path .. output, save_strategy = "epoch"}}
+        fails(("Trainer: output_dir: cannot make the folder %s/%s"):format(path, reason), trainer.train, trainer)
       end
       assert.equal("text", assert(io.open(path .. "/file")):read "*a")
     end)

@@ -23,6 +23,9 @@ int ah_folder_make(const char *path)
         if (mkdir(part, 0777) && errno != EEXIST)
             return ah_fail(AH_EIO, "cannot make the folder %s: %s", part, strerror(errno));
     }
+    struct stat found;
+    if (stat(path, &found) == 0 && !S_ISDIR(found.st_mode))
+        return ah_fail(AH_EIO, "cannot make the folder %s: a file has this name", path);
     return 0;
 }
 

@@ -12,7 +12,7 @@ shift
 # kept on the CPU; steps captured on cards are in cuda_capture_spec.
 folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
 not='(compile|format|fp8|precision|vision|folder|worker|iterable|row_stream|table)_spec'
-some='^spec/(ops/(cases|elementwise|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
+some='^spec/(ops/(cases|elementwise|halves|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 # Specs of CUDA devices only: these, and all of spec/device that start programs there (spec/support/sim.lua, cards.lua).
 card='^spec/(device/(card|bench)|accelerator/precision|linalg/linalg)_spec'
 

@@ -10,3 +10,19 @@ describe("Lua's collector, in steps of one size,", function()
     end)
   end
 end)
+
+describe("A rank that waits for one that collects garbage", function()
+  local function job(mebibytes)
+    local result = run.host({"launch", "--num_processes", 2, "spec/memory/cases/join.lua", mebibytes}, {timeout = 60})
+    assert.equal(0, result.code, result.output)
+    return result.stdout
+  end
+
+  it("collects too from half of its limit on, so that both do it at once", function()
+    assert.matches("collected", job(12))
+  end)
+
+  it("waits where it has less garbage", function()
+    assert.matches("kept", job(3))
+  end)
+end)

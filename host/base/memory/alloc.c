@@ -24,7 +24,7 @@ static pthread_mutex_t alloc_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct free_block *alloc_cache[LARGE];
 static struct ah_memory_stats alloc_stats;
 static void (*alloc_watch)(const void *block, int64_t bytes, size_t cached);
-static bool (*pressure_collect)(size_t growth);
+static bool (*pressure_collect)(enum ah_collect_reason reason);
 
 static int class_of(size_t bytes, size_t *rounded)
 {
@@ -138,7 +138,7 @@ int ah_block_alloc(size_t bytes, void **out)
     int class = class_of(bytes, &rounded);
     *out = alloc_block(class, bytes, rounded, false);
     if (!*out && pressure_collect)
-        pressure_collect(rounded);
+        pressure_collect(AH_COLLECT_GROWTH);
     if (!*out)
         *out = alloc_block(class, bytes, rounded, true);
     if (!*out && ah_block_relieve())
@@ -195,12 +195,18 @@ void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cache
     alloc_watch = watch;
 }
 
-void ah_block_on_pressure(bool (*collect)(size_t growth))
+void ah_block_on_pressure(bool (*collect)(enum ah_collect_reason reason))
 {
     pressure_collect = collect;
 }
 
 bool ah_block_relieve(void)
 {
-    return pressure_collect && pressure_collect(0);
+    return pressure_collect && pressure_collect(AH_COLLECT_EMPTY);
+}
+
+void ah_block_join(void)
+{
+    if (pressure_collect)
+        pressure_collect(AH_COLLECT_JOIN);
 }

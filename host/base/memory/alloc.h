@@ -52,10 +52,19 @@ struct ah_memory_stats ah_memory_stats(void);
  * the bytes in freed blocks that are kept then; NULL: stop. */
 void ah_block_watch(void (*watch)(const void *block, int64_t bytes, size_t cached));
 
-/* Set the function that frees blocks that the garbage collector still holds; the binding sets it. It is called with 0
- * before AH_ENOMEM is reported, and, where no freed block serves a request, with the bytes that the system would add:
- * then it collects where much may be freed. It returns false when it did not collect, as on a thread without Lua. */
-void ah_block_on_pressure(bool (*collect)(size_t growth));
+enum ah_collect_reason {
+    AH_COLLECT_EMPTY,  /* AH_ENOMEM would be reported */
+    AH_COLLECT_GROWTH, /* no freed block serves a request, so the process would grow: where much may be freed */
+    AH_COLLECT_JOIN,   /* a peer collects, and this thread would wait for it: where a collection is due soon */
+};
+
+/* Set the function that frees blocks that the garbage collector still holds; the binding sets it. It returns false when
+ * it did not collect, as on a thread without Lua. */
+void ah_block_on_pressure(bool (*collect)(enum ah_collect_reason reason));
 
 /* Call it now, for an allocator of other memory that has run out; false when none is set or nothing was collected. */
 bool ah_block_relieve(void);
+
+/* Call it when this thread waits for a peer that collects: the peer holds up its whole group, and ranks that collect at
+ * the same time lose that time once. */
+void ah_block_join(void);

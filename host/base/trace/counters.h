@@ -22,6 +22,7 @@ struct ah_counters {
     _Atomic int64_t collective_ns; /* when the last collective was called */
     atomic_int in_backward;
     atomic_int waits;             /* for peers, in a collective */
+    atomic_int collects;          /* garbage */
     char site[AH_COUNTERS_SITE];  /* the script's line that began the last backward */
     /* On SIGURG the process writes its current line here ("runs at train.lua:12"), then increments `answered`. */
     atomic_int answers;           /* it handles SIGURG */

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/memory/alloc.h"
+#include "base/trace/counters.h"
 
 /* Identities of the tensor metatables: of the state opened last, and of all that are open. */
 enum { STATES = 64 };
@@ -19,6 +20,8 @@ enum { SMALL_HEAP_KB = 8192, DEVICES = 16, LEAST_GROWTH = 8 << 20, WINDOW = 4 };
 static struct {
     size_t live;         /* bytes counted by handles that exist */
     size_t debt;         /* bytes counted since the last collect, less those that free() has released */
+    size_t earlier;      /* the debt when this step began */
+    uint64_t backwards;  /* that had begun then */
     size_t recent;       /* bytes counted by handles that exist, since the last collect at a boundary of a step */
     uint32_t collection; /* number of the next collect */
     uint32_t interval;   /* number of collects at boundaries */
@@ -92,10 +95,12 @@ static void handle_collect(lua_State *L)
 {
     int64_t begin = thread_ns();
     account.collecting = true;
+    atomic_store_explicit(&ah_counters->collects, 1, memory_order_relaxed);
     lua_gc(L, LUA_GCCOLLECT, 0);
+    atomic_store_explicit(&ah_counters->collects, 0, memory_order_relaxed);
     account.collecting = false;
     int64_t end = thread_ns();
-    account.debt = 0;
+    account.debt = account.earlier = 0;
     account.collection += account.collection == UINT32_MAX ? 2 : 1;
     for (int i = 0; i < device_count; i++)
         device_accounts[i].debt = device_accounts[i].limit = 0;
@@ -113,6 +118,16 @@ static void handle_collect(lua_State *L)
     account.collects = 0;
 }
 
+/* At a boundary: the first one after a backward begins the next step. */
+static void handle_begin_step(void)
+{
+    uint64_t backwards = atomic_load_explicit(&ah_counters->backwards, memory_order_relaxed);
+    if (backwards == account.backwards || atomic_load_explicit(&ah_counters->in_backward, memory_order_relaxed))
+        return;
+    account.backwards = backwards;
+    account.earlier = account.debt;
+}
+
 void ah_collect_if_due(lua_State *L, size_t threshold)
 {
     size_t of_host = threshold ? threshold : account.live / 16 > 40 * MIB ? account.live / 16 : 40 * MIB;
@@ -120,6 +135,8 @@ void ah_collect_if_due(lua_State *L, size_t threshold)
     bool due = account.stress || (double)bytes > (double)of_host * account.scale;
     for (int i = 0; !due && i < device_count; i++)
         due = is_device_due(&device_accounts[i], threshold);
+    if (threshold)
+        handle_begin_step();
     if (!due)
         return;
     handle_collect(L);
@@ -156,16 +173,30 @@ lua_State *ah_entered(void)
  * with that the peak of a recomputing step rises from 19 to 29 MB. */
 static bool is_growth_due(void)
 {
-    if (account.debt < LEAST_GROWTH)
+    size_t debt = account.debt > account.earlier ? account.debt - account.earlier : 0;
+    if (debt < LEAST_GROWTH)
         return false;
     size_t live = ah_memory_stats().live, heap = (size_t)lua_gc(handle_entered, LUA_GCCOUNT, 0) * 1024;
     size_t least = live / 32 > 4 * heap ? live / 32 : 4 * heap;
-    return (double)account.debt > (double)least * account.scale;
+    return (double)debt > (double)least * account.scale;
 }
 
-static bool collect_under_pressure(size_t growth)
+/* From half of the limit on: of two ranks that collect at different times, one waits for the other with more than half
+ * of it, joins in, and from then on both collect at once. */
+static bool is_join_due(void)
 {
-    if (!handle_here || !handle_entered || account.collecting || (growth && !is_growth_due()))
+    size_t bytes = account.recent < account.debt ? account.recent : account.debt;
+    return 2.0 * (double)bytes > AH_COLLECT_STEP * account.scale;
+}
+
+static bool is_due(enum ah_collect_reason reason)
+{
+    return reason == AH_COLLECT_EMPTY || (reason == AH_COLLECT_GROWTH ? is_growth_due() : is_join_due());
+}
+
+static bool collect_under_pressure(enum ah_collect_reason reason)
+{
+    if (!handle_here || !handle_entered || account.collecting || !is_due(reason))
         return false;
     handle_collect(handle_entered);
     return true;

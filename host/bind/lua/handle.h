@@ -36,7 +36,9 @@ void ah_push_result(lua_State *L, struct ah_tensor *tensor, const struct ah_valu
  * be dead that lived through a collection inside it. Only from a C function called by Lua.
  *
  * An allocation for which no freed block serves collects too, before the process grows, when 8 MiB of handles, and 1/32
- * of the live bytes, have been made since the last collection. */
+ * of the live bytes, have been made in this step since the last collection; garbage of earlier steps is left to the
+ * boundary, which ranks of one step reach together. A rank that waits for one that collects does so too from half of
+ * AH_COLLECT_STEP on: out of phase, each of N ranks would hold up all others, N times in a period. */
 void ah_collect_if_due(lua_State *L, size_t threshold);
 enum { AH_COLLECT_STEP = 16 << 20 }; /* at the start of backward and at a loader's step */
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory/alloc.h"
 #include "base/process/relax.h"
 #include "base/process/signals.h"
 #include "base/status/notice.h"
@@ -441,6 +442,8 @@ static int sleep_for(struct ah_group *group, int rank, enum ah_counter which, ui
         if (ah_reached(seen, target))
             return 0;
         AH_TRY(ah_watch_look(&watch, group, which, target));
+        if (atomic_load_explicit(&slot_of(group, rank)->counters.collects, memory_order_relaxed))
+            ah_block_join();
         int64_t left = group->timeout_ns - watch.waited;
         int64_t slice = group->outgoing && group->outgoing->far ? short_slice_ns : slice_ns;
         ah_group_sleep(group->peer[rank], which, seen, left < slice ? left : slice);

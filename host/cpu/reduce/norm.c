@@ -1,6 +1,7 @@
 /* Batch norm and layer norm: tensors as the arrays of norm.h, in the order in which they are stored. */
 #include <math.h>
 
+#include "base/process/parallel.h"
 #include "base/process/threads.h"
 #include "base/status/status.h"
 #include "cpu/kernels.h"
@@ -8,6 +9,7 @@
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/layout.h"
 #include "cpu/reduce/norm.h"
+#include "cpu/reduce/planes.h"
 #include "ops/dispatch/op.h"
 
 /* The ops. */
@@ -21,7 +23,8 @@ static struct ah_batch batch_of(const struct ah_tensor *t)
 }
 
 /* The storage of a batch: `last` channels-last, `rows` as rows of channels, which planes of one pixel are too; `half`:
- * bfloat16 that loops over rows read and write as it is. */
+ * halves that the loops read and write as they are, which those over rows do with bfloat16 alone; else items are of the
+ * dtype that is computed in. */
 struct batch_storage {
     bool last, rows, half;
 };
@@ -30,7 +33,7 @@ static struct batch_storage batch_storage_of(const struct ah_batch *b, const str
 {
     bool single = ah_compute_dtype(t->dtype) == AH_F32, last = single && t->storage->channels_last;
     bool rows = last || (single && b->pixels == 1);
-    return (struct batch_storage){last, rows, rows && t->dtype == AH_BF16};
+    return (struct batch_storage){last, rows, t->dtype == AH_BF16 || (!rows && t->dtype == AH_F16)};
 }
 
 static const struct ah_row_loops *batch_row_loops(struct batch_storage s)
@@ -46,6 +49,91 @@ static const void *batch_open(struct ah_arrays *a, struct ah_tensor *t, struct b
 static void *batch_out_open(struct ah_arrays *a, struct ah_tensor *out, struct batch_storage s)
 {
     return s.half ? ah_tensor_data(out) : ah_array_out(a, out);
+}
+
+/* Row-major planes: n x c x pixels items of `dtype`; factors of each channel are of the dtype that is computed in. */
+struct batch_planes {
+    const struct ah_batch *b;
+    const struct ah_plane_loops *loops;
+    enum ah_dtype dtype, real;
+};
+
+static struct batch_planes batch_planes_of(const struct ah_batch *b, struct batch_storage s, enum ah_dtype dtype)
+{
+    enum ah_dtype real = ah_compute_dtype(dtype);
+    return (struct batch_planes){b, ah_plane_loops(s.half ? dtype : real), s.half ? dtype : real, real};
+}
+
+static size_t plane_at(const struct batch_planes *p, int64_t plane)
+{
+    return (size_t)(plane * p->b->pixels) * ah_dtype_size(p->dtype);
+}
+
+static double factor_at(const struct batch_planes *p, const void *factors, int64_t channel)
+{
+    return p->real == AH_F64 ? ((const double *)factors)[channel] : (double)((const float *)factors)[channel];
+}
+
+static void factor_set(const struct batch_planes *p, void *factors, int64_t channel, double value)
+{
+    if (p->real == AH_F64)
+        ((double *)factors)[channel] = value;
+    else
+        ((float *)factors)[channel] = (float)value;
+}
+
+static void plane_stats(const struct batch_planes *p, const char *x, void *mean, void *variance)
+{
+    const struct ah_batch *b = p->b;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t k = 0; k < b->c; k++) {
+        struct ah_moments m = {0};
+        for (int64_t n = 0; n < b->n; n++)
+            ah_moments_add(&m, p->loops->moments(b->pixels, x + plane_at(p, n * b->c + k)));
+        factor_set(p, mean, k, m.mean);
+        factor_set(p, variance, k, m.squares / (double)(b->n * b->pixels));
+    }
+}
+
+static void plane_apply(const struct batch_planes *p, const char *x, const void *scale, const void *shift, char *y)
+{
+    const struct ah_batch *b = p->b;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < b->n * b->c; i++) {
+        size_t at = plane_at(p, i);
+        p->loops->apply(b->pixels, x + at, 0, factor_at(p, scale, i % b->c), factor_at(p, shift, i % b->c), y + at);
+    }
+}
+
+static void plane_sums(const struct batch_planes *p, const char *g, const char *x, const void *mean, void *sum_g,
+                       void *sum_gx)
+{
+    const struct ah_batch *b = p->b;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t k = 0; k < b->c; k++) {
+        double total_g = 0, total_gx = 0;
+        for (int64_t n = 0; n < b->n; n++) {
+            size_t at = plane_at(p, n * b->c + k);
+            p->loops->sums(b->pixels, g + at, x + at, factor_at(p, mean, k), &total_g, &total_gx);
+        }
+        factor_set(p, sum_g, k, total_g);
+        factor_set(p, sum_gx, k, total_gx);
+    }
+}
+
+/* gx = ca (g - cb - (x - mean) cc): differences first, so that a mean far from 0 costs no digits. */
+static void plane_combine(const struct batch_planes *p, const char *g, const char *x, const void *mean, const void *ca,
+                          const void *cb, const void *cc, char *gx)
+{
+    const struct ah_batch *b = p->b;
+#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
+    for (int64_t i = 0; i < b->n * b->c; i++) {
+        size_t at = plane_at(p, i);
+        int64_t k = i % b->c;
+        const struct ah_plane_gradient f = {.w = 1, .sum = factor_at(p, cb, k), .mean = factor_at(p, mean, k),
+                                            .along = factor_at(p, cc, k), .inverse = factor_at(p, ca, k)};
+        p->loops->combine(b->pixels, g + at, x + at, &f, gx + at);
+    }
 }
 
 /* The running statistics move towards the batch's; the variance that is kept is the unbiased one. */
@@ -66,8 +154,10 @@ static void update_running(struct ah_call *c, const struct ah_batch *b, double m
 }
 
 /* The statistics to normalise with: extra[0] the mean, extra[1] the variance for now. */
-static int batch_stats(struct ah_call *c, const struct ah_batch *b, const void *x, struct batch_storage storage)
+static int batch_stats(struct ah_call *c, const struct batch_planes *planes, const void *x,
+                       struct batch_storage storage)
 {
+    const struct ah_batch *b = planes->b;
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *mean = c->extra[0], *variance = c->extra[1];
     if (!arg->training.flag) {
@@ -80,7 +170,7 @@ static int batch_stats(struct ah_call *c, const struct ah_batch *b, const void *
     if (storage.rows)
         AH_TRY(batch_row_loops(storage)->stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
     else
-        AH_BY_REAL(mean->dtype, ah_plane_stats, b, x, ah_tensor_data(mean), ah_tensor_data(variance));
+        plane_stats(planes, x, ah_tensor_data(mean), ah_tensor_data(variance));
     update_running(c, b, arg->momentum.number);
     return 0;
 }
@@ -92,6 +182,7 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
     struct ah_batch b = batch_of(xt);
     struct batch_storage storage = batch_storage_of(&b, xt);
+    struct batch_planes planes = batch_planes_of(&b, storage, xt->dtype);
     if (out->numel == 0)
         return 0;
     struct ah_arrays a = {0};
@@ -102,7 +193,7 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     void *scale = ah_array_scratch(&a, channels), *shift = ah_array_scratch(&a, channels);
     void *y = batch_out_open(&a, out, storage);
     if (a.status == 0)
-        a.status = batch_stats(c, &b, x, storage);
+        a.status = batch_stats(c, &planes, x, storage);
     if (a.status < 0)
         return ah_arrays_close(&a);
     for (int64_t k = 0; k < b.c; k++) {
@@ -116,7 +207,7 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     else if (storage.rows)
         batch_row_loops(storage)->apply(&b, x, scale, shift, y);
     else
-        AH_BY_REAL(xt->dtype, ah_plane_apply, &b, x, scale, shift, y);
+        plane_apply(&planes, x, scale, shift, y);
     out->storage->channels_last = storage.last;
     return ah_arrays_close(&a);
 }
@@ -130,7 +221,8 @@ static struct batch_storage batch_pair_storage(const struct ah_batch *b, const s
 {
     struct batch_storage g = batch_storage_of(b, gt), x = batch_storage_of(b, xt);
     bool last = g.last && x.last, rows = g.rows && x.rows && (last || b->pixels == 1);
-    return (struct batch_storage){last, rows, rows && g.half && x.half};
+    bool half = gt->dtype == xt->dtype && (xt->dtype == AH_BF16 || (!rows && xt->dtype == AH_F16));
+    return (struct batch_storage){last, rows, half};
 }
 
 int ah_cpu_batch_norm_backward(struct ah_call *c)
@@ -140,9 +232,10 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     struct ah_batch b = batch_of(xt);
     struct ah_arrays a = {0};
     struct batch_storage storage = batch_pair_storage(&b, gt, xt);
+    struct batch_planes planes = batch_planes_of(&b, storage, xt->dtype);
     const void *g = batch_open(&a, gt, storage), *x = batch_open(&a, xt, storage);
     const void *w = ah_array_in(&a, arg->weight.tensor);
-    void *factor[5]; /* the sums of g and g (x - mean), the factors of ah_plane_combine */
+    void *factor[5]; /* the sums of g and g (x - mean), the factors of plane_combine */
     for (int i = 0; i < 5; i++)
         factor[i] = ah_array_scratch(&a, (size_t)b.c * sizeof(double));
     void *sg = factor[0], *sx = factor[1], *ca = factor[2], *cb = factor[3], *cc = factor[4];
@@ -151,14 +244,14 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     if (a.status == 0 && storage.rows)
         a.status = batch_row_loops(storage)->sums(&b, g, x, mean, sg, sx);
     else if (a.status == 0)
-        AH_BY_REAL(xt->dtype, ah_plane_sums, &b, g, x, mean, sg, sx);
+        plane_sums(&planes, g, x, mean, sg, sx);
     if (a.status < 0)
         return ah_arrays_close(&a);
     AH_BY_REAL(xt->dtype, ah_norm_backward_factors, &b, inverse, w, sg, sx, arg->training.flag, gw, gb, ca, cb, cc);
     if (storage.rows)
         batch_row_loops(storage)->combine(&b, g, x, mean, ca, cb, cc, gx);
     else
-        AH_BY_REAL(xt->dtype, ah_plane_combine, &b, g, x, mean, ca, cb, cc, gx);
+        plane_combine(&planes, g, x, mean, ca, cb, cc, gx);
     out->storage->channels_last = storage.last;
     return ah_arrays_close(&a);
 }

@@ -1,5 +1,5 @@
-/* Batch and layer normalisation of plain arrays: planes and rows for both real types, rows of channels for float32 and
- * bfloat16. */
+/* Batch and layer normalisation of plain arrays: rows for both real types, rows of channels for float32 and bfloat16
+ * (planes of channels: planes.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -25,13 +25,6 @@ struct ah_layer {
 };
 
 #define AH_NORM_LOOPS(suffix, real)                                                                                  \
-    void ah_plane_stats_##suffix(const struct ah_batch *b, const real *x, real *mean, real *variance);               \
-    void ah_plane_apply_##suffix(const struct ah_batch *b, const real *x, const real *scale, const real *shift,      \
-                                 real *y);                                                                           \
-    void ah_plane_sums_##suffix(const struct ah_batch *b, const real *g, const real *x, const real *mean,            \
-                                real *sum_g, real *sum_gx);                                                          \
-    void ah_plane_combine_##suffix(const struct ah_batch *b, const real *g, const real *x, const real *mean,         \
-                                   const real *ca, const real *cb, const real *cc, real *gx);                        \
     void ah_norm_affine_factors_##suffix(int64_t c, const real *mean, const real *inverse, const real *w,            \
                                          const real *bias, real *scale, real *shift);                                \
     void ah_norm_backward_factors_##suffix(const struct ah_batch *b, const real *inverse, const real *w,             \

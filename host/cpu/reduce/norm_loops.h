@@ -1,86 +1,7 @@
 /* Batch and layer normalisation for one element type: REAL, SUFFIX(name) and SQRT are set by cpu/loop/for_reals.h. Sums
  * run in fixed chunks, whatever the number of threads. */
 
-/* Batch norm over row-major planes: n x c x pixels; threads own channels. */
-
-void SUFFIX(ah_plane_stats)(const struct ah_batch *b, const REAL *x, REAL *mean, REAL *variance)
-{
-#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
-    for (int64_t k = 0; k < b->c; k++) {
-        double total = 0, squares = 0;
-        for (int64_t n = 0; n < b->n; n++) {
-            const REAL *plane = x + (n * b->c + k) * b->pixels;
-            REAL sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (int64_t p = 0; p < b->pixels; p++)
-                sum += plane[p];
-            total += (double)sum;
-        }
-        REAL m = (REAL)(total / (double)(b->n * b->pixels));
-        for (int64_t n = 0; n < b->n; n++) {
-            const REAL *plane = x + (n * b->c + k) * b->pixels;
-            REAL sum = 0;
-#pragma omp simd reduction(+ : sum)
-            for (int64_t p = 0; p < b->pixels; p++)
-                sum += (plane[p] - m) * (plane[p] - m);
-            squares += (double)sum;
-        }
-        mean[k] = m;
-        variance[k] = (REAL)(squares / (double)(b->n * b->pixels));
-    }
-}
-
-void SUFFIX(ah_plane_apply)(const struct ah_batch *b, const REAL *restrict x, const REAL *scale, const REAL *shift,
-                            REAL *restrict y)
-{
-#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < b->n * b->c; i++) {
-        REAL s = scale[i % b->c], t = shift[i % b->c];
-        for (int64_t p = 0; p < b->pixels; p++)
-            y[i * b->pixels + p] = x[i * b->pixels + p] * s + t;
-    }
-}
-
-/* Per channel: the sums of g and of g * (x - mean). */
-void SUFFIX(ah_plane_sums)(const struct ah_batch *b, const REAL *g, const REAL *x, const REAL *mean, REAL *sum_g,
-                           REAL *sum_gx)
-{
-#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
-    for (int64_t k = 0; k < b->c; k++) {
-        double total_g = 0, total_gx = 0;
-        REAL m = mean[k];
-        for (int64_t n = 0; n < b->n; n++) {
-            int64_t at = (n * b->c + k) * b->pixels;
-            REAL s = 0, t = 0;
-#pragma omp simd reduction(+ : s, t)
-            for (int64_t p = 0; p < b->pixels; p++) {
-                s += g[at + p];
-                t += g[at + p] * (x[at + p] - m);
-            }
-            total_g += (double)s;
-            total_gx += (double)t;
-        }
-        sum_g[k] = (REAL)total_g;
-        sum_gx[k] = (REAL)total_gx;
-    }
-}
-
-/* gx = a (g - b - (x - mean) c), with one mean, a, b, c per channel: differences first, so that a mean far from 0 costs
- * no digits. */
-void SUFFIX(ah_plane_combine)(const struct ah_batch *b, const REAL *restrict g, const REAL *restrict x,
-                              const REAL *mean, const REAL *ca, const REAL *cb, const REAL *cc, REAL *restrict gx)
-{
-#pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->c * b->pixels, AH_SHARE_MIDDLE))
-    for (int64_t i = 0; i < b->n * b->c; i++) {
-        REAL m = mean[i % b->c], a = ca[i % b->c], s = cb[i % b->c], t = cc[i % b->c];
-        for (int64_t p = 0; p < b->pixels; p++) {
-            int64_t at = i * b->pixels + p;
-            gx[at] = (g[at] - s - (x[at] - m) * t) * a;
-        }
-    }
-}
-
-/* The per-channel factors of plane_apply from the statistics. */
+/* Batch norm: the factors of each channel, y = scale x + shift. */
 void SUFFIX(ah_norm_affine_factors)(int64_t c, const REAL *mean, const REAL *inverse, const REAL *w, const REAL *bias,
                                     REAL *scale, REAL *shift)
 {
@@ -90,7 +11,8 @@ void SUFFIX(ah_norm_affine_factors)(int64_t c, const REAL *mean, const REAL *inv
     }
 }
 
-/* The gradients of weight and bias, and the factors of plane_combine: with statistics of the batch
+/* The gradients of weight and bias, and the factors of gx = ca (g - cb - (x - mean) cc): with statistics of the
+ * batch
  *     gx = w inverse (g - mean(g) - (x - mean) inverse^2 mean(g (x - mean))). */
 void SUFFIX(ah_norm_backward_factors)(const struct ah_batch *b, const REAL *inverse, const REAL *w,
                                       const REAL *sum_g, const REAL *sum_gx, bool training, REAL *gw, REAL *gb,

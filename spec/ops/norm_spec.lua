@@ -337,9 +337,117 @@ describe("group_norm", function()
     gradcheck.gradgradcheck(f, inputs, {atol = 1e-3, rtol = 1e-3})
   end)
 
-  it("reports groups that do not divide the channels", function()
+  it("has gradients with weight, bias, both or neither, for planes of every shape", function()
+    for _, shape in ipairs {{3, 4}, {2, 6, 1}, {1, 4, 3}, {2, 4, 3, 5}, {1, 2, 2, 3, 2}} do
+      local c = shape[2]
+      gradcheck.gradcheck(function(x) return F.group_norm(x, 2) end, {leaf(unpack(shape))}, {atol = 1e-4})
+      gradcheck.gradcheck(function(x, w) return F.group_norm(x, 1, w) end, {leaf(unpack(shape)), leaf(c)},
+        {atol = 1e-4})
+      gradcheck.gradcheck(function(x, b) return F.group_norm(x, 1, nil, b) end, {leaf(unpack(shape)), leaf(c)},
+        {atol = 1e-4})
+    end
+  end)
+
+  for _, dtype in ipairs {"float32", "bfloat16", "float16"} do
+    it("agrees between " .. dtype .. " and float64 in both memory orders", function()
+      local last = {memory_format = "channels_last"}
+      for _, case in ipairs {{2, 4, 9, 7}, {1, 6, 53, 41}, {3, 17, 1, 5}, {2, 33, 13, 11}, {70, 8, 1, 1}} do
+        local groups = case[2] % 2 == 0 and 2 or 1
+        local function norm(x, a, b) return F.group_norm(x, groups, a, b) end
+        local function ordered(x, a, b) return norm(x:contiguous(last), a, b):contiguous(last) end
+        local function mixed(x, a, b) return norm(x:contiguous(last), a, b):flatten(1) end
+        for _, fn in ipairs {norm, ordered, mixed} do
+          precision.agree(fn, {case, {case[2]}, {case[2]}}, dtype == "float32" and 1e-4 or nil, dtype)
+        end
+      end
+    end)
+  end
+
+  -- The result and all gradients of a norm of x by w and b, which may be false.
+  local function trial(x, groups, w, b, g)
+    local leaves = {}
+    for i, t in ipairs {x, w, b} do leaves[i] = t and t:clone():requires_grad_() end
+    local y = F.group_norm(leaves[1], groups, leaves[2] or nil, leaves[3] or nil)
+    y:backward(g:to(y.dtype))
+    local results = {y:detach()}
+    for _, t in ipairs(leaves) do results[#results + 1] = t and t.grad end
+    return results
+  end
+
+  it("computes halves with parameters in float32 as float32, rounded once", function()
+    accelhost.manual_seed(8)
+    local last = {memory_format = "channels_last"}
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      for _, shape in ipairs {{2, 6, 9, 7}, {1, 4, 53, 41}, {3, 8}, {2, 4, 5}} do
+        for _, given in ipairs {{true, true}, {true, false}, {false, true}, {false, false}} do
+          local x, g = accelhost.randn(shape):to(dtype), accelhost.randn(shape):to(dtype)
+          for _, ordered in ipairs {false, #shape == 4} do
+            if ordered then x, g = x:contiguous(last), g:contiguous(last) end
+            local w, b = given[1] and accelhost.randn(shape[2]), given[2] and accelhost.randn(shape[2])
+            local wide, got = trial(x:float(), 2, w, b, g), trial(x, 2, w, b, g)
+            for i, t in ipairs(wide) do
+              if t then
+                assert.equal(i <= 2 and dtype or "float32", got[i].dtype)
+                check.near(check.flat(t:to(got[i].dtype):float()), got[i]:float(), 0)
+              end
+            end
+          end
+        end
+      end
+    end
+  end)
+
+  it("has the same bits for every number of threads", function()
+    local threads = accelhost.get_num_threads()
+    for _, case in ipairs {{{1, 3, 200, 199}, 1}, {{2, 6, 90, 91}, 3}, {{40, 8, 13, 11}, 4}, {{300, 96}, 3}} do
+      for _, dtype in ipairs {"float32", "bfloat16", "float64"} do
+        accelhost.manual_seed(3)
+        local shape, groups = unpack(case)
+        local x, g = accelhost.randn(shape):to(dtype), accelhost.randn(shape)
+        local w, b = accelhost.randn(shape[2]):to(dtype), accelhost.randn(shape[2]):to(dtype)
+        for _, ordered in ipairs {false, #shape == 4} do
+          if ordered then x = x:contiguous {memory_format = "channels_last"} end
+          local results = {}
+          for _, count in ipairs {1, 2, 3} do
+            accelhost.set_num_threads(count)
+            results[count] = trial(x, groups, w, b, ordered and g:contiguous {memory_format = "channels_last"} or g)
+          end
+          accelhost.set_num_threads(threads)
+          for i, t in ipairs(results[1]) do
+            assert.is_true(t:equal(results[2][i]) and t:equal(results[3][i]))
+          end
+        end
+      end
+    end
+  end)
+
+  it("keeps the order of channels-last inputs", function()
+    local last = {memory_format = "channels_last"}
+    assert.is_true(F.group_norm(accelhost.randn(2, 4, 5, 3):contiguous(last), 2):is_contiguous(last))
+  end)
+
+  it("is empty without samples or pixels, with gradients of zero for weight and bias", function()
+    for _, shape in ipairs {{0, 4, 3}, {2, 4, 0}} do
+      local w = accelhost.ones(4):requires_grad_()
+      local y = F.group_norm(accelhost.zeros(shape), 2, w)
+      assert.same(shape, y:shape())
+      y:sum():backward()
+      assert.same({0, 0, 0, 0}, w.grad:tolist())
+    end
+  end)
+
+  it("reports groups that do not divide the channels, other dtypes and sizes of parameters", function()
     check.raises("group_norm: the channels of input (2, 3) do not make 2 groups", function()
       F.group_norm(accelhost.zeros(2, 3), 2)
+    end)
+    check.raises("group_norm: expected a floating input, got int64", function()
+      F.group_norm(accelhost.zeros({2, 4}, {dtype = "int64"}), 2)
+    end)
+    check.raises("group_norm: expected weight float32 (4,) for input (2, 4), got float32 (2,)", function()
+      F.group_norm(accelhost.zeros(2, 4), 2, accelhost.zeros(2))
+    end)
+    check.raises("group_norm: expected bias float32 (4,) for input (2, 4), got float64 (4,)", function()
+      F.group_norm(accelhost.zeros(2, 4), 2, accelhost.zeros(4), accelhost.zeros({4}, {dtype = "float64"}))
     end)
   end)
 end)

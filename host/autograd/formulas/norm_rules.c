@@ -142,6 +142,52 @@ void ah_backward_batch_norm_relu(struct ah_rule *r)
         ah_r_give(r, other, out[3]);
 }
 
+/* Statistics are per group of channels: of (N, groups, channels of a group, pixels) over the last two dims. */
+static void group_norm_by_ops(struct ah_rule *r)
+{
+    const struct ah_args_group_norm *arg = ah_args(r, group_norm);
+    struct affine affine = affine_of(r);
+    const struct ah_input_meta *meta = ah_rule_input(r, 0);
+    enum ah_dtype dtype = meta->dtype == AH_F64 ? AH_F64 : AH_F32;
+    int64_t groups = arg->num_groups.integer, each = meta->size[1] / groups, pixels = 1;
+    for (int d = 2; d < meta->ndim; d++)
+        pixels *= meta->size[d];
+    const int64_t grouped[4] = {meta->size[0], groups, each, pixels}, factors[4] = {1, groups, each, 1};
+    const int64_t over[2] = {2, 3}, samples[2] = {0, 3};
+    struct ah_value size = AH_INTS_OF(grouped, 4), summed = AH_INTS_OF(samples, 2);
+    struct ah_tensor *x = ah_r(r, AH_OP_to, arg->input, AH_D(dtype));
+    struct ah_tensor *g = ah_r(r, AH_OP_to, AH_T(r->grad_out[0]), AH_D(dtype));
+    struct normal n = {.x = ah_r(r, AH_OP_reshape, AH_T(x), size), .g = ah_r(r, AH_OP_reshape, AH_T(g), size),
+                       .over = AH_INTS_OF(over, 2), .eps = arg->eps.number};
+    if (ah_given(&arg->weight))
+        n.weight = ah_r(r, AH_OP_reshape, arg->weight, AH_INTS_OF(factors, 4));
+    struct ah_tensor *grad = ah_r(r, AH_OP_reshape, AH_T(normal_gradient(r, &n)), AH_INTS_OF(meta->size, meta->ndim));
+    r->grad_in[0] = ah_r_to_input(r, grad, 0);
+    struct ah_value channels = AH_INTS_OF(&meta->size[1], 1);
+    if (norm_wants(r, affine.weight)) {
+        struct ah_tensor *sum = ah_r(r, AH_OP_sum, AH_T(ah_r_mul(r, n.g, n.value)), summed);
+        r->grad_in[affine.weight] = ah_r_to_input(r, ah_r(r, AH_OP_reshape, AH_T(sum), channels), affine.weight);
+    }
+    if (norm_wants(r, affine.bias)) {
+        struct ah_tensor *sum = ah_r(r, AH_OP_sum, AH_T(n.g), summed);
+        r->grad_in[affine.bias] = ah_r_to_input(r, ah_r(r, AH_OP_reshape, AH_T(sum), channels), affine.bias);
+    }
+}
+
+void ah_backward_group_norm(struct ah_rule *r)
+{
+    const struct ah_args_group_norm *arg = ah_args(r, group_norm);
+    if (ah_grad_enabled) {
+        group_norm_by_ops(r);
+        return;
+    }
+    struct affine affine = affine_of(r);
+    const struct ah_value args[] = {
+        AH_T(r->grad_out[0]), arg->input, arg->num_groups, arg->weight, AH_T(r->extra[0]), AH_T(r->extra[1]),
+        AH_B(norm_wants(r, affine.weight) || norm_wants(r, affine.bias))};
+    give_three(r, AH_OP_group_norm_backward, args, 7);
+}
+
 /* Return the gradient of the normalised input, and store those of weight and bias. */
 static struct ah_tensor *layer_norm_by_ops(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *weight, int count,
                                            double eps)

@@ -8,48 +8,11 @@
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/layout.h"
-#include "cpu/reduce/norm.h"
+#include "cpu/reduce/norm_storage.h"
 #include "cpu/reduce/planes.h"
 #include "ops/dispatch/op.h"
 
 /* The ops. */
-
-static struct ah_batch batch_of(const struct ah_tensor *t)
-{
-    struct ah_batch b = {t->size[0], t->size[1], 1};
-    for (int d = 2; d < t->ndim; d++)
-        b.pixels *= t->size[d];
-    return b;
-}
-
-/* The storage of a batch: `last` channels-last, `rows` as rows of channels, which planes of one pixel are too; `half`:
- * halves that the loops read and write as they are, which those over rows do with bfloat16 alone; else items are of the
- * dtype that is computed in. */
-struct batch_storage {
-    bool last, rows, half;
-};
-
-static struct batch_storage batch_storage_of(const struct ah_batch *b, const struct ah_tensor *t)
-{
-    bool single = ah_compute_dtype(t->dtype) == AH_F32, last = single && t->storage->channels_last;
-    bool rows = last || (single && b->pixels == 1);
-    return (struct batch_storage){last, rows, t->dtype == AH_BF16 || (!rows && t->dtype == AH_F16)};
-}
-
-static const struct ah_row_loops *batch_row_loops(struct batch_storage s)
-{
-    return s.half ? &ah_row_loops_bf16 : &ah_row_loops_f32;
-}
-
-static const void *batch_open(struct ah_arrays *a, struct ah_tensor *t, struct batch_storage s)
-{
-    return s.last ? ah_array_nhwc(a, t, s.half) : s.half ? ah_array_as_is(a, t) : ah_array_in(a, t);
-}
-
-static void *batch_out_open(struct ah_arrays *a, struct ah_tensor *out, struct batch_storage s)
-{
-    return s.half ? ah_tensor_data(out) : ah_array_out(a, out);
-}
 
 /* Row-major planes: n x c x pixels items of `dtype`; factors of each channel are of the dtype that is computed in. */
 struct batch_planes {
@@ -58,10 +21,9 @@ struct batch_planes {
     enum ah_dtype dtype, real;
 };
 
-static struct batch_planes batch_planes_of(const struct ah_batch *b, struct batch_storage s, enum ah_dtype dtype)
+static struct batch_planes batch_planes_of(const struct ah_batch *b, const struct ah_norm_storage *s)
 {
-    enum ah_dtype real = ah_compute_dtype(dtype);
-    return (struct batch_planes){b, ah_plane_loops(s.half ? dtype : real), s.half ? dtype : real, real};
+    return (struct batch_planes){b, ah_plane_loops(s->dtype), s->dtype, ah_compute_dtype(s->dtype)};
 }
 
 static size_t plane_at(const struct batch_planes *p, int64_t plane)
@@ -155,7 +117,7 @@ static void update_running(struct ah_call *c, const struct ah_batch *b, double m
 
 /* The statistics to normalise with: extra[0] the mean, extra[1] the variance for now. */
 static int batch_stats(struct ah_call *c, const struct batch_planes *planes, const void *x,
-                       struct batch_storage storage)
+                       const struct ah_norm_storage *storage)
 {
     const struct ah_batch *b = planes->b;
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
@@ -167,8 +129,8 @@ static int batch_stats(struct ah_call *c, const struct batch_planes *planes, con
         }
         return 0;
     }
-    if (storage.rows)
-        AH_TRY(batch_row_loops(storage)->stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
+    if (storage->rows)
+        AH_TRY(ah_row_loops(storage->dtype)->stats(b, x, ah_tensor_data(mean), ah_tensor_data(variance)));
     else
         plane_stats(planes, x, ah_tensor_data(mean), ah_tensor_data(variance));
     update_running(c, b, arg->momentum.number);
@@ -180,20 +142,20 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
 {
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
     struct ah_tensor *xt = arg->input.tensor, *out = c->out[0];
-    struct ah_batch b = batch_of(xt);
-    struct batch_storage storage = batch_storage_of(&b, xt);
-    struct batch_planes planes = batch_planes_of(&b, storage, xt->dtype);
+    struct ah_batch b = ah_batch_of(xt);
+    struct ah_norm_storage storage = ah_norm_storage(xt, NULL);
+    struct batch_planes planes = batch_planes_of(&b, &storage);
     if (out->numel == 0)
         return 0;
     struct ah_arrays a = {0};
-    const void *x = batch_open(&a, xt, storage), *w = ah_array_in(&a, arg->weight.tensor);
+    const void *x = ah_norm_open(&a, xt, &storage), *w = ah_array_in(&a, arg->weight.tensor);
     const void *bias = ah_array_in(&a, arg->bias.tensor);
     const void *addend = other ? ah_array_nhwc(&a, other, false) : NULL;
     size_t channels = (size_t)b.c * ah_dtype_size(c->extra[0]->dtype);
     void *scale = ah_array_scratch(&a, channels), *shift = ah_array_scratch(&a, channels);
-    void *y = batch_out_open(&a, out, storage);
+    void *y = ah_norm_out_open(&a, out, &storage);
     if (a.status == 0)
-        a.status = batch_stats(c, &planes, x, storage);
+        a.status = batch_stats(c, &planes, x, &storage);
     if (a.status < 0)
         return ah_arrays_close(&a);
     for (int64_t k = 0; k < b.c; k++) {
@@ -205,7 +167,7 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     if (relu)
         ah_norm_relu_apply(&b, x, scale, shift, addend, y);
     else if (storage.rows)
-        batch_row_loops(storage)->apply(&b, x, scale, shift, y);
+        ah_row_loops(storage.dtype)->apply(&b, x, scale, shift, y);
     else
         plane_apply(&planes, x, scale, shift, y);
     out->storage->channels_last = storage.last;
@@ -215,41 +177,32 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
 AH_CPU_OP(batch_norm, batch_norm_run(c, false, NULL))
 AH_CPU_OP(batch_norm_relu, batch_norm_run(c, true, ah_given(&ah_args(c, batch_norm_relu)->other)))
 
-/* Gradient and input in one order: channels-last if both are. */
-static struct batch_storage batch_pair_storage(const struct ah_batch *b, const struct ah_tensor *gt,
-                                               const struct ah_tensor *xt)
-{
-    struct batch_storage g = batch_storage_of(b, gt), x = batch_storage_of(b, xt);
-    bool last = g.last && x.last, rows = g.rows && x.rows && (last || b->pixels == 1);
-    bool half = gt->dtype == xt->dtype && (xt->dtype == AH_BF16 || (!rows && xt->dtype == AH_F16));
-    return (struct batch_storage){last, rows, half};
-}
-
 int ah_cpu_batch_norm_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_backward *arg = ah_args(c, batch_norm_backward);
     struct ah_tensor *gt = arg->grad.tensor, *xt = arg->input.tensor, *out = c->out[0];
-    struct ah_batch b = batch_of(xt);
+    struct ah_batch b = ah_batch_of(xt);
     struct ah_arrays a = {0};
-    struct batch_storage storage = batch_pair_storage(&b, gt, xt);
-    struct batch_planes planes = batch_planes_of(&b, storage, xt->dtype);
-    const void *g = batch_open(&a, gt, storage), *x = batch_open(&a, xt, storage);
+    struct ah_norm_storage storage = ah_norm_storage(xt, gt);
+    struct batch_planes planes = batch_planes_of(&b, &storage);
+    const void *g = ah_norm_open(&a, gt, &storage), *x = ah_norm_open(&a, xt, &storage);
     const void *w = ah_array_in(&a, arg->weight.tensor);
     void *factor[5]; /* the sums of g and g (x - mean), the factors of plane_combine */
     for (int i = 0; i < 5; i++)
         factor[i] = ah_array_scratch(&a, (size_t)b.c * sizeof(double));
     void *sg = factor[0], *sx = factor[1], *ca = factor[2], *cb = factor[3], *cc = factor[4];
-    void *gx = batch_out_open(&a, out, storage), *gw = ah_array_out(&a, c->out[1]), *gb = ah_array_out(&a, c->out[2]);
+    void *gx = ah_norm_out_open(&a, out, &storage);
+    void *gw = ah_array_out(&a, c->out[1]), *gb = ah_array_out(&a, c->out[2]);
     const void *mean = ah_tensor_data(arg->mean.tensor), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (a.status == 0 && storage.rows)
-        a.status = batch_row_loops(storage)->sums(&b, g, x, mean, sg, sx);
+        a.status = ah_row_loops(storage.dtype)->sums(&b, g, x, mean, sg, sx);
     else if (a.status == 0)
         plane_sums(&planes, g, x, mean, sg, sx);
     if (a.status < 0)
         return ah_arrays_close(&a);
     AH_BY_REAL(xt->dtype, ah_norm_backward_factors, &b, inverse, w, sg, sx, arg->training.flag, gw, gb, ca, cb, cc);
     if (storage.rows)
-        batch_row_loops(storage)->combine(&b, g, x, mean, ca, cb, cc, gx);
+        ah_row_loops(storage.dtype)->combine(&b, g, x, mean, ca, cb, cc, gx);
     else
         plane_combine(&planes, g, x, mean, ca, cb, cc, gx);
     out->storage->channels_last = storage.last;
@@ -260,7 +213,7 @@ int ah_cpu_batch_norm_relu_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_relu_backward *arg = ah_args(c, batch_norm_relu_backward);
     struct ah_tensor *xt = arg->input.tensor;
-    struct ah_batch b = batch_of(xt);
+    struct ah_batch b = ah_batch_of(xt);
     struct ah_arrays a = {0};
     bool other = arg->with_other.flag;
     const float *g = ah_array_nhwc(&a, arg->grad.tensor, false), *x = ah_array_nhwc(&a, xt, false);

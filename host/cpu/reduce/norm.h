@@ -35,15 +35,35 @@ struct ah_layer {
 AH_NORM_LOOPS(f32, float)
 AH_NORM_LOOPS(f64, double)
 
-/* Batch norm in channels-last order or with one pixel a plane. */
+/* The factors of gx = (w g - sum - (x - mean) along) inverse, of each channel. */
+struct ah_row_gradient {
+    const float *w, *sum, *mean, *along, *inverse;
+};
+
+/* Batch norm in channels-last order or with one pixel a plane; then, for group norm, chunks of at most AH_NORM_CHUNK
+ * rows of c channels: the sums of x and of (x - the chunk's mean)^2; those of g and g (x - mean);
+ * y = (x - mean) scale + shift; the gradient. */
+enum { AH_NORM_CHUNK = 64 };
 struct ah_row_loops {
     int (*stats)(const struct ah_batch *b, const void *x, float *mean, float *variance);
     int (*sums)(const struct ah_batch *b, const void *g, const void *x, const float *mean, float *sum_g, float *sum_gx);
     void (*apply)(const struct ah_batch *b, const void *x, const float *scale, const float *shift, void *y);
     void (*combine)(const struct ah_batch *b, const void *g, const void *x, const float *mean, const float *ca,
                     const float *cb, const float *cc, void *gx);
+    void (*chunk_moments)(const void *x, int64_t rows, int64_t c, float *sums, float *squares);
+    void (*chunk_sums)(const void *g, const void *x, int64_t rows, int64_t c, const float *mean, float *sum_g,
+                       float *sum_gx);
+    void (*chunk_apply)(const void *x, int64_t rows, int64_t c, const float *mean, const float *scale,
+                        const float *shift, void *y);
+    void (*chunk_combine)(const void *g, const void *x, int64_t rows, int64_t c, const struct ah_row_gradient *f,
+                          void *gx);
 };
 extern const struct ah_row_loops ah_row_loops_f32, ah_row_loops_bf16;
+
+static inline const struct ah_row_loops *ah_row_loops(enum ah_dtype dtype)
+{
+    return dtype == AH_BF16 ? &ah_row_loops_bf16 : &ah_row_loops_f32;
+}
 
 /* Batch norm in channels-last order and float32, then relu of its sum with `other` (NULL: of itself). The gradient
  * counts where the output is above 0: with `masked` that is read from the output y, and the gradient that counts is

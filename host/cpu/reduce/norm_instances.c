@@ -12,7 +12,7 @@
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
 
-enum { CHUNK_ROWS = 64, ROW_GROUP = 4, LONG_ROW = 4096 };
+enum { CHUNK_ROWS = AH_NORM_CHUNK, ROW_GROUP = 4, LONG_ROW = 4096 };
 
 #define LOOPS "cpu/loop/row_items.h"
 #include "cpu/loop/for_reals.h"

@@ -42,8 +42,9 @@ static inline __attribute__((always_inline)) void ROWS(gradient_rows)(const int 
     }
 }
 
-static void ROWS(moment_chunk)(const ITEM *x, int64_t rows, int64_t c, float *sums, float *squares)
+static void ROWS(moment_chunk)(const void *from, int64_t rows, int64_t c, float *sums, float *squares)
 {
+    const ITEM *x = from;
     memset(sums, 0, (size_t)c * sizeof *sums);
     memset(squares, 0, (size_t)c * sizeof *squares);
     int64_t i = 0;
@@ -57,9 +58,10 @@ static void ROWS(moment_chunk)(const ITEM *x, int64_t rows, int64_t c, float *su
         ROWS(square_rows)(1, x + i * c, c, sums, (float)rows, squares);
 }
 
-static void ROWS(gradient_chunk)(const ITEM *g, const ITEM *x, int64_t rows, int64_t c, const float *mean,
+static void ROWS(gradient_chunk)(const void *gradient, const void *input, int64_t rows, int64_t c, const float *mean,
                                  float *sum_g, float *sum_gx)
 {
+    const ITEM *g = gradient, *x = input;
     memset(sum_g, 0, (size_t)c * sizeof *sum_g);
     memset(sum_gx, 0, (size_t)c * sizeof *sum_gx);
     int64_t i = 0;
@@ -151,7 +153,34 @@ static void ROWS(row_combine)(const struct ah_batch *b, const void *gradient, co
             gx[i * c + k] = WRITE((READ(g[i * c + k]) - cb[k] - (READ(x[i * c + k]) - mean[k]) * cc[k]) * ca[k]);
 }
 
-const struct ah_row_loops ROWS(ah_row_loops) = {ROWS(row_stats), ROWS(row_sums), ROWS(row_apply), ROWS(row_combine)};
+static void ROWS(group_apply)(const void *input, int64_t rows, int64_t c, const float *restrict mean,
+                              const float *restrict scale, const float *restrict shift, void *output)
+{
+    const ITEM *restrict x = input;
+    ITEM *restrict y = output;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < c; k++)
+            y[i * c + k] = WRITE((READ(x[i * c + k]) - mean[k]) * scale[k] + shift[k]);
+}
+
+static void ROWS(group_combine)(const void *gradient, const void *input, int64_t rows, int64_t c,
+                                const struct ah_row_gradient *f, void *output)
+{
+    const ITEM *restrict g = gradient, *restrict x = input;
+    ITEM *restrict gx = output;
+    const float *restrict w = f->w, *restrict sum = f->sum, *restrict mean = f->mean, *restrict along = f->along;
+    const float *restrict inverse = f->inverse;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t k = 0; k < c; k++) {
+            int64_t at = i * c + k;
+            gx[at] = WRITE((READ(g[at]) * w[k] - sum[k] - (READ(x[at]) - mean[k]) * along[k]) * inverse[k]);
+        }
+    }
+}
+
+const struct ah_row_loops ROWS(ah_row_loops) = {ROWS(row_stats), ROWS(row_sums), ROWS(row_apply), ROWS(row_combine),
+                                                ROWS(moment_chunk), ROWS(gradient_chunk), ROWS(group_apply),
+                                                ROWS(group_combine)};
 
 #undef ITEM
 #undef ROWS

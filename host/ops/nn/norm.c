@@ -1,6 +1,6 @@
 /* Normalisation and embedding: shapes and dtypes of weights and statistics. Statistics are kept for the rule in the
- * kernels' dtype (float32 for fp16 and bf16). group_norm is a composition, add_layer_norm one of two ops where its
- * kernel does not fit. */
+ * kernels' dtype (float32 for fp16 and bf16). group_norm and add_layer_norm are compositions where their kernels do not
+ * fit. */
 #include <float.h>
 #include <string.h>
 
@@ -44,10 +44,10 @@ static bool is_mixed(const struct ah_call *c)
 }
 
 /* Report whether the kernels read such an input as it is: those of the CPU do, and write gradients of the weight's
- * dtype. */
-static bool norm_is_mixed_natively(const struct ah_call *c)
+ * dtype. Weight and bias are the arguments at, at + 1. */
+static bool norm_is_mixed_natively(const struct ah_call *c, int at)
 {
-    bool weight = c->arg[3].kind == AH_TENSOR, bias = c->arg[4].kind == AH_TENSOR;
+    bool weight = c->arg[at].kind == AH_TENSOR, bias = c->arg[at + 1].kind == AH_TENSOR;
     return is_mixed(c) && c->device == &ah_cpu && (weight || !bias);
 }
 
@@ -68,7 +68,7 @@ static int in_float32(struct ah_call *c)
 
 int ah_forward_batch_norm(struct ah_call *c)
 {
-    bool mixed = norm_is_mixed_natively(c);
+    bool mixed = norm_is_mixed_natively(c, 3);
     if (!mixed && is_mixed(c))
         return in_float32(c);
     const struct ah_args_batch_norm *arg = ah_args(c, batch_norm);
@@ -328,27 +328,19 @@ int ah_forward_rms_norm_backward(struct ah_call *c)
 }
 
 /* Every group of channels of one sample is a row of a layer norm. */
-int ah_forward_group_norm(struct ah_call *c)
+static int group_norm_by_ops(struct ah_call *c)
 {
-    if (is_mixed(c))
-        return in_float32(c);
     const struct ah_args_group_norm *arg = ah_args(c, group_norm);
     const struct ah_tensor *x = arg->input.tensor;
-    int64_t groups = arg->num_groups.integer;
-    if (x->ndim < 2 || groups < 1 || x->size[1] < 1 || x->size[1] % groups) {
-        return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
-                       (long long)groups);
-    }
-    AH_TRY(check_vector("group_norm", "weight", arg->weight.tensor, x, x->dtype));
-    AH_TRY(check_vector("group_norm", "bias", arg->bias.tensor, x, x->dtype));
-    int64_t row = x->size[0] * groups > 0 ? x->numel / (x->size[0] * groups) : 0;
-    int64_t flat[2] = {x->size[0] * groups, row}, wide[AH_MAX_DIMS] = {x->size[1]};
+    int64_t rows = x->size[0] * arg->num_groups.integer, row = rows > 0 ? x->numel / rows : 0;
+    int64_t flat[2] = {rows, row}, wide[AH_MAX_DIMS] = {x->size[1]};
     for (int d = 1; d < x->ndim - 1; d++)
         wide[d] = 1;
     AH_OWNED_LIST(made, 8);
     struct ah_tensor *result;
     const bool affine = ah_given(&arg->weight) && ah_given(&arg->bias);
     int n = 0;
+    c->recording = false;
     AH_TRY(ah_op1(AH_OP_reshape, &made[n++], arg->input, AH_INTS_OF(flat, 2)));
     AH_TRY(ah_op1(AH_OP_layer_norm, &made[n++], AH_T(made[0]), AH_INTS_OF(&row, 1), AH_NIL, AH_NIL, arg->eps));
     AH_TRY(ah_op1(AH_OP_reshape, &made[n++], AH_T(made[1]), AH_INTS_OF(x->size, x->ndim)));
@@ -370,6 +362,47 @@ int ah_forward_group_norm(struct ah_call *c)
     c->out[0] = ah_tensor_retain(result);
     c->out_count = 1;
     return 0;
+}
+
+int ah_forward_group_norm(struct ah_call *c)
+{
+    bool mixed = norm_is_mixed_natively(c, 2);
+    if (!mixed && is_mixed(c))
+        return in_float32(c);
+    const struct ah_args_group_norm *arg = ah_args(c, group_norm);
+    const struct ah_tensor *x = arg->input.tensor;
+    int64_t groups = arg->num_groups.integer;
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (x->ndim < 2 || groups < 1 || x->size[1] < 1 || x->size[1] % groups) {
+        return ah_fail(AH_EINVAL, "group_norm: the channels of input %s do not make %lld groups", ah_shape(x),
+                       (long long)groups);
+    }
+    AH_TRY(check_vector("group_norm", "weight", arg->weight.tensor, x, mixed ? AH_F32 : x->dtype));
+    AH_TRY(check_vector("group_norm", "bias", arg->bias.tensor, x, mixed ? AH_F32 : x->dtype));
+    bool columns = x->numel == x->size[0] * x->size[1] && x->dtype == AH_F64; /* the kernel's slowest case */
+    if (c->device != &ah_cpu || x->numel == 0 || columns)
+        return group_norm_by_ops(c);
+    enum ah_dtype dtype = ah_compute_dtype(x->dtype);
+    int64_t size[2] = {x->size[0], groups};
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    AH_TRY(ah_tensor_empty(&c->extra[0], size, 2, dtype, c->device));
+    AH_TRY(ah_tensor_empty(&c->extra[1], size, 2, dtype, c->device));
+    note_affine(c, 2);
+    return ah_call_kernel(c);
+}
+
+int ah_forward_group_norm_backward(struct ah_call *c)
+{
+    const struct ah_args_group_norm_backward *arg = ah_args(c, group_norm_backward);
+    const struct ah_tensor *x = arg->input.tensor;
+    enum ah_dtype affine = ah_given(&arg->weight) ? arg->weight.tensor->dtype : x->dtype;
+    AH_TRY(follow_input_order(arg->grad.tensor, x));
+    AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
+    if (arg->with_weight.flag) {
+        AH_TRY(ah_call_output(c, 1, &x->size[1], 1, affine));
+        AH_TRY(ah_call_output(c, 2, &x->size[1], 1, affine));
+    }
+    return ah_call_kernel(c);
 }
 
 /* Embedding. */

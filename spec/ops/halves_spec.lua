@@ -19,9 +19,12 @@ describe("arithmetic of halves", function()
         x[0][0], x[1][n - 1], x[2][0], y[1][0], y[2][n - 1], y[0][n - 1] = nan, inf, 0, nan, 0, 3e38
         local one = y[0][n > 1 and 1 or 0]
         for _, name in ipairs {"add", "sub", "mul", "div", "maximum", "minimum"} do
-          local function joined(a, b) return accelhost[name](a:float(), b:float()):to(dtype) end
-          for _, pair in ipairs {{x, y}, {x, one}, {one, x}, {x:t(), y:t()}, {x, y[1]}, {x:narrow(1, n - 1, 1), y}} do
+          local function wide(a) return type(a) == "number" and a or a:float() end
+          local function joined(a, b) return accelhost[name](wide(a), wide(b)):to(dtype) end
+          for _, pair in ipairs {{x, y}, {x, one}, {one, x}, {x:t(), y:t()}, {x, y[1]}, {x:narrow(1, n - 1, 1), y},
+              {x, 2.3}, {-0.7, y}, {x:t(), 3}, {y, accelhost.tensor(1.1)}} do
             local a, b = unpack(pair)
+            if type(a) == "number" and name:find "imum" then a = y end
             local wanted, got = joined(a, b), accelhost[name](a, b)
             check.near(check.flat(wanted), got, 0)
             check.near(check.flat(1 / wanted:float()), 1 / got:float(), 0)

@@ -43,6 +43,41 @@ int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtyp
     return ah_iterate(operand, inputs + 1, inputs == 2, loops[in], numbers ? numbers : elementwise_numbers(c, own));
 }
 
+/* Two operands of which one is a number: the loop over the other one's bits receives it in float32. */
+struct elementwise_number {
+    ah_loop loop;
+    const double *numbers;
+    float value;
+    int at;
+};
+
+static void elementwise_number_loop(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const struct elementwise_number *number = context;
+    void *all[3] = {data[0], data[1], data[1]};
+    int64_t steps[3] = {step[0], step[1], step[1]};
+    all[number->at + 1] = (void *)(uintptr_t)&number->value;
+    steps[number->at + 1] = AH_STEP_NUMBER;
+    number->loop(n, all, steps, number->numbers);
+}
+
+int ah_elementwise_of_two(struct ah_call *c, enum ah_dtype dtype, const ah_loop *loops, const double *numbers)
+{
+    double own[2] = {0};
+    struct elementwise_number number = {loops[dtype], numbers ? numbers : elementwise_numbers(c, own), 0, 0};
+    bool half = number.loop && ah_compute_dtype(dtype) != dtype && c->out[0]->dtype == dtype;
+    for (int i = 0; half && i < 2; i++) {
+        struct ah_tensor *t = c->arg[i].tensor, *other = c->arg[!i].tensor;
+        if (t->ndim > 0 || t->dtype == dtype || other->dtype != dtype)
+            continue;
+        number.at = i;
+        ah_cast(1, &number.value, AH_F32, 1, ah_tensor_data(t), t->dtype, 1);
+        const struct ah_operand operand[] = {{c->out[0], dtype}, {other, dtype}};
+        return ah_iterate(operand, 2, false, elementwise_number_loop, &number);
+    }
+    return ah_elementwise(c, 2, dtype, dtype, loops, numbers);
+}
+
 int ah_elementwise_result(struct ah_call *c, int inputs, const ah_loop *loops)
 {
     return ah_elementwise(c, inputs, c->out[0]->dtype, c->out[0]->dtype, loops, NULL);
@@ -51,14 +86,6 @@ int ah_elementwise_result(struct ah_call *c, int inputs, const ah_loop *loops)
 int ah_elementwise_promoted(struct ah_call *c, int inputs, const ah_loop *loops)
 {
     enum ah_dtype dtype = ah_call_promote(c, inputs);
-    return ah_elementwise(c, inputs, dtype, dtype, loops, NULL);
-}
-
-int ah_elementwise_promoted_float(struct ah_call *c, int inputs, const ah_loop *loops)
-{
-    enum ah_dtype dtype = ah_call_promote(c, inputs);
-    if (!ah_dtype_is_float(dtype))
-        dtype = AH_F32;
     return ah_elementwise(c, inputs, dtype, dtype, loops, NULL);
 }
 

@@ -14,10 +14,14 @@
 int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, const ah_loop *loops,
                    const double *numbers);
 
-/* The same in the dtype of the result, or in the one to which the inputs promote (_float: float32 if that is none). */
+/* The same of two inputs of `dtype` with loops on the bits of halves that accept AH_STEP_NUMBER (half_loops.h): a
+ * 0-dim input of another dtype is not converted to a half, as in the loops for float32. */
+enum { AH_STEP_NUMBER = -1 }; /* data[k] is one float */
+int ah_elementwise_of_two(struct ah_call *c, enum ah_dtype dtype, const ah_loop *loops, const double *numbers);
+
+/* The same in the dtype of the result, or in the one to which the inputs promote. */
 int ah_elementwise_result(struct ah_call *c, int inputs, const ah_loop *loops);
 int ah_elementwise_promoted(struct ah_call *c, int inputs, const ah_loop *loops);
-int ah_elementwise_promoted_float(struct ah_call *c, int inputs, const ah_loop *loops);
 
 /* Two inputs, in the dtype to which they promote. AH_EINVAL when one of a whole dtype is divided by zero. */
 int ah_elementwise_divide(struct ah_call *c, const ah_loop *loops);

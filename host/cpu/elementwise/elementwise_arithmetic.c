@@ -45,7 +45,7 @@ AH_HALF_LOOPS2(mul, a * b)
 static const ah_loop mul_loops[AH_DTYPE_COUNT] = {
     AH_HALF_ENTRIES(mul) [AH_BOOL] = mul_b8, [AH_U8] = mul_u8, [AH_I32] = mul_i32, [AH_I64] = mul_i64,
     [AH_F32] = mul_f32, [AH_F64] = mul_f64};
-PROMOTED_KERNEL(mul, 2)
+AH_CPU_OP(mul, ah_elementwise_of_two(c, ah_call_promote(c, 2), mul_loops, NULL))
 
 /* Powers. */
 

@@ -5,6 +5,7 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/float64_vector.h"
 #include "cpu/elementwise/half_loops.h"
+#include "ops/dispatch/op.h"
 #include "cpu/elementwise/pair_vector.h"
 
 static inline int64_t division_quotient(int64_t a, int64_t b)
@@ -127,7 +128,8 @@ int ah_cpu_div(struct ah_call *c)
         return ah_elementwise_divide(c, div_floor_loops);
     if (ah_elementwise_has(c, "trunc"))
         return ah_elementwise_divide(c, div_trunc_loops);
-    return ah_elementwise_promoted_float(c, 2, div_loops);
+    enum ah_dtype dtype = ah_call_promote(c, 2);
+    return ah_elementwise_of_two(c, ah_dtype_is_float(dtype) ? dtype : AH_F32, div_loops, NULL);
 }
 
 AH_CPU_OP(floor_divide, ah_elementwise_divide(c, div_floor_loops))

@@ -12,13 +12,13 @@
 #include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
 
-AH_CPU_OP(add, ah_elementwise_promoted(c, 2, ah_sum_loops(ah_args(c, add)->alpha.number)))
+AH_CPU_OP(add, ah_elementwise_of_two(c, ah_call_promote(c, 2), ah_sum_loops(ah_args(c, add)->alpha.number), NULL))
 
 int ah_cpu_sub(struct ah_call *c)
 {
     double alpha = -ah_args(c, sub)->alpha.number;
     enum ah_dtype dtype = ah_call_promote(c, 2);
-    return ah_elementwise(c, 2, dtype, dtype, ah_sum_loops(alpha), (double[]){alpha, 0});
+    return ah_elementwise_of_two(c, dtype, ah_sum_loops(alpha), (double[]){alpha, 0});
 }
 
 int ah_cpu_pow(struct ah_call *c)

@@ -306,8 +306,15 @@ static const ah_loop relu_backward_loops[AH_DTYPE_COUNT] = {
     [AH_F16] = relu_backward_f16, [AH_BF16] = relu_backward_bf16,
     [AH_F32] = relu_backward_f32, [AH_F64] = relu_backward_f64};
 RESULT_KERNEL(relu_backward, 2)
-FLOAT_BINARY(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
-FLOAT_BINARY(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
+#define HALVES_BINARY(name, expr32, expr64)                                    \
+    LOOP2(name##_f32, float, float, expr32)                                    \
+    LOOP2(name##_f64, double, double, expr64)                                  \
+    AH_HALF_LOOPS2(name, expr32)                                               \
+    static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                      \
+        AH_HALF_ENTRIES(name) [AH_F32] = name##_f32, [AH_F64] = name##_f64};   \
+    RESULT_KERNEL(name, 2)
+HALVES_BINARY(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
+HALVES_BINARY(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
 FLOAT_BINARY(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
 /* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
 FLOAT_BINARY(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ? 0 : a,

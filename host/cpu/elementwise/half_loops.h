@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/numeric/half.h"
+#include "cpu/elementwise/elementwise.h"
 #include "cpu/loop/lanes.h"
 
 #ifdef __AVX512BW__
@@ -78,29 +79,37 @@ static inline void ah_narrow_two_bf16(uint16_t *y, ah_lanes_f32 low, ah_lanes_f3
         }                                                                                               \
     }
 #define AH_HALF_LOOPS1(name, expr) AH_HALF_LOOP1(name, f16, expr) AH_HALF_LOOP1(name, bf16, expr)
-#define AH_HALF_LOOP2(name, half, expr)                                                                 \
+/* Return the operand that is repeated where `step` is not 1. */
+static inline ah_lanes_f32 ah_repeated_half(const void *data, int64_t step, enum ah_dtype dtype)
+{
+    return ah_spread_f32(step == AH_STEP_NUMBER ? *(const float *)data
+                         : step == 0            ? ah_half_to_f32(*(const uint16_t *)data, dtype)
+                                                : 0);
+}
+
+#define AH_HALF_LOOP2(name, half, dtype, expr)                                                          \
+    static inline ah_lanes_f32 name##_of_##half(ah_lanes_f32 a, ah_lanes_f32 b)                         \
+    {                                                                                                   \
+        return (expr);                                                                                  \
+    }                                                                                                   \
     static void name##_##half(int64_t n, void *const *data, const int64_t *step, const void *context)   \
     {                                                                                                   \
-        uint16_t *y = data[0], first[16], second[16];                                                   \
+        uint16_t *y = data[0], first[32] = {0}, second[32] = {0};                                       \
         const uint16_t *p = data[1], *q = data[2];                                                      \
-        for (int i = 0; i < 16; i++) {                                                                  \
-            first[i] = p[0];                                                                            \
-            second[i] = q[0];                                                                           \
-        }                                                                                               \
-        for (int64_t i = 0; i < n; i += 16) {                                                           \
-            size_t left = n - i < 16 ? (size_t)(n - i) * sizeof *y : 0;                                 \
-            if (left && step[1])                                                                        \
-                memcpy(first, p + i, left);                                                             \
-            if (left && step[2])                                                                        \
-                memcpy(second, q + i, left);                                                            \
-            ah_lanes_f32 a = ah_wide_##half(left || !step[1] ? first : p + i);                          \
-            ah_lanes_f32 b = ah_wide_##half(left || !step[2] ? second : q + i);                         \
-            ah_narrow_##half(left ? first : y + i, (expr));                                             \
+        const bool many_p = step[1] == 1, many_q = step[2] == 1;                                        \
+        const ah_lanes_f32 p0 = ah_repeated_half(p, step[1], dtype), q0 = ah_repeated_half(q, step[2], dtype);\
+        for (int64_t i = 0; i < n; i += 32) {                                                           \
+            size_t left = n - i < 32 ? (size_t)(n - i) * sizeof *y : 0;                                 \
+            const uint16_t *at_p = left && many_p ? memcpy(first, p + i, left) : p + i;                 \
+            const uint16_t *at_q = left && many_q ? memcpy(second, q + i, left) : q + i;                \
+            ah_lanes_f32 a = many_p ? ah_wide_##half(at_p) : p0, a2 = many_p ? ah_wide_##half(at_p + 16) : p0;\
+            ah_lanes_f32 b = many_q ? ah_wide_##half(at_q) : q0, b2 = many_q ? ah_wide_##half(at_q + 16) : q0;\
+            ah_narrow_two_##half(left ? first : y + i, name##_of_##half(a, b), name##_of_##half(a2, b2));\
             if (left)                                                                                   \
                 memcpy(y + i, first, left);                                                             \
         }                                                                                               \
     }
-#define AH_HALF_LOOPS2(name, expr) AH_HALF_LOOP2(name, f16, expr) AH_HALF_LOOP2(name, bf16, expr)
+#define AH_HALF_LOOPS2(name, expr) AH_HALF_LOOP2(name, f16, AH_F16, expr) AH_HALF_LOOP2(name, bf16, AH_BF16, expr)
 #define AH_HALF_ENTRIES(name) [AH_F16] = name##_f16, [AH_BF16] = name##_bf16,
 
 /* A loop of `of` one number, or of the second one times the first: 64 numbers at a time, so that the rounding is that

@@ -58,6 +58,27 @@ describe("embedding", function()
     assert.same({{0, 0}, {2, 2}}, w.grad:to("float32"):tolist())
   end)
 
+  it("sums the gradients of halves in float32, in the order of their uses, and rounds once", function()
+    accelhost.manual_seed(2)
+    local threads = accelhost.get_num_threads()
+    local index = accelhost.cat({accelhost.randint(0, 40, {700}), indices {41, 41, 42}}, 0)
+    for _, dtype in ipairs {"bfloat16", "float16"} do
+      local g = accelhost.randn(703, 51):to(dtype)
+      local function gradient(of)
+        local w = accelhost.zeros(44, 51):to(of):requires_grad_()
+        F.embedding(index, w, 42):backward(g:to(of))
+        return w.grad
+      end
+      local wanted = gradient("float32"):to(dtype)
+      for count = 1, 3 do
+        accelhost.set_num_threads(count)
+        assert.is_true(accelhost.equal(wanted, gradient(dtype)), dtype)
+      end
+      accelhost.set_num_threads(threads)
+      assert.is_true(wanted:narrow(0, 42, 2):eq(0):all():item())
+    end
+  end)
+
   it("names an index that is no row", function()
     check.raises("embedding: index 9 at position 2 is outside 0..3", function()
       F.embedding(indices {0, 1, 9}, accelhost.zeros(4, 2))

@@ -1,11 +1,12 @@
 /* Rows of a table by number, and sums of bags of them. All numbers are checked before a row is read. In the adjoints
- * each thread has a range of rows and reads all numbers, so that every row sums its uses in order. */
+ * each row sums its uses in order, whatever the number of threads. */
 #include <omp.h>
 #include <string.h>
 
 #include "base/numeric/bits.h"
 #include "base/numeric/half.h"
 #include "base/process/parallel.h"
+#include "base/process/thread_pool.h"
 #include "base/process/threads.h"
 #include "base/status/status.h"
 #include "cpu/kernels.h"
@@ -50,28 +51,54 @@ int ah_cpu_embedding(struct ah_call *c)
     return ah_arrays_close(&a);
 }
 
-/* Threads own ranges of rows and all read all indices, so every row is summed in the order of its uses. */
-#define SCATTER_ROWS(suffix, real)                                                                          \
-    static void scatter_rows_##suffix(const int64_t *at, int64_t count, const real *g, int64_t width,       \
-                                      int64_t padding, real *gw, int64_t rows)                              \
+/* Uses of the rows of a table by number: those of row r are use[start[r]], ..., in their order. */
+struct row_uses {
+    const int64_t *at;
+    int64_t count, rows, padding;
+    int64_t *start, *use;
+};
+
+static void row_uses_sort(struct row_uses *u)
+{
+    memset(u->start, 0, (size_t)(u->rows + 2) * sizeof *u->start);
+    for (int64_t i = 0; i < u->count; i++)
+        u->start[u->at[i] + 2] += u->at[i] != u->padding;
+    for (int64_t r = 2; r <= u->rows; r++)
+        u->start[r + 1] += u->start[r];
+    for (int64_t i = 0; i < u->count; i++) /* start[r + 1] is the place of the next use of r, at last the end */
+        if (u->at[i] != u->padding)
+            u->use[u->start[u->at[i] + 1]++] = i;
+}
+
+/* Each row of the table's gradient is written once; `room` has a row for each thread, where items are not of the type
+ * of sums. */
+#define SUM_USES(suffix, item, real, WIDE)                                                                  \
+    static void sum_uses_##suffix(const struct row_uses *u, const item *g, int64_t width, item *gw,         \
+                                  enum ah_dtype dtype, real *room)                                          \
     {                                                                                                       \
-        _Pragma("omp parallel num_threads(ah_worth_threads(count * width, AH_SHARE_LIGHT) ? ah_num_threads() : 1)") \
-        {                                                                                                   \
-            int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();                             \
-            int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;                           \
-            memset(gw + begin * width, 0, (size_t)((end - begin) * width) * sizeof *gw);                    \
-            for (int64_t i = 0; i < count; i++) {                                                           \
-                if (at[i] < begin || at[i] >= end || at[i] == padding)                                      \
-                    continue;                                                                               \
-                const real *restrict from = g + i * width;                                                  \
-                real *restrict to = gw + at[i] * width;                                                     \
+        _Pragma("omp parallel for schedule(static) if (ah_worth_threads(u->count * width, AH_SHARE_LIGHT))") \
+        for (int64_t r = 0; r < u->rows; r++) {                                                             \
+            const int64_t *use = u->use + u->start[r];                                                      \
+            int64_t uses = u->start[r + 1] - u->start[r];                                                   \
+            real *restrict sum = room ? room + ah_thread_index() * width : (real *)(void *)(gw + r * width); \
+            if (uses == 0)                                                                                  \
+                memset(gw + r * width, 0, (size_t)width * sizeof *gw);                                      \
+            if (uses == 1)                                                                                  \
+                memcpy(gw + r * width, g + use[0] * width, (size_t)width * sizeof *gw);                     \
+            if (uses < 2)                                                                                   \
+                continue;                                                                                   \
+            for (int64_t j = 0; j < width; j++)                                                             \
+                sum[j] = WIDE(g[use[0] * width + j]) + WIDE(g[use[1] * width + j]);                         \
+            for (int64_t i = 2; i < uses; i++)                                                              \
                 for (int64_t j = 0; j < width; j++)                                                         \
-                    to[j] += from[j];                                                                       \
-            }                                                                                               \
+                    sum[j] += WIDE(g[use[i] * width + j]);                                                  \
+            if (room)                                                                                       \
+                ah_cast(width, gw + r * width, dtype, 1, sum, AH_F32, 1);                                   \
         }                                                                                                   \
     }
-SCATTER_ROWS(f32, float)
-SCATTER_ROWS(f64, double)
+SUM_USES(f32, float, float, )
+SUM_USES(f64, double, double, )
+SUM_USES(bf16, uint16_t, float, ah_bf16_to_f32)
 
 int ah_cpu_embedding_backward(struct ah_call *c)
 {
@@ -81,11 +108,22 @@ int ah_cpu_embedding_backward(struct ah_call *c)
     if (arg->padding_idx.kind != AH_NONE)
         padding = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows : 0);
     struct ah_arrays a = {0};
-    const int64_t *at = indices_open(&a, index, rows);
-    const void *g = ah_array_in(&a, gt);
-    void *gw = ah_array_out(&a, out);
-    if (a.status == 0)
-        AH_BY_REAL(gt->dtype, scatter_rows, at, index->numel, g, width, padding, gw, rows);
+    bool half = gt->dtype == AH_BF16;
+    struct row_uses u = {.at = indices_open(&a, index, rows), .count = index->numel, .rows = rows, .padding = padding};
+    const void *g = half ? ah_array_as_is(&a, gt) : ah_array_in(&a, gt);
+    void *gw = half ? ah_tensor_data(out) : ah_array_out(&a, out);
+    float *room = half ? ah_array_scratch(&a, (size_t)(ah_num_threads() * width) * sizeof *room) : NULL;
+    u.start = ah_array_scratch(&a, (size_t)(rows + 2) * sizeof *u.start);
+    u.use = ah_array_scratch(&a, (size_t)u.count * sizeof *u.use);
+    if (a.status < 0)
+        return ah_arrays_close(&a);
+    row_uses_sort(&u);
+    if (half)
+        sum_uses_bf16(&u, g, width, gw, out->dtype, room);
+    else if (ah_compute_dtype(gt->dtype) == AH_F64)
+        sum_uses_f64(&u, g, width, gw, AH_F64, NULL);
+    else
+        sum_uses_f32(&u, g, width, gw, AH_F32, NULL);
     return ah_arrays_close(&a);
 }
 

@@ -52,6 +52,14 @@ describe("pad", function()
         local turned = whole:transpose(2, 4):contiguous():transpose(2, 4)
         assert.is_true(accelhost.equal(wanted, F.pad(turned, {2, -1, -1, 3, 1, 2}, {mode = mode})))
       end
+      for _, value in ipairs {0, 1} do
+        local wanted = accelhost.full({2, 3, 7, 7, 4}, value):to(dtype)
+        wanted:narrow(2, 1, 4):narrow(3, 0, 4):narrow(4, 2, 2):copy_(whole:narrow(3, 1, 4):narrow(4, 0, 2))
+        for _, x in ipairs {whole, whole:transpose(2, 4):contiguous():transpose(2, 4),
+            whole:transpose(0, 2):contiguous():transpose(0, 2)} do
+          assert.is_true(accelhost.equal(wanted, F.pad(x, {2, -1, -1, 3, 1, 2}, {value = value})), dtype)
+        end
+      end
       local framed = F.pad(whole, {1, -1, 0, 2}, {value = 1})
       assert.same({2, 3, 4, 7, 3}, {unpack(framed:shape())})
       assert.is_true(accelhost.equal(whole:narrow(4, 0, 2), framed:narrow(3, 0, 5):narrow(4, 1, 2)))

@@ -42,7 +42,7 @@ function F.pad(...)
   end
   -- Under autocast PyTorch computes these modes in float32, but for volumes that are reflected.
   local widened = mode == "replicate" or mode == "reflect" and #pad < 6
-  if widened and input.dtype:find "16$" and input.device == "cpu" and C.autocast.is_enabled "cpu" then
+  if widened and C.autocast.is_enabled "cpu" and input.dtype:find "16$" and input.device == "cpu" then
     input = input:to "float32"
   end
   local before, after = {}, {}

@@ -14,6 +14,29 @@ local function in_other_order(x)
   return F.conv2d(x, eye)
 end
 
+describe("windows of 2 x 2 and 2 x 1 side by side", function()
+  it("have the means and gradients of their numbers", function()
+    accelhost.manual_seed(7)
+    for _, width in ipairs {2, 3, 7, 16, 17, 37} do
+      for _, columns in ipairs {1, 2} do
+        for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
+          local x = accelhost.randn(2, 3, 7, width):to(dtype)
+          local kept, sum = width - width % columns, 0
+          for column = 0, columns - 1 do
+            for row = 0, 1 do
+              local part = x:double():narrow(2, 0, 6):reshape(2, 3, 3, 2, width):select(3, row)
+              sum = sum + part:narrow(3, 0, kept):reshape(2, 3, 3, -1, columns):select(4, column)
+            end
+          end
+          local wanted = (sum / (2 * columns)):to(dtype)
+          check.near(check.flat(wanted), F.avg_pool2d(x, {2, columns}), 0)
+          check.near(check.flat((sum / 5):to(dtype)), F.avg_pool2d(x, {2, columns}, nil, 0, false, true, 5), 0)
+        end
+      end
+    end
+  end)
+end)
+
 describe("max_pool2d", function()
   it("selects the first of equals, lets nan win and padding lose", function()
     local x = accelhost.tensor {{{{1, 1, nan, 3}, {1, 1, 3, 3}}}}
@@ -58,9 +81,9 @@ describe("max_pool2d", function()
     it("returns the same bits and gradients of " .. dtype .. " in both memory orders", function()
       accelhost.manual_seed(5)
       local cases = {{2}, {3, 2, 1}, {3, 1}, {{2, 3}, {1, 2}, {1, 0}}, {2, 2, 0, 2}, {2, 3}, {3, 2, 1, 1, true},
-        {2, 2, 1, 1, true}, {2, 3, 1, 4}}
+        {2, 2, 1, 1, true}, {2, 3, 1, 4}, {{2, 1}}, {2, 2, 0, 1, true}}
       for _, channels in ipairs {1, 3, 17, 33, 64} do
-        local x = special({3, channels, 9, 11}, dtype)
+        local x = special({3, channels, 9, channels == 3 and 37 or 11}, dtype)
         for _, options in ipairs(cases) do
           local plain, other = x:clone():requires_grad_(), x:clone():requires_grad_()
           local last = other:contiguous {memory_format = "channels_last"}

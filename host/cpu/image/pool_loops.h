@@ -23,6 +23,48 @@ static inline void SUFFIX(take_tap)(const REAL *restrict x, int64_t step, int64_
     }
 }
 
+/* A row of maxima of windows that are inside the input, of a known size: eight at a time, whatever the row's length. */
+static inline __attribute__((always_inline)) void SUFFIX(max_fixed)(const int rows, const int columns, const int step,
+                                                                    int64_t n, const REAL *restrict x, int64_t below,
+                                                                    REAL *restrict y, int32_t *restrict place)
+{
+#pragma omp simd simdlen(8)
+    for (int64_t o = 0; o < n; o++) {
+        REAL best = x[o * step];
+        int32_t code = 0;
+        for (int i = 0; i < rows; i++) {
+            for (int j = 0; j < columns; j++) {
+                REAL v = x[i * below + o * step + j];
+                bool take = (v > best) | (v != v);
+                best = take ? v : best;
+                code = take ? i * columns + j : code;
+            }
+        }
+        y[o] = best;
+        if (place)
+            place[o] = code;
+    }
+}
+
+/* Write a row of usual windows, 2 x 2 and 2 x 1 (of the depth of volumes); false: the row has others. */
+static bool SUFFIX(max_usual)(const struct ah_window *s, const REAL *plane, int64_t top, REAL *y, int32_t *place)
+{
+    bool pairs = s->kernel[1] == 2 && s->stride[1] == 2;
+    if (s->kernel[0] != 2 || !(pairs || (s->kernel[1] == 1 && s->stride[1] == 1)) || s->padding[1] > 0 ||
+        s->dilation[0] != 1 || s->dilation[1] != 1 || top < 0 || top + 2 > s->h || s->ow * s->kernel[1] > s->w)
+        return false;
+    const REAL *x = plane + top * s->w;
+    if (pairs && place)
+        SUFFIX(max_fixed)(2, 2, 2, s->ow, x, s->w, y, place);
+    else if (pairs)
+        SUFFIX(max_fixed)(2, 2, 2, s->ow, x, s->w, y, NULL);
+    else if (place)
+        SUFFIX(max_fixed)(2, 1, 1, s->ow, x, s->w, y, place);
+    else
+        SUFFIX(max_fixed)(2, 1, 1, s->ow, x, s->w, y, NULL);
+    return true;
+}
+
 /* The maxima of a short row, window by window: its vectors would be mostly empty. `rows` of them are in the input. */
 static void SUFFIX(max_short_row)(const struct ah_window *s, const REAL *restrict first, int64_t rows,
                                   REAL *restrict y)
@@ -51,6 +93,8 @@ static void SUFFIX(max_row)(const struct ah_window *s, const REAL *plane, int64_
 {
     int64_t step = s->stride[1], dilation = s->dilation[1], most = (s->w - 1 + s->padding[1]) / dilation + 1;
     struct reach rows = reach_of(top, s->kernel[0], s->dilation[0], s->h);
+    if (SUFFIX(max_usual)(s, plane, top, y, place))
+        return;
     if (!place && s->ow <= 12) {
         SUFFIX(max_short_row)(s, plane + (top + rows.first * s->dilation[0]) * s->w, rows.end - rows.first, y);
         return;
@@ -93,14 +137,33 @@ void SUFFIX(ah_max_planes)(const struct ah_window *s, const REAL *restrict x, RE
     }
 }
 
+/* Without padding all places are in the input: `offset` has that of each from its window's first element. */
+static void SUFFIX(spread_maxima)(const struct ah_window *s, const int64_t *offset, const REAL *restrict g,
+                                  const int32_t *restrict place, REAL *restrict plane)
+{
+    for (int64_t oy = 0; oy < s->oh; oy++, g += s->ow, place += s->ow) {
+        REAL *row = plane + oy * s->stride[0] * s->w;
+        for (int64_t ox = 0; ox < s->ow; ox++)
+            row[ox * s->stride[1] + offset[place[ox]]] += g[ox];
+    }
+}
+
 void SUFFIX(ah_max_planes_backward)(const struct ah_window *s, const REAL *restrict g, const int32_t *restrict place,
                                     REAL *restrict gx)
 {
-    int64_t pixels = s->oh * s->ow;
+    enum { MOST = 64 };
+    int64_t pixels = s->oh * s->ow, offset[MOST], taps = s->kernel[0] * s->kernel[1];
+    bool inside = s->padding[0] == 0 && s->padding[1] == 0 && taps <= MOST;
+    for (int64_t at = 0; inside && at < taps; at++)
+        offset[at] = at / s->kernel[1] * s->dilation[0] * s->w + at % s->kernel[1] * s->dilation[1];
 #pragma omp parallel for schedule(static) if (ah_worth_threads(s->n * s->c * pixels, AH_SHARE_HEAVY))
     for (int64_t p = 0; p < s->n * s->c; p++) {
         REAL *plane = gx + p * s->h * s->w;
         memset(plane, 0, (size_t)(s->h * s->w) * sizeof *plane);
+        if (inside) {
+            SUFFIX(spread_maxima)(s, offset, g + p * pixels, place + p * pixels, plane);
+            continue;
+        }
         for (int64_t o = 0; o < pixels; o++) {
             int64_t at = place[p * pixels + o];
             int64_t iy = o / s->ow * s->stride[0] - s->padding[0] + at / s->kernel[1] * s->dilation[0];
@@ -138,6 +201,38 @@ static inline void SUFFIX(add_tap)(const REAL *restrict x, int64_t step, int64_t
         sum[o] += (double)x[o * step];
 }
 
+static inline __attribute__((always_inline)) void SUFFIX(mean_fixed)(const int rows, const int columns, int64_t n,
+                                                                     const REAL *restrict x, int64_t below,
+                                                                     double divisor, REAL *restrict y)
+{
+#pragma omp simd simdlen(8)
+    for (int64_t o = 0; o < n; o++) {
+        double sum = 0;
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < columns; j++)
+                sum += (double)x[i * below + o * columns + j];
+        y[o] = (REAL)(sum / divisor);
+    }
+}
+
+/* Write a row of usual windows side by side, 2 x 2 and 2 x 1; false: the row has others. */
+static bool SUFFIX(mean_usual)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *plane,
+                               int64_t oy, REAL *y)
+{
+    if (r->adaptive || s->kernel[0] != 2 || s->kernel[1] > 2 || s->stride[1] != s->kernel[1] || s->padding[1] > 0 ||
+        s->ow * s->kernel[1] > s->w)
+        return false;
+    struct rectangle a = rectangle_at(s, r, oy, 0);
+    if (a.y1 - a.y0 != 2)
+        return false;
+    const REAL *x = plane + a.y0 * s->w;
+    if (s->kernel[1] == 2)
+        SUFFIX(mean_fixed)(2, 2, s->ow, x, s->w, (double)a.divisor, y);
+    else
+        SUFFIX(mean_fixed)(2, 1, s->ow, x, s->w, (double)a.divisor, y);
+    return true;
+}
+
 /* A row of averages. Narrow windows that are inside the input along the row are summed tap by tap, many at a time: the
  * additions of each are those of mean_of, in their order. */
 static void SUFFIX(mean_row)(const struct ah_window *s, const struct ah_rectangles *r, const REAL *plane, int64_t oy,
@@ -146,6 +241,8 @@ static void SUFFIX(mean_row)(const struct ah_window *s, const struct ah_rectangl
     enum { MANY = 128 };
     struct reach inside = means_inside(s, r);
     double sum[MANY];
+    if (SUFFIX(mean_usual)(s, r, plane, oy, y))
+        return;
     for (int64_t ox = 0, n = 1; ox < s->ow; ox += n) {
         struct rectangle a = rectangle_at(s, r, oy, ox);
         n = ox < inside.first || ox >= inside.end ? 1 : pool_least(MANY, inside.end - ox);

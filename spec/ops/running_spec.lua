@@ -27,6 +27,29 @@ describe("running products", function()
   end)
 end)
 
+describe("running sums, products and log-sums along the last dim", function()
+  it("are those of each line alone, to the bit", function()
+    accelhost.manual_seed(6)
+    local threads = accelhost.get_num_threads()
+    for _, dtype in ipairs {"float32", "float64", "bfloat16", "int64"} do
+      local x = (accelhost.rand(11, 9) * 4):to(dtype)
+      for _, name in ipairs {"cumsum", "cumprod", dtype ~= "int64" and "logcumsumexp" or nil} do
+        local lines = {}
+        for i = 0, 10 do lines[#lines + 1] = x[i][name](x[i], 0) end
+        for count = 1, 3 do
+          accelhost.set_num_threads(count)
+          assert.is_true(accelhost.stack(lines, 0):equal(x[name](x, 1)), name .. dtype)
+        end
+        accelhost.set_num_threads(threads)
+      end
+    end
+    local ones = accelhost.ones(6, 3):requires_grad_()
+    ones:cumsum(1):sum():backward() -- sums from the end
+    assert.same({3, 2, 1}, ones.grad[5]:tolist())
+    assert.same({3, 2, 1}, ones.grad[0]:tolist())
+  end)
+end)
+
 describe("running log-sums", function()
   it("have right derivatives of both orders", function()
     local x = leaf {{0.5, -1, 2}, {0.1, 0.2, -0.3}}

@@ -9,7 +9,7 @@
 #include "cpu/loop/iterate.h"
 #include "ops/dispatch/op.h"
 
-enum { WIDTH = 64 };
+enum { WIDTH = 64, LINES = 4 };
 
 /* Row-major (outer, n, inner); indices are written to `at` where the kind has them. `reverse`: from the last entry on
  * (not of extremes). */
@@ -35,8 +35,24 @@ static int64_t running_together(const struct lines *l, int64_t line, int64_t end
     return count < WIDTH ? count : WIDTH;
 }
 
-/* y_k = step(s = y_(k-1), x_k), beginning with `start`. Lines side by side (inner > 1) advance together. */
+/* y_k = step(s = y_(k-1), x_k), beginning with `start`. Lines side by side (inner > 1) advance together; of others a
+ * few do, since each of their steps waits for the one before. */
 #define RUNNING(name, type, acc_t, start, step)                                           \
+    static inline void name##_lines(const struct lines *l, const type *restrict from, type *restrict to)  \
+    {                                                                                     \
+        acc_t sums[LINES];                                                                \
+        for (int j = 0; j < LINES; j++)                                                   \
+            sums[j] = (start);                                                            \
+        for (int64_t i = 0; i < l->n; i++) {                                              \
+            int64_t k = l->reverse ? l->n - 1 - i : i;                                    \
+            for (int j = 0; j < LINES; j++) {                                             \
+                acc_t x = (acc_t)from[j * l->n + k], s = sums[j];                         \
+                s = (step);                                                               \
+                sums[j] = s;                                                              \
+                to[j * l->n + k] = (type)s;                                               \
+            }                                                                             \
+        }                                                                                 \
+    }                                                                                     \
     static void name(void *context, int64_t begin, int64_t end)                           \
     {                                                                                     \
         const struct lines *l = context;                                                  \
@@ -46,6 +62,11 @@ static int64_t running_together(const struct lines *l, int64_t line, int64_t end
             const type *restrict from = line_of(l, line, sizeof(type), &first);           \
             type *restrict to = (type *)l->y + first;                                     \
             acc_t sums[WIDTH];                                                            \
+            if (inner == 1 && line + LINES <= end) {                                      \
+                name##_lines(l, from, to);                                                \
+                count = LINES;                                                            \
+                continue;                                                                 \
+            }                                                                             \
             count = running_together(l, line, end);                                       \
             from += l->reverse ? (l->n - 1) * inner : 0;                                  \
             to += l->reverse ? (l->n - 1) * inner : 0;                                    \

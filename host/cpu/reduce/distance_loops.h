@@ -16,7 +16,7 @@ static inline void SUFFIX(add_terms)(const struct pairs *pairs, REAL v, const RE
     switch (pairs->norm) {
     case COUNT: EACH(sum[j] + (d != 0));
     case ABSOLUTE: EACH(sum[j] + SIZE);
-    case SQUARE: EACH(sum[j] + d * d);
+    case SQUARE: break; /* add_squares */
     case LARGEST: EACH(SIZE > sum[j] || d != d ? SIZE : sum[j]);
     case POWER: EACH(sum[j] + (REAL)pow((double)SIZE, pairs->p));
     }
@@ -24,15 +24,47 @@ static inline void SUFFIX(add_terms)(const struct pairs *pairs, REAL v, const RE
 #undef SIZE
 #undef EACH
 
+/* The sums of squares of `n` distances from a row, up to BLOCK: in registers while the terms are added up. */
+static void SUFFIX(add_squares)(const struct pairs *pairs, const REAL *row, const REAL *turned, int64_t n,
+                                double *restrict total)
+{
+    enum { LANES = sizeof(SUFFIX(ah_lanes)) / sizeof(REAL), VECTORS = 4, STEP = LANES * VECTORS };
+    for (int64_t from = 0; from < pairs->width; from += SUMMED) {
+        int64_t end = from + SUMMED < pairs->width ? from + SUMMED : pairs->width;
+        for (int64_t j = 0; j < n; j += STEP) {
+            SUFFIX(ah_lanes) sum[VECTORS] = {{0}};
+            for (int64_t k = from; k < end; k++) {
+                const REAL *other = turned + k * pairs->stride + j;
+                SUFFIX(ah_lanes) v = SUFFIX(ah_spread)(row[k]);
+                for (int q = 0; q < VECTORS; q++) {
+                    SUFFIX(ah_lanes) d = v - *(const SUFFIX(ah_lanes_at) *)(other + q * LANES);
+                    sum[q] += d * d;
+                }
+            }
+            for (int q = 0; q < VECTORS; q++)
+                for (int i = 0; i < LANES; i++)
+                    total[j + q * LANES + i] += (double)sum[q][i];
+        }
+    }
+}
+
 /* The distances from row i to the `n` rows from `first` on. */
 static void SUFFIX(from_row)(const struct pairs *pairs, const REAL *row, const REAL *turned, int64_t first, int64_t n,
                              REAL *restrict out)
 {
-    REAL sum[BLOCK] = {0};
-    double total[BLOCK] = {0};
+    REAL sum[BLOCK];
+    double total[BLOCK];
     bool adds = pairs->norm != LARGEST;
+    memset(total, 0, sizeof total);
+    if (pairs->norm == SQUARE) {
+        SUFFIX(add_squares)(pairs, row, turned + first, n, total);
+        for (int64_t j = 0; j < n; j++)
+            out[j] = (REAL)sqrt(total[j]);
+        return;
+    }
+    memset(sum, 0, sizeof sum);
     for (int64_t k = 0; k < pairs->width; k++) {
-        SUFFIX(add_terms)(pairs, row[k], turned + k * pairs->n + first, n, sum);
+        SUFFIX(add_terms)(pairs, row[k], turned + k * pairs->stride + first, n, sum);
         if (!adds || ((k + 1) % SUMMED != 0 && k + 1 < pairs->width))
             continue;
         for (int64_t j = 0; j < n; j++) {
@@ -40,10 +72,7 @@ static void SUFFIX(from_row)(const struct pairs *pairs, const REAL *row, const R
             sum[j] = 0;
         }
     }
-    if (pairs->norm == SQUARE)
-        for (int64_t j = 0; j < n; j++)
-            out[j] = (REAL)sqrt(total[j]);
-    else if (pairs->norm == POWER)
+    if (pairs->norm == POWER)
         for (int64_t j = 0; j < n; j++)
             out[j] = (REAL)pow(total[j], 1 / pairs->p);
     else
@@ -56,7 +85,9 @@ static void SUFFIX(distances)(const struct pairs *pairs, const REAL *x, REAL *tu
     int64_t n = pairs->n, width = pairs->width;
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < width; k++)
-            turned[k * n + i] = x[i * width + k];
+            turned[k * pairs->stride + i] = x[i * width + k];
+    for (int64_t k = 0; k < width; k++) /* read by whole vectors */
+        memset(turned + k * pairs->stride + n, 0, (size_t)(pairs->stride - n) * sizeof *turned);
 #pragma omp parallel for schedule(static, 4) if (ah_worth_threads(n * n / 2 * width, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = i + 1; j < n; j += BLOCK)

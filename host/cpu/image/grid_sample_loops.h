@@ -167,6 +167,51 @@ static void SUFFIX(add_corner)(const REAL *restrict plane, const int32_t *restri
     }
 }
 
+/* y = the value at a place, or the sum of four corners times their weights, as add_corner adds them up. */
+static void SUFFIX(read_nearest)(const REAL *restrict plane, const int32_t *restrict at, int count, REAL *restrict y)
+{
+#pragma omp simd
+    for (int o = 0; o < count; o++) {
+        REAL value = plane[at[o] & ~(at[o] >> 31)];
+        y[o] = at[o] < 0 ? 0 : value;
+    }
+}
+
+static inline REAL SUFFIX(corner_of)(const REAL *plane, int32_t at, REAL weight)
+{
+    REAL value = plane[at & ~(at >> 31)] * weight;
+    return at < 0 ? 0 : value;
+}
+
+static void SUFFIX(read_four)(const REAL *restrict plane, const int32_t *restrict at, const REAL *restrict weight,
+                              int count, REAL *restrict y)
+{
+#pragma omp simd
+    for (int o = 0; o < count; o++) {
+        REAL sum = SUFFIX(corner_of)(plane, at[o], weight[o]);
+        sum += SUFFIX(corner_of)(plane, at[BLOCK + o], weight[BLOCK + o]);
+        sum += SUFFIX(corner_of)(plane, at[2 * BLOCK + o], weight[2 * BLOCK + o]);
+        y[o] = sum + SUFFIX(corner_of)(plane, at[3 * BLOCK + o], weight[3 * BLOCK + o]);
+    }
+}
+
+static void SUFFIX(read_corners)(const struct ah_sampling *s, const REAL *plane, const int32_t *at, const REAL *weight,
+                                 int count, REAL *y)
+{
+    REAL sum[BLOCK] = {0};
+    if (s->mode == AH_SAMPLE_NEAREST) {
+        SUFFIX(read_nearest)(plane, at, count, y);
+        return;
+    }
+    if (s->corners == 4) {
+        SUFFIX(read_four)(plane, at, weight, count, y);
+        return;
+    }
+    for (int64_t i = 0; i < s->corners; i++)
+        SUFFIX(add_corner)(plane, at + i * BLOCK, weight + i * BLOCK, count, sum);
+    memcpy(y, sum, (size_t)count * sizeof *sum);
+}
+
 /* The channels of the locations from `first` on: of up to s->group of them, so that a plane is read from beyond the
  * second cache once for all these and not for each block. */
 static void SUFFIX(read_group)(const struct ah_sampling *s, const REAL *x, const REAL *grid, REAL *y, int64_t first,
@@ -178,11 +223,9 @@ static void SUFFIX(read_group)(const struct ah_sampling *s, const REAL *x, const
                        weight + (o - first) * s->corners, NULL, BLOCK);
     for (int64_t c = 0; c < s->c; c++) {
         for (int64_t o = first; o < end; o += BLOCK) {
-            REAL sum[BLOCK] = {0};
-            int count = block_size(s, o);
-            for (int64_t i = 0, table = (o - first) * s->corners; i < s->corners; i++, table += BLOCK)
-                SUFFIX(add_corner)(x + c * s->volume, at + table, weight + table, count, sum);
-            memcpy(y + c * s->pixels + o, sum, (size_t)count * sizeof *sum);
+            int64_t table = (o - first) * s->corners;
+            SUFFIX(read_corners)(s, x + c * s->volume, at + table, weight + table, block_size(s, o),
+                                 y + c * s->pixels + o);
         }
     }
 }

@@ -10,6 +10,7 @@
 local accelhost = require "accelhost"
 local F = accelhost.nn.functional
 local system = require("accelhost._C").system
+local is_tensor = accelhost.is_tensor
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = accelhost.parse_args {
@@ -159,7 +160,7 @@ local function time_of(row, environment, owned)
   local function release(...)
     for i = 1, select("#", ...) do
       local result = select(i, ...)
-      if accelhost.is_tensor(result) and not owned[result] then result:free() end
+      if is_tensor(result) and not owned[result] then result:free() end
     end
   end
   local function run() release(evaluate()) end

@@ -18,8 +18,17 @@ enum {
     UNIT = 64,        /* codes with one scale, at most */
     SEGMENT = 4096,   /* columns whose scales are decoded at a time */
     ROWS = 4,         /* at once, of products with one vector */
+    AHEAD = 2048,     /* bytes of a row that are fetched before they are read: the processor's own prefetching ends at
+                         a page and falls behind the arithmetic */
     LARGEST = 8000000 /* the vector's largest number in units */
 };
+
+/* A vector of codes; later ones of the row, or of the next rows, are fetched. */
+static inline __m512i dots_codes(const void *codes)
+{
+    _mm_prefetch((const char *)codes + AHEAD, _MM_HINT_T0);
+    return _mm512_loadu_si512(codes);
+}
 
 /* A vector of int8 products: STEP bytes of this, then the digits, lowest first, each of them filled up with zeros. */
 struct digits_head {
@@ -102,7 +111,7 @@ static inline __attribute__((always_inline)) void digits_row(const struct ah_qua
     __m512i sum[ROWS][AH_QUANTIZED_MOST][DIGITS] = {{{{0}}}}, at[ROWS];
     for (; i + STEP <= q->columns; i += STEP) {
         for (int f = 0; f < rows; f++)
-            at[f] = _mm512_loadu_si512(codes + f * distance + i);
+            at[f] = dots_codes(codes + f * distance + i);
         digits_step(at, rows, digit + i, length, bytes, sum, m);
     }
     if (i < q->columns) {
@@ -193,7 +202,7 @@ static inline __attribute__((always_inline)) void pairs_row(const struct ah_quan
         for (; i + CHUNK <= end; i += CHUNK) {
             int64_t unit = (i - begin) / UNIT;
             for (int f = 0; f < rows; f++) {
-                words[f] = _mm512_loadu_si512(codes + f * distance + i / 2);
+                words[f] = dots_codes(codes + f * distance + i / 2);
                 scale[f] = _mm512_mask_mov_ps(_mm512_set1_ps(scales[f][unit >> shift]), 0xff00,
                                               _mm512_set1_ps(scales[f][(unit + 1) >> shift]));
             }

@@ -30,6 +30,17 @@ static inline float gemv_sum(ah_lanes_f32 v)
 #endif
 }
 
+/* Add up the sums of `rows` rows and `m` vectors. The loops are unrolled: the sums stay in registers. */
+static inline __attribute__((always_inline)) void gemv_totals(ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS], int rows,
+                                                              int m, float totals[ROWS][AH_GEMV_MOST])
+{
+#pragma GCC unroll 4
+    for (int f = 0; f < rows; f++)
+#pragma GCC unroll 4
+        for (int r = 0; r < m; r++)
+            totals[f][r] = gemv_sum(sum[f][r][0] + sum[f][r][1]);
+}
+
 /* y of the rows `row + f * far`, f < `rows`, of W and `m` vectors; the compiler sees both counts as constants. */
 static inline __attribute__((always_inline)) void row_f32(const struct ah_gemv *v, int64_t row, int64_t far, int rows,
                                                           int m)
@@ -51,9 +62,11 @@ static inline __attribute__((always_inline)) void row_f32(const struct ah_gemv *
             for (int f = 0; f < rows; f++)
                 sum[f][r][0] = ah_fma_f32(*(const ah_lanes_at_f32 *)(const void *)(w + f * distance + i),
                                           *(const ah_lanes_at_f32 *)(const void *)(x + r * v->ldx + i), sum[f][r][0]);
+    float totals[ROWS][AH_GEMV_MOST];
+    gemv_totals(sum, rows, m, totals);
     for (int f = 0; f < rows; f++)
         for (int r = 0; r < m; r++) {
-            float total = gemv_sum(sum[f][r][0] + sum[f][r][1]);
+            float total = totals[f][r];
             for (int64_t j = i; j < k; j++)
                 total += w[f * distance + j] * x[r * v->ldx + j];
             ((float *)v->y)[r * v->ldy + row + f * far] = bias ? total + bias[row + f * far] : total;
@@ -74,10 +87,12 @@ static inline __attribute__((always_inline)) void finish_bf16(const struct ah_ge
                                                               ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS], int64_t done)
 {
     const uint16_t *w = (const uint16_t *)v->w + row * v->ldw, *bias = v->bias;
+    float totals[ROWS][AH_GEMV_MOST];
+    gemv_totals(sum, rows, m, totals);
     for (int f = 0; f < rows; f++)
         for (int r = 0; r < m; r++) {
             const uint16_t *x = (const uint16_t *)v->x + r * v->ldx;
-            float total = gemv_sum(sum[f][r][0] + sum[f][r][1]);
+            float total = totals[f][r];
             for (int64_t j = done; j < v->k; j++)
                 total += ah_bf16_to_f32(w[f * far * v->ldw + j]) * ah_bf16_to_f32(x[j]);
             if (bias)
@@ -127,6 +142,18 @@ GEMV_BY_COUNT(bf16)
 #ifdef AH_LANES_PAIRS
 #pragma GCC push_options
 AH_LANES_PAIRS
+/* Add the products of a vector of weights of each row to its sum number `s`. */
+static inline __attribute__((always_inline)) void pairs_step(const struct ah_gemv *v, const uint16_t *w,
+                                                             const uint16_t *x, int64_t distance, int rows, int m,
+                                                             ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS], int s)
+{
+    for (int r = 0; r < m; r++) {
+        ah_lanes_f32 at = *pairs_at(x + r * v->ldx);
+        for (int f = 0; f < rows; f++)
+            sum[f][r][s] = ah_add_pairs(*pairs_at(w + f * distance), at, sum[f][r][s]);
+    }
+}
+
 /* The same by the instructions for sums of products of pairs. */
 static inline __attribute__((always_inline)) void row_pairs(const struct ah_gemv *v, int64_t row, int64_t far,
                                                             int rows, int m)
@@ -134,14 +161,11 @@ static inline __attribute__((always_inline)) void row_pairs(const struct ah_gemv
     const uint16_t *w = (const uint16_t *)v->w + row * v->ldw, *x = v->x;
     ah_lanes_f32 sum[ROWS][AH_GEMV_MOST][SUMS] = {{{{0}}}};
     int64_t i = 0, k = v->k, distance = far * v->ldw;
-    for (int step = SUMS; step >= 1; step--)
-        for (; i + step * 2 * LANES <= k; i += step * 2 * LANES)
-            for (int s = 0; s < step; s++)
-                for (int r = 0; r < m; r++) {
-                    ah_lanes_f32 at = *pairs_at(x + r * v->ldx + i + s * 2 * LANES);
-                    for (int f = 0; f < rows; f++)
-                        sum[f][r][s] = ah_add_pairs(*pairs_at(w + f * distance + i + s * 2 * LANES), at, sum[f][r][s]);
-                }
+    for (; i + SUMS * 2 * LANES <= k; i += SUMS * 2 * LANES)
+        for (int s = 0; s < SUMS; s++)
+            pairs_step(v, w + i + s * 2 * LANES, x + i + s * 2 * LANES, distance, rows, m, sum, s);
+    for (; i + 2 * LANES <= k; i += 2 * LANES)
+        pairs_step(v, w + i, x + i, distance, rows, m, sum, 0);
     finish_bf16(v, row, far, rows, m, sum, i);
 }
 GEMV_BY_COUNT(pairs)

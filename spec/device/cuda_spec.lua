@@ -40,6 +40,8 @@ describe("The list of kernels", function()
     ["the CPU's generator"] = {"standard_gamma"},
     ["models call linear_gelu and linear_of_gelu on cards"] = {"gelu_linear"},
     ["as gelu_linear"] = {"gelu_linear_backward", "gelu_linear_weight_backward"},
+    ["models call the activation and mul on cards"] = {"activation_mul"},
+    ["as activation_mul"] = {"activation_mul_backward"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
     ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward"},
     ["quantised weights are computed with on the CPU alone"] = {"dequantize"},

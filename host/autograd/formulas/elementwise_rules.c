@@ -278,6 +278,40 @@ void ah_backward_sigmoid_backward(struct ah_rule *r)
     }
 }
 
+/* The activation of x, and g times its slope there, by ops that have gradients. */
+static struct ah_tensor *gate_of(struct ah_rule *r, const char *activation, struct ah_tensor *x)
+{
+    if (!strcmp(activation, "silu"))
+        return ah_r_unary(r, AH_OP_silu, x);
+    return ah_r(r, AH_OP_gelu, AH_T(x), AH_S(strcmp(activation, "gelu") ? "tanh" : "none"));
+}
+
+static struct ah_tensor *gate_back(struct ah_rule *r, const char *activation, struct ah_tensor *g, struct ah_tensor *x)
+{
+    if (!strcmp(activation, "silu"))
+        return ah_r(r, AH_OP_silu_backward, AH_T(g), AH_T(x));
+    return ah_r(r, AH_OP_gelu_backward, AH_T(g), AH_T(x), AH_S(strcmp(activation, "gelu") ? "tanh" : "none"));
+}
+
+/* The gradient of the other factor is a gated gradient. */
+void ah_backward_activation_mul(struct ah_rule *r)
+{
+    const struct ah_args_activation_mul *arg = ah_args(r, activation_mul);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input), *y = ah_given(&arg->other);
+    const char *activation = arg->activation.string;
+    if (ah_grad_enabled) {
+        if (r->needs[1])
+            r->grad_in[1] = ah_r_mul(r, g, gate_of(r, activation, x));
+        if (r->needs[0])
+            r->grad_in[0] = gate_back(r, activation, ah_r_mul(r, g, y), x);
+        return;
+    }
+    if (r->needs[1])
+        r->grad_in[1] = ah_r(r, AH_OP_activation_mul, AH_T(x), AH_T(g), arg->activation);
+    if (r->needs[0])
+        r->grad_in[0] = ah_r_over(r, AH_OP_activation_mul_backward, AH_T(y), AH_T(g), AH_T(x), arg->activation);
+}
+
 /* x sigma(x): the second derivative is sigma' (2 + x (1 - 2 sigma)). */
 void ah_backward_silu_backward(struct ah_rule *r)
 {

@@ -16,10 +16,14 @@ static bool recompute_pays(const struct ah_call *call)
     return !strcmp(device, "cpu") || !strcmp(device, "meta");
 }
 
-/* The name of the formula, which lives as long as the program. */
-static struct ah_value gelu_formula(const struct ah_value *approximate)
+/* One of the names that an op knows, which lives as long as the program. */
+static struct ah_value recompute_name(const struct ah_value *name)
 {
-    return AH_S(strcmp(approximate->string, "tanh") ? "none" : "tanh");
+    static const char *const known[] = {"tanh", "none", "silu", "gelu", "gelu_tanh"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name->string, known[i]))
+            return AH_S(known[i]);
+    return AH_NIL;
 }
 
 /* Set the op and its arguments, borrowed; false if the call has no cheap repetition. */
@@ -30,7 +34,13 @@ static bool recompute_fill(struct ah_recompute *r, const struct ah_call *c)
         r->op = AH_OP_gelu;
         r->count = 2;
         r->arg[0] = c->arg[0];
-        r->arg[1] = gelu_formula(&c->arg[1]);
+        r->arg[1] = recompute_name(&c->arg[1]);
+        return true;
+    case AH_OP_activation_mul:
+        r->op = AH_OP_activation_mul;
+        r->count = 3;
+        memcpy(r->arg, c->arg, 2 * sizeof *r->arg);
+        r->arg[2] = recompute_name(&c->arg[2]);
         return true;
     case AH_OP_linear_gelu:
         r->op = AH_OP_gelu;

@@ -329,5 +329,32 @@ LONG_LOOP2(gelu_tanh_backward_f64, double, a *gelu_tanh_slope_f64(b))
 AH_BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);
 
+/* Gates: an activation of a, times b; and the gradient of c, a * b times its slope there. */
+#define GATE(name, of_f32, of_f64, slope_f32, slope_f64)                           \
+    LONG_LOOP2(gated_##name##_f32, float, of_f32 *b)                               \
+    LONG_LOOP2(gated_##name##_f64, double, of_f64 *b)                              \
+    FLOAT_TABLE(gated_##name);                                                     \
+    LOOP3(gated_##name##_backward_f32, float, float, float, a *b *slope_f32(c))    \
+    LOOP3(gated_##name##_backward_f64, double, double, double, a *b *slope_f64(c)) \
+    FLOAT_TABLE(gated_##name##_backward);
+GATE(silu, a *ah_sigmoidf(a), a / (1.0 + ah_exp(-a)), silu_slope, silu_slope_f64)
+GATE(gelu, a *normal_below(a), 0.5 * a * (1.0 + ah_erf(a * SQRT_HALF)), gelu_erf_slope, gelu_erf_slope_f64)
+GATE(gelu_tanh, gelu_tanh_of(a), 0.5 * a * (1.0 + ah_tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))),
+     gelu_tanh_slope, gelu_tanh_slope_f64)
+
+int ah_cpu_activation_mul(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 2, ah_elementwise_has(c, "silu")   ? gated_silu_loops
+                                       : ah_elementwise_has(c, "gelu") ? gated_gelu_loops
+                                                                       : gated_gelu_tanh_loops);
+}
+
+int ah_cpu_activation_mul_backward(struct ah_call *c)
+{
+    return ah_elementwise_result(c, 3, ah_elementwise_has(c, "silu")   ? gated_silu_backward_loops
+                                       : ah_elementwise_has(c, "gelu") ? gated_gelu_backward_loops
+                                                                       : gated_gelu_tanh_backward_loops);
+}
+
 AH_CPU_OP(gelu_backward, ah_elementwise_result(c, 2, ah_elementwise_has(c, "tanh") ? gelu_tanh_backward_loops
                                                                                    : gelu_erf_backward_loops))

@@ -213,6 +213,21 @@ int ah_forward_hardtanh(struct ah_call *c)
     return ah_forward_signed_like_input(c);
 }
 
+int ah_forward_activation_mul(struct ah_call *c)
+{
+    const struct ah_args_activation_mul *arg = ah_args(c, activation_mul);
+    const struct ah_tensor *x = arg->input.tensor, *y = arg->other.tensor;
+    const char *activation = arg->activation.string;
+    if (strcmp(activation, "silu") && strcmp(activation, "gelu") && strcmp(activation, "gelu_tanh"))
+        return ah_fail(AH_EINVAL, "activation_mul: expected 'silu', 'gelu' or 'gelu_tanh', got '%s'", activation);
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (x->dtype != y->dtype || !ah_same_shape(x, y)) {
+        return ah_fail(AH_EINVAL, "activation_mul: expected two tensors of one shape and dtype, got %s %s and %s %s",
+                       ah_dtype_name(x->dtype), ah_shape(x), ah_dtype_name(y->dtype), ah_shape(y));
+    }
+    return elementwise_forward(c, 2, x->dtype);
+}
+
 int ah_forward_gelu(struct ah_call *c)
 {
     const struct ah_args_gelu *arg = ah_args(c, gelu);

@@ -17,10 +17,25 @@ function activations.gelu(x) return C.gelu(x) end
 --- C.gelu's `approximate` of a function of this module; nil: it is another activation.
 activations.gelu_formula = {[activations.gelu] = "none", [tanh_gelu] = "tanh"}
 
+local function silu(x) return C.silu(x) end
+
+-- C.activation_mul's name of a function of this module.
+local gates = {[silu] = "silu", [activations.gelu] = "gelu", [tanh_gelu] = "gelu_tanh"}
+
+--- Return act(gate) * other, where the device can as one op, which stores neither factor of it for the gradients.
+---@param act fun(x: Tensor): Tensor
+---@param gate Tensor
+---@param other Tensor
+---@return Tensor
+function activations.gate(act, gate, other)
+  local name = gates[act]
+  if name and not gate.is_cuda and gate.dtype == other.dtype then return C.activation_mul(gate, other, name) end
+  return act(gate) * other
+end
+
 local by_name = {
   gelu = activations.gelu, gelu_new = tanh_gelu, gelu_pytorch_tanh = tanh_gelu, gelu_fast = tanh_gelu,
-  relu = function(x) return C.relu(x) end, silu = function(x) return C.silu(x) end,
-  swish = function(x) return C.silu(x) end, tanh = function(x) return C.tanh(x) end,
+  relu = function(x) return C.relu(x) end, silu = silu, swish = silu, tanh = function(x) return C.tanh(x) end,
 }
 
 --- The function of a name.

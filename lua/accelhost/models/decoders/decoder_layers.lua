@@ -109,6 +109,18 @@ function Attention:forward(x, how, past)
   return (self.o_proj or self.dense)(attention.join(y)), how.keeps and present or nil, weights
 end
 
+-- Return down_proj(act(gate) * up) of an MLP. `frees`: no one else holds gate and up, the widest tensors of a layer.
+local function gated(mlp, gate, up, frees)
+  local x = activations.gate(mlp.act, gate, up)
+  if frees then
+    gate:free()
+    up:free()
+  end
+  local y = mlp.down_proj(x)
+  if fused.is_plain(mlp.down_proj, Linear) then x:free() end
+  return y
+end
+
 --- down_proj(act(gate_proj(x)) * up_proj(x)).
 local GatedMLP = Module:extend "GatedMLP"
 layers.GatedMLP = GatedMLP
@@ -123,7 +135,8 @@ end
 
 function GatedMLP:forward(x)
   x = lower_for(x, self.gate_proj, self.up_proj)
-  return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+  return gated(self, self.gate_proj(x), self.up_proj(x),
+    fused.is_plain(self.gate_proj, Linear) and fused.is_plain(self.up_proj, Linear))
 end
 
 --- The same with gate_proj and up_proj in one linear map, gate_up_proj.
@@ -138,8 +151,10 @@ function FusedGatedMLP:init(config, o)
 end
 
 function FusedGatedMLP:forward(x)
-  local gate, up = unpack(self.gate_up_proj(x):chunk(2, -1))
-  return self.down_proj(up * self.act(gate))
+  local both = self.gate_up_proj(x)
+  local gate, up = unpack(both:chunk(2, -1))
+  if fused.is_plain(self.gate_up_proj, Linear) then both:free() end
+  return gated(self, gate, up, true)
 end
 
 --- A block: x + attention(norm(x)), then x + mlp(norm(x)). The options of a family:

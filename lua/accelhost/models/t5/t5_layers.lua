@@ -1,6 +1,7 @@
 --- The layers of T5: attention with numbers of distances instead of positions, MLPs, and the stacks of encoder and
 --- decoder.
 local C = require "accelhost._C"
+local activations = require "accelhost.models.common.activations"
 local attention = require "accelhost.models.common.attention"
 local cache = require "accelhost.models.common.cache"
 local container = require "accelhost.nn.container"
@@ -76,7 +77,7 @@ function Dense:init(config)
 end
 
 function Dense:forward(x)
-  local y = self.gated and self.act(self.wi_0(x)) * self.wi_1(x) or self.act(self.wi(x))
+  local y = self.gated and activations.gate(self.act, self.wi_0(x), self.wi_1(x)) or self.act(self.wi(x))
   return self.wo(self.dropout(y))
 end
 

@@ -6,7 +6,7 @@
 
 #include "ops/dispatch/op.h"
 
-enum { AH_RECOMPUTE_ARGS = 6, AH_RECOMPUTE_BYTES = 4 << 20 };
+enum { AH_RECOMPUTE_ARGS = 6, AH_RECOMPUTE_BYTES = 1 << 20 };
 
 /* A call that has the bits of a result; counted. */
 struct ah_recompute {

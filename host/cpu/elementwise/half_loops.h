@@ -162,6 +162,22 @@ static inline void ah_narrow_bf16_block(uint16_t *to, const float *from, int64_t
             ah_narrow_bf16_block(y + i, a, n - i);                                                      \
         }                                                                                               \
     }
+/* As AH_BF16_LOOP2: the first number times the second, times `of` the third. */
+#define AH_BF16_LOOP3(fn, of)                                                                           \
+    static void fn(int64_t n, void *const *data, const int64_t *step, const void *context)              \
+    {                                                                                                   \
+        uint16_t *y = data[0];                                                                          \
+        const uint16_t *p = data[1], *q = data[2], *r = data[3];                                        \
+        for (int64_t i = 0; i < n; i += 64) {                                                           \
+            _Alignas(64) float a[64], b[64], c[64];                                                     \
+            ah_wide_bf16_block(a, p + i, n - i, 1);                                                     \
+            ah_wide_bf16_block(b, q + i, n - i, 1);                                                     \
+            ah_wide_bf16_block(c, r + i, n - i, 1);                                                     \
+            _Pragma("omp simd") for (int k = 0; k < 64; k++)                                            \
+                a[k] = a[k] * b[k] * of(c[k]);                                                          \
+            ah_narrow_bf16_block(y + i, a, n - i);                                                      \
+        }                                                                                               \
+    }
 
 #else
 #define AH_BF16_LOOP1(fn, of) \
@@ -179,6 +195,14 @@ static inline void ah_narrow_bf16_block(uint16_t *to, const float *from, int64_t
         const uint16_t *p = data[1], *q = data[2];                                         \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                \
             y[i] = ah_f32_to_bf16(ah_bf16_to_f32(p[i * step[1]]) * of(ah_bf16_to_f32(q[i * step[2]]))); \
+    }
+#define AH_BF16_LOOP3(fn, of) \
+    static void fn(int64_t n, void *const *data, const int64_t *step, const void *context) \
+    {                                                                                      \
+        uint16_t *y = data[0];                                                             \
+        const uint16_t *p = data[1], *q = data[2], *r = data[3];                           \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                \
+            y[i] = ah_f32_to_bf16(ah_bf16_to_f32(p[i]) * ah_bf16_to_f32(q[i]) * of(ah_bf16_to_f32(r[i]))); \
     }
 #define AH_HALF_LOOPS1(name, expr)
 #define AH_HALF_LOOPS2(name, expr)

@@ -364,8 +364,10 @@ static void multiply_one(const Product &p, int batch, double alpha, double beta)
             multiply_rows(p, a.data() + i * k, (int)std::min(m - i, (int64_t)TILE_ROWS), k, b, pitch, sums);
         double gradient = 0;
         for (int64_t j = 0; j < n; j++) {
-            double x = alpha * sums[(size_t)(row * pitch + j)] + (beta != 0 ? beta * c.load(i, j) : 0) +
-                       (biased ? end.bias(i) : 0);
+            double x = alpha * sums[(size_t)(row * pitch + j)];
+            if (beta != 0) /* is added to a sum in registers */
+                x = (p.how.scale == CUDA_R_32F ? (float)x : x) + beta * c.load(i, j);
+            x += biased ? end.bias(i) : 0;
             x = end.apply(x, i, j);
             d.store(i, j, x);
             gradient += x;

@@ -2,6 +2,7 @@
 #include "settings.h"
 
 #include <atomic>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,8 +17,8 @@ static const char *const fault_names[FAULTS] = {"alloc", "pinned", "launch", "co
                                                 "connect", "init", "solver"};
 static struct {
     std::atomic<long> calls;
-    long nth; /* 0: never */
-    bool on;  /* and all that follow */
+    long nth; /* the first; 0: never */
+    long last;
 } faults[FAULTS];
 
 static size_t bytes_of(const char *text, size_t otherwise)
@@ -50,7 +51,7 @@ static void read_faults(const char *text)
                 continue;
             char *end;
             faults[i].nth = strtol(at + length + 1, &end, 10);
-            faults[i].on = *end == '+';
+            faults[i].last = *end == '+' ? LONG_MAX : *end == '-' ? strtol(end + 1, nullptr, 10) : faults[i].nth;
         }
     }
 }
@@ -100,6 +101,6 @@ void settings_read()
 bool fault_now(Fault fault)
 {
     long call = ++faults[fault].calls;
-    return faults[fault].nth && (call == faults[fault].nth || (faults[fault].on && call > faults[fault].nth));
+    return faults[fault].nth && call >= faults[fault].nth && call <= faults[fault].last;
 }
 } // namespace sim

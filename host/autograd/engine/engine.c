@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "autograd/engine/destination.h"
 #include "autograd/engine/run.h"
 #include "autograd/graph/anomaly.h"
 #include "autograd/graph/node.h"
@@ -109,34 +110,43 @@ static void end_deferred(bool notify)
     engine_deferred.count = 0;
 }
 
-/* Add the arrived gradient to a leaf's grad; move the tensor where possible. */
-static int engine_accumulate(struct ah_run *run, struct ah_tensor *leaf, struct ah_tensor **arrived)
+/* Store or add the arrived gradient in a leaf's slot, which has another one already where a rule has `written` it; no
+ * gradient may have arrived then. */
+static int engine_fill_slot(struct ah_run *run, struct ah_tensor *leaf, struct ah_tensor *grad, bool written)
 {
     struct ah_grad_meta *meta = leaf->grad;
-    struct ah_tensor *grad = *arrived;
-    if (!grad || !meta->requires_grad) /* frozen after the graph was made */
-        return 0;
-    if (meta->slot) {
-        if (run->options->create_graph) {
-            return ah_fail(AH_ESTATE, "backward: create_graph cannot write into a prepared parameter's gradient; "
-                           "use accelhost.autograd.grad");
-        }
+    if (run->options->create_graph) {
+        return ah_fail(AH_ESTATE, "backward: create_graph cannot write into a prepared parameter's gradient; "
+                       "use accelhost.autograd.grad");
+    }
+    bool adds = *meta->has_grad || written;
+    if (grad) {
         struct ah_tensor *out;
         int count;
         const struct ah_value args[] = {AH_T(meta->slot), AH_T(grad)};
-        if (*meta->has_grad)
-            AH_TRY(ah_op_call(AH_OP_add, args, 2, true, &out, &count));
-        else
-            AH_TRY(ah_op_call(AH_OP_copy_, args, 2, false, &out, &count));
+        AH_TRY(ah_op_call(adds ? AH_OP_add : AH_OP_copy_, args, 2, adds, &out, &count));
         ah_tensor_release(out);
-        *meta->has_grad = true;
-        if (!meta->ready)
-            return 0;
-        if (engine_depth > 1 || is_deferred(leaf))
-            return defer_ready(leaf);
-        meta->ready(meta->ready_context, meta->ready_index);
-        return 0;
     }
+    *meta->has_grad = true;
+    if (!meta->ready)
+        return 0;
+    if (engine_depth > 1 || is_deferred(leaf))
+        return defer_ready(leaf);
+    meta->ready(meta->ready_context, meta->ready_index);
+    return 0;
+}
+
+/* Add the arrived gradient to a leaf's grad; move the tensor where possible. */
+static int engine_accumulate(struct ah_run *run, struct ah_tensor *leaf, const struct ah_visit *visit)
+{
+    struct ah_grad_meta *meta = leaf->grad;
+    struct ah_tensor *grad = visit->grad[0];
+    if (!meta->requires_grad) /* frozen after the graph was made */
+        return 0;
+    if (meta->slot && (grad || visit->written))
+        return engine_fill_slot(run, leaf, grad, visit->written);
+    if (!grad)
+        return 0;
     AH_TRY(ah_capture_leaf(leaf, meta->grad, false));
     if (meta->grad) {
         bool in_place = !run->options->create_graph;
@@ -235,7 +245,7 @@ static int run_node(struct ah_run *run, int index)
     if (visit->wanted)
         engine_capture(run, visit);
     if (leaf) {
-        int status = run->wanted ? 0 : engine_accumulate(run, owner, &visit->grad[0]);
+        int status = run->wanted ? 0 : engine_accumulate(run, owner, visit);
         ah_tensor_release(visit->grad[0]);
         visit->grad[0] = NULL;
         return status;
@@ -248,7 +258,9 @@ static int run_node(struct ah_run *run, int index)
     AH_TRY_MEMORY(grad_in, "out of memory");
     bool keep = run->options->retain_graph || run->options->create_graph || node->sequence < run->keep_below;
     if (!beyond && has_work(run, visit)) {
-        status = ah_run_rule(node, !keep, visit->grad, grad_in, &place);
+        struct ah_destination room[AH_DESTINATIONS], *into = ah_destinations_open(run, node, room);
+        status = ah_run_rule(node, !keep, visit->grad, into, grad_in, &place);
+        ah_destinations_close(run, node, into);
         if (status == 0)
             status = ah_anomaly_check(node, grad_in);
     } else {
@@ -406,7 +418,7 @@ int ah_gradients_at(struct ah_tensor **roots, struct ah_tensor **grads, int coun
                     const struct ah_backward_options *options)
 {
     struct ah_run run = {.options = options, .wanted = edges, .wanted_count = edge_count, .stop_at_wanted = true,
-                         .keep_below = since};
+                         .keep_below = since, .of_segment = true};
     return capture_all(&run, roots, grads, count, out);
 }
 

@@ -30,6 +30,7 @@ struct ah_visit {
     bool visited;            /* the search has reached it */
     bool wanted;             /* its gradient is asked for (run->wanted) */
     bool needed;             /* leads to something wanted */
+    bool written;            /* a leaf's: a rule has stored a gradient in its slot (destination.h) */
     struct ah_tensor **grad; /* [output_count], gradients that have arrived; NULL before ah_run_start */
     struct ah_parts *parts;  /* [output_count], gradients that have arrived for slices (parts.h); NULL while none has */
     struct ah_run *outer;    /* the execution this one interrupts, for nodes both visit */

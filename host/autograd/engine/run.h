@@ -22,6 +22,7 @@ struct ah_run {
     struct ah_tensor **captured; /* [wanted_count], owned by the caller */
     bool stop_at_wanted;         /* nodes before a wanted edge are not run */
     uint64_t keep_below;         /* nodes with a smaller sequence keep their saved values */
+    bool of_segment; /* it computes the gradients of a node of the execution outside, at that node's edges */
 };
 
 /* The index of the node's visit, made when it has none; AH_ENOMEM. */

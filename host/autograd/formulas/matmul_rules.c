@@ -3,6 +3,7 @@
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
 #include "ops/math/gelu_linear.h"
+#include "ops/math/linear.h"
 
 /* t as a matrix of `columns` columns. -1 would be ambiguous where a size is 0. */
 static struct ah_tensor *as_matrix(struct ah_rule *r, struct ah_tensor *t, int64_t columns)
@@ -78,12 +79,49 @@ void ah_backward_matmul_wide(struct ah_rule *r)
     }
 }
 
-/* Is a weight of halves the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that
- * matrix, which needs no copy to turn it. In float32 it is the product that it is for other weights, with its bits. */
+/* Is a weight the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that matrix,
+ * which needs no copy to turn it. On the CPU in float32 it is the product that it is for other weights, with its
+ * bits. */
 static bool is_turned(const struct ah_tensor *w)
 {
-    return w && (w->dtype == AH_F16 || w->dtype == AH_BF16) && w->stride[0] == 1 && w->stride[1] > 1 &&
-           w->stride[1] >= w->size[0];
+    bool turns = w && (w->dtype == AH_F16 || w->dtype == AH_BF16 || !ah_on_cpu(w));
+    return turns && w->stride[0] == 1 && w->stride[1] > 1 && w->stride[1] >= w->size[0];
+}
+
+/* Can the gradient of a weight be stored in its slot by the product itself? On the CPU only where the slot then has the
+ * bits that it would have by way of a separate matrix. Devices also add it in the product, from halves in float32. */
+static bool weight_fits(const struct ah_destination *to, const struct ah_tensor *g)
+{
+    const struct ah_tensor *slot = to->slot;
+    if (!slot || !slot->storage->device->kernels[AH_OP_linear_weight_backward_into])
+        return false;
+    bool same = slot->dtype == g->dtype, halves = g->dtype == AH_F16 || g->dtype == AH_BF16;
+    bool by_rows = ah_tensor_is_contiguous(slot);
+    if (ah_on_cpu(slot))
+        return same && to->alone && !to->adds && by_rows;
+    return (same || (halves && slot->dtype == AH_F32)) && (by_rows || ah_is_by_columns(slot));
+}
+
+/* Store the gradients of a weight and, with `bias`, of the bias behind it, from matrices of rows, in the weight's slot
+ * and, where nothing is to be added there, the bias's. */
+static void weight_store(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, int at, bool bias)
+{
+    struct ah_destination *weight = &r->into[at], *sums = bias ? &r->into[at + 1] : NULL;
+    bool whole = sums && sums->slot && !sums->adds && sums->alone && sums->slot->dtype == weight->slot->dtype;
+    struct ah_tensor *made[AH_MAX_OUTS];
+    int count;
+    const struct ah_value args[] = {AH_T(weight->slot),    AH_T(g),     AH_T(x),
+                                    AH_B(weight->adds), AH_B(bias), AH_T(whole ? sums->slot : NULL)};
+    r->status = ah_op_call(AH_OP_linear_weight_backward_into, args, 6, true, made, &count);
+    if (r->status < 0)
+        return;
+    for (int i = 0; i < count; i++)
+        ah_rule_keep(r, made[i]);
+    weight->written = true;
+    if (whole)
+        sums->written = true;
+    else if (bias)
+        ah_rule_store(r, at + 1, made[1]);
 }
 
 /* The gradients of a linear map's weight, input number `at`, and of its bias behind it. `w` is the weight, or NULL
@@ -96,6 +134,10 @@ static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor
     if (r->needs[at] && mx->ndim != 2) {
         g2 = as_matrix(r, g, mw->size[0]);
         x = as_matrix(r, x, mw->size[1]);
+    }
+    if (r->needs[at] && r->into && g2 && x && r->status == 0 && weight_fits(&r->into[at], g2)) {
+        weight_store(r, g2, x, at, bias);
+        return;
     }
     if (r->needs[at] && bias && !ah_grad_enabled) {
         const struct ah_value args[] = {AH_T(g2), AH_T(x), AH_B(is_turned(w))};

@@ -79,8 +79,8 @@ static void forget_recomputed(struct ah_node *node)
             node->arg[i] = (struct ah_value){.kind = AH_NONE};
 }
 
-int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
-                struct ah_slice *place)
+int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_destination *into,
+                struct ah_tensor **grad_in, struct ah_slice *place)
 {
     int inputs = node->input_count;
     for (int i = 0; i < inputs; i++)
@@ -101,6 +101,7 @@ int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, st
     rule.grad_out = grad_out;
     rule.grad_in = grad_in;
     rule.place.dim = -1;
+    rule.into = into;
     rule.needs = needs;
     rule.last = last;
     rule.input_count = inputs;

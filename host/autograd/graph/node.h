@@ -20,9 +20,9 @@ int ah_alias(struct ah_tensor **out, const struct ah_tensor *tensor);
 bool ah_exclusive(const struct ah_tensor *tensor);
 
 /* Run one node's rule with given output gradients (NULL entries allowed); grad_in gets new references, *place is the
- * slice of input 0 that grad_in[0] is of. `last`: the node's saved values are freed afterwards. */
-int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_tensor **grad_in,
-                struct ah_slice *place);
+ * slice of input 0 that grad_in[0] is of. `last`: the node's saved values are freed afterwards. `into`: as a rule's. */
+int ah_run_rule(struct ah_node *node, bool last, struct ah_tensor **grad_out, struct ah_destination *into,
+                struct ah_tensor **grad_in, struct ah_slice *place);
 
 /* The class of a leaf's node; the engine itself does its work. */
 extern const struct ah_node_class ah_accumulate_class;

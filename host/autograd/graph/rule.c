@@ -204,6 +204,22 @@ void ah_rule_set(struct ah_rule *r, int i, struct ah_tensor *grad)
     r->grad_in[i] = ah_r_to_input(r, grad, i);
 }
 
+void ah_rule_store(struct ah_rule *r, int i, struct ah_tensor *grad)
+{
+    struct ah_destination *to = r->into ? &r->into[i] : NULL;
+    struct ah_tensor *stored;
+    int count;
+    if (r->status < 0 || !grad || !to || !to->slot) {
+        r->grad_in[i] = grad;
+        return;
+    }
+    const struct ah_value args[] = {AH_T(to->slot), AH_T(grad)};
+    r->status = ah_op_call(to->adds ? AH_OP_add : AH_OP_copy_, args, 2, to->adds, &stored, &count);
+    if (r->status == 0)
+        ah_tensor_release(stored);
+    to->written = r->status == 0;
+}
+
 void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, 0);

@@ -22,6 +22,14 @@ struct ah_slice {
     int64_t start;
 };
 
+/* The slot of the gradient arena into which an input's gradient goes in the end. */
+struct ah_destination {
+    struct ah_tensor *slot; /* the leaf's slot as a tensor of the input's shape; NULL: there is none */
+    bool adds;              /* it has a sum, to which the gradient is added; else its contents are undefined */
+    bool alone;             /* no other gradient is added to it in this backward */
+    bool written;           /* set by the rule that has stored the gradient there, and then leaves grad_in[i] NULL */
+};
+
 struct ah_rule {
     struct ah_node *node;
     const struct ah_value *arg; /* the call's arguments (ah_args); tensors only where saved, else kind AH_NONE */
@@ -31,6 +39,7 @@ struct ah_rule {
     struct ah_tensor **grad_out;
     struct ah_tensor **grad_in; /* set to tensors of the rule (the engine retains them) */
     struct ah_slice place;      /* of grad_in[0] in the gradient of input 0, which is zero elsewhere */
+    struct ah_destination *into; /* [input_count]; NULL: no input has one */
     const bool *needs;
     bool last;                  /* the node's saved values are freed after this run */
     int input_count, output_count;
@@ -98,6 +107,9 @@ const struct ah_input_meta *ah_rule_input(const struct ah_rule *rule, int i);
 /* Set the gradient of input i to the result of the expression, which is evaluated only where one is wanted. */
 #define ah_r_give(r, i, ...) ((r)->needs[i] ? ah_rule_set((r), (i), (__VA_ARGS__)) : (void)0)
 void ah_rule_set(struct ah_rule *r, int i, struct ah_tensor *grad);
+
+/* The same, and store it in its slot, converted, where it has one. */
+void ah_rule_store(struct ah_rule *r, int i, struct ah_tensor *grad);
 
 /* The gradient of input 0 is that of one of its slices, `grad`, and zero elsewhere. */
 void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start);

@@ -9,6 +9,7 @@
 #define OUT AH_SAVE_OUT
 #define IN_PLACE_ONLY AH_SAVE_IN_PLACE_ONLY
 #define READS_HALVES AH_READS_HALVES
+#define WRITES_SLOTS AH_WRITES_SLOTS
 #define RULE(op, rule, saves) [AH_OP_##op] = {ah_backward_##rule, (saves)},
 
 const struct ah_rule_row ah_rules[AH_OP_COUNT] = {

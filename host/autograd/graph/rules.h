@@ -14,6 +14,9 @@
 /* The rule reads the gradient of its float32 result in halves too. */
 #define AH_READS_HALVES (UINT64_C(1) << 62)
 
+/* The rule stores gradients in the slots of leaves (struct ah_destination). */
+#define AH_WRITES_SLOTS (UINT64_C(1) << 61)
+
 enum { AH_SAVED_ARGS = 6 };
 
 struct ah_rule_row {

@@ -49,7 +49,7 @@ static int run_copy_slices(struct ah_node *node, struct ah_rule *rule)
         return rule->status;
     struct ah_tensor *inner_in[AH_MAX_ARGS]; /* no op that writes accepts a list, */
     struct ah_slice place;                   /* and none is a view */
-    AH_TRY(ah_run_rule(slices->inner, false, &inner_grad, inner_in, &place));
+    AH_TRY(ah_run_rule(slices->inner, false, &inner_grad, NULL, inner_in, &place));
     for (int i = 0; i < slices->inner->input_count; i++)
         ah_rule_keep(rule, inner_in[i]);
     struct ah_tensor *zero = ah_r(rule, AH_OP_zeros_like, AH_T(window));

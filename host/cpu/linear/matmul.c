@@ -423,3 +423,4 @@ AH_CPU_OP(gelu_linear_weight_backward, ah_gelu_linear_weight_backward_in_blocks(
 AH_CPU_OP(linear_gelu, ah_linear_gelu_by_parts(c))
 AH_CPU_OP(linear_of_gelu_backward, ah_linear_of_gelu_backward_by_parts(c))
 AH_CPU_OP(linear_weight_backward, ah_linear_weight_backward_by_parts(c))
+AH_CPU_OP(linear_weight_backward_into, ah_linear_weight_backward_into_by_parts(c))

@@ -117,6 +117,21 @@ int ah_forward_linear_weight_backward(struct ah_call *c)
     return ah_call_kernel(c);
 }
 
+int ah_forward_linear_weight_backward_into(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward_into *arg = ah_args(c, linear_weight_backward_into);
+    const struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
+    struct ah_tensor *bias = ah_given(&arg->bias);
+    AH_TRY(ah_call_output(c, 0, (int64_t[]){g->size[1], x->size[1]}, 2, g->dtype));
+    if (bias) {
+        c->out[c->out_count++] = ah_tensor_retain(bias);
+        ah_tensor_touch(bias);
+    } else if (arg->sums.flag) {
+        AH_TRY(ah_call_output(c, 1, &g->size[1], 1, c->out[0]->dtype));
+    }
+    return ah_call_kernel(c);
+}
+
 int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix)
 {
     return ah_tensor_view(out, matrix, (int64_t[]){matrix->size[1], matrix->size[0]},
@@ -135,6 +150,54 @@ int ah_linear_weight_backward_by_parts(struct ah_call *c)
         AH_TRY(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(left), arg->input));
     }
     return ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad);
+}
+
+bool ah_is_by_columns(const struct ah_tensor *matrix)
+{
+    return matrix->stride[0] == 1 && matrix->stride[1] >= matrix->size[0] && matrix->size[0] > 1;
+}
+
+/* The products of a call into `product`, which is stored in the order of out[0], and, unless NULL, `sums`. */
+static int weight_products(struct ah_call *c, struct ah_tensor *product, struct ah_tensor *sums)
+{
+    const struct ah_args_linear_weight_backward_into *arg = ah_args(c, linear_weight_backward_into);
+    bool turned = ah_is_by_columns(product);
+    AH_OWNED struct ah_tensor *left = NULL, *by_rows = NULL;
+    if (sums) {
+        enum ah_opid id = AH_OP_linear_weight_backward;
+        struct ah_call part = {.op = ah_op_get(id), .device = c->device, .out = {product, sums}, .out_count = 2,
+                               .arg = {arg->grad, arg->input, AH_B(turned)}};
+        return c->device->kernels[id](&part);
+    }
+    AH_TRY(ah_turned(&left, turned ? arg->input.tensor : arg->grad.tensor));
+    if (!turned)
+        return ah_call_part(c, AH_OP_matmul, product, AH_T(left), arg->input);
+    AH_TRY(ah_turned(&by_rows, product));
+    return ah_call_part(c, AH_OP_matmul, by_rows, AH_T(left), arg->grad);
+}
+
+int ah_linear_weight_backward_into_by_parts(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward_into *arg = ah_args(c, linear_weight_backward_into);
+    struct ah_tensor *into = c->out[0], *sums = c->out_count > 1 ? c->out[1] : NULL;
+    enum ah_dtype dtype = arg->grad.tensor->dtype;
+    AH_OWNED struct ah_tensor *matrix = NULL, *product = NULL, *own_sums = NULL;
+    if (!arg->adds.flag && into->dtype == dtype)
+        return weight_products(c, into, sums);
+    bool turned = ah_is_by_columns(into);
+    AH_TRY(ah_tensor_empty(&matrix, (int64_t[]){into->size[turned], into->size[!turned]}, 2, dtype, c->device));
+    if (turned)
+        AH_TRY(ah_turned(&product, matrix));
+    else
+        product = ah_tensor_retain(matrix);
+    if (sums && sums->dtype != dtype)
+        AH_TRY(ah_tensor_empty(&own_sums, sums->size, 1, dtype, c->device));
+    AH_TRY(weight_products(c, product, own_sums ? own_sums : sums));
+    if (own_sums)
+        AH_TRY(ah_call_part(c, AH_OP_copy_, sums, AH_T(sums), AH_T(own_sums)));
+    if (arg->adds.flag)
+        return ah_call_part(c, AH_OP_add, into, AH_T(into), AH_T(product), AH_N(1));
+    return ah_call_part(c, AH_OP_copy_, into, AH_T(into), AH_T(product));
 }
 
 /* The sum over all dims but the last: the gradient of a bias. */

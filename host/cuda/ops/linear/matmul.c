@@ -248,20 +248,22 @@ int ah_cuda_linear_gelu(struct ah_call *c)
     return status == AH_ENOTIMPL ? ah_linear_gelu_by_parts(c) : status;
 }
 
-/* out[0] = a b as one product of matrices, with an epilogue that has `aux`. */
+/* a b as one product of matrices; `product` has its dtype, its place, its epilogue. */
 static int multiply_matrices(struct ah_call *c, struct ah_tensor *left, struct ah_tensor *right,
-                             enum ah_cuda_epilogue epilogue, const struct ah_tensor *aux)
+                             struct ah_cuda_matmul product)
 {
     struct side a = {0}, b = {0};
     int status = open_side(&a, c->device, left, false, NULL, 0);
     if (status == 0)
         status = open_side(&b, c->device, right, true, NULL, 0);
     if (status == 0) {
-        struct ah_cuda_matmul product = {.dtype = c->out[0]->dtype, .rows = a.rows, .columns = b.columns,
-                                          .depth = a.columns, .batch = 1, .a = a.matrix, .b = b.matrix,
-                                          .tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST, .epilogue = epilogue,
-                                          .aux = (uintptr_t)ah_tensor_data(aux)};
-        product.out = (struct ah_cuda_matrix){.at = (uintptr_t)ah_tensor_data(c->out[0]), .ld = b.columns};
+        product.rows = a.rows;
+        product.columns = product.out.ld = b.columns;
+        product.depth = a.columns;
+        product.batch = 1;
+        product.a = a.matrix;
+        product.b = b.matrix;
+        product.tf32 = ah_precision()->matmul != AH_MATMUL_HIGHEST;
         status = ah_cuda_multiply(c->device, c->op->name, &product);
     }
     ah_tensor_release(a.tensor);
@@ -280,7 +282,10 @@ int ah_cuda_linear_of_gelu_backward(struct ah_call *c)
     AH_TRY(ah_cuda_dense(c->device, &before, arg->before.tensor, grad->dtype));
     AH_TRY(ah_tensor_view(&rows, g, (int64_t[]){g->numel / w->size[0], w->size[0]}, (int64_t[]){w->size[0], 1}, 2,
                           g->offset));
-    int status = multiply_matrices(c, rows, w, AH_CUDA_GELU_SLOPE, before);
+    int status = multiply_matrices(c, rows, w, (struct ah_cuda_matmul){.dtype = grad->dtype,
+                                                                       .out.at = (uintptr_t)ah_tensor_data(c->out[0]),
+                                                                       .epilogue = AH_CUDA_GELU_SLOPE,
+                                                                       .aux = (uintptr_t)ah_tensor_data(before)});
     return status == AH_ENOTIMPL ? ah_linear_of_gelu_backward_by_parts(c) : status;
 }
 
@@ -293,15 +298,36 @@ int ah_cuda_matmul_wide(struct ah_call *c)
     return ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(a), AH_T(b));
 }
 
+/* The gradient of a weight into `out`, stored by columns where `turned`; unless NULL, `sums` gets that of its bias, in
+ * the dtype of `out`, as cuBLASLt stores it. */
+static int multiply_gradient(struct ah_call *c, struct ah_tensor *grad, struct ah_tensor *input, bool turned, bool adds,
+                             const struct ah_tensor *out, const struct ah_tensor *sums)
+{
+    AH_OWNED struct ah_tensor *left = NULL;
+    AH_TRY(ah_turned(&left, turned ? input : grad));
+    return multiply_matrices(c, left, turned ? grad : input, (struct ah_cuda_matmul){
+        .dtype = grad->dtype, .wide = out->dtype != grad->dtype, .adds = adds,
+        .out.at = (uintptr_t)ah_tensor_data(out),
+        .epilogue = !sums ? AH_CUDA_PLAIN : turned ? AH_CUDA_COLUMN_SUMS : AH_CUDA_ROW_SUMS,
+        .aux = sums ? (uintptr_t)ah_tensor_data(sums) : 0});
+}
+
 int ah_cuda_linear_weight_backward(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
-    struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor, *left;
-    bool turned = arg->turned.flag; /* which the product need not know: the memory of out[0] is that of its transpose */
+    struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor;
     if (g->numel == 0 || x->numel == 0 || g->dtype == AH_F64)
         return ah_linear_weight_backward_by_parts(c);
-    AH_TRY(ah_turned(&left, turned ? x : g));
-    int status = multiply_matrices(c, left, turned ? g : x, turned ? AH_CUDA_COLUMN_SUMS : AH_CUDA_ROW_SUMS, c->out[1]);
-    ah_tensor_release(left);
+    int status = multiply_gradient(c, g, x, arg->turned.flag, false, c->out[0], c->out[1]);
     return status == AH_ENOTIMPL ? ah_linear_weight_backward_by_parts(c) : status;
+}
+
+int ah_cuda_linear_weight_backward_into(struct ah_call *c)
+{
+    const struct ah_args_linear_weight_backward_into *arg = ah_args(c, linear_weight_backward_into);
+    struct ah_tensor *g = arg->grad.tensor, *x = arg->input.tensor, *out = c->out[0];
+    if (g->numel == 0 || x->numel == 0 || (c->out[1] && g->dtype == AH_F64))
+        return ah_linear_weight_backward_into_by_parts(c);
+    int status = multiply_gradient(c, g, x, ah_is_by_columns(out), arg->adds.flag, out, c->out[1]);
+    return status == AH_ENOTIMPL ? ah_linear_weight_backward_into_by_parts(c) : status;
 }

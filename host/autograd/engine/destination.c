@@ -1,0 +1,105 @@
+/* Following an input's edges to its leaf. Invariant: between the input and its leaf nothing but casts and transposes
+ * changes the gradient, and nobody sees it: no hook, no caller of autograd.grad, no check of anomalies. */
+#include "autograd/engine/destination.h"
+
+#include "autograd/engine/engine.h"
+#include "autograd/graph/anomaly.h"
+#include "autograd/graph/node.h"
+#include "autograd/graph/rules.h"
+#include "ops/math/linear.h"
+
+/* A leaf, from an input of a node. */
+struct path {
+    struct ah_visit *leaf;
+    bool turned; /* the input is the leaf's transpose */
+    bool alone;  /* no other gradient arrives at any node on the way */
+};
+
+static bool path_turns(const struct ah_node *node)
+{
+    const struct ah_args_transpose *arg = ah_args(node, transpose);
+    return node->input[0].ndim == 2 && (arg->dim0.integer - arg->dim1.integer) % 2 != 0;
+}
+
+/* The visit of a node in this execution, which others may have interrupted; NULL: none. */
+static struct ah_visit *path_visit(const struct ah_run *run, const struct ah_node *node)
+{
+    const struct ah_run *in = node->run;
+    int index = node->run_index;
+    while (in && in != run) {
+        const struct ah_visit *visit = &in->visit[index];
+        in = visit->outer;
+        index = visit->outer_index;
+    }
+    return in ? &in->visit[index] : NULL;
+}
+
+static bool path_is_free(const struct ah_visit *visit)
+{
+    return visit->waiting == 1 && !visit->grad[0] && !visit->parts && !visit->written;
+}
+
+/* A segment's edge leads on in the execution of which the segment is a node. */
+static bool path_follow(const struct ah_run *run, const struct ah_node *node, struct path *path)
+{
+    for (; node; node = node->edge[0].node) {
+        struct ah_visit *visit = path_visit(run, node);
+        while (visit && visit->wanted) {
+            path->alone = path->alone && path_is_free(visit);
+            run = run->of_segment ? visit->outer : NULL;
+            visit = run ? path_visit(run, node) : NULL;
+        }
+        if (!visit || node->hooks || node->output_count != 1)
+            return false;
+        path->alone = path->alone && path_is_free(visit);
+        path->leaf = visit;
+        if (node->class == &ah_accumulate_class)
+            return !run->wanted;
+        if (node->op && node->op->id == AH_OP_transpose && path_turns(node))
+            path->turned = !path->turned;
+        else if (!node->op || node->op->id != AH_OP_to)
+            return false;
+    }
+    return false;
+}
+
+static bool destination_find(const struct ah_run *run, const struct ah_node *node, struct ah_destination *to)
+{
+    struct path path = {.alone = true};
+    *to = (struct ah_destination){0};
+    if (!node || !path_follow(run, node, &path))
+        return false;
+    const struct ah_tensor *leaf = path.leaf->node->context;
+    const struct ah_grad_meta *meta = leaf->grad;
+    if (!meta->slot || meta->hooks || !meta->requires_grad)
+        return false;
+    if (!path.turned)
+        to->slot = ah_tensor_retain(meta->slot);
+    else if (ah_turned(&to->slot, meta->slot) < 0)
+        return false;
+    to->adds = *meta->has_grad || path.leaf->written;
+    to->alone = path.alone;
+    return true;
+}
+
+struct ah_destination *ah_destinations_open(const struct ah_run *run, const struct ah_node *node,
+                                            struct ah_destination room[AH_DESTINATIONS])
+{
+    bool any = false;
+    if (!node->op || !(ah_rules[node->op->id].saves & AH_WRITES_SLOTS) || (run->wanted && !run->of_segment) ||
+        run->options->create_graph || ah_anomaly.on || node->input_count > AH_DESTINATIONS)
+        return NULL;
+    for (int i = 0; i < node->input_count; i++)
+        any = destination_find(run, node->edge[i].node, &room[i]) || any;
+    return any ? room : NULL;
+}
+
+void ah_destinations_close(const struct ah_run *run, const struct ah_node *node, struct ah_destination *into)
+{
+    for (int i = 0; into && i < node->input_count; i++) {
+        struct path path = {0};
+        if (into[i].written && path_follow(run, node->edge[i].node, &path))
+            path.leaf->written = true;
+        ah_tensor_release(into[i].slot);
+    }
+}

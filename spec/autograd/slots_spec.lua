@@ -1,0 +1,83 @@
+--- Gradients of a prepared model, which are stored in the gradient arena: on the CPU, with the bits of other gradients.
+local accelhost = require "accelhost"
+local nn, optim = accelhost.nn, accelhost.optim
+
+local function prepared(net)
+  local accelerator = accelhost.Accelerator {cpu = true}
+  return accelerator:prepare(net, optim.SGD(net:parameters(), {lr = 1})), accelerator
+end
+
+-- The gradients of a net after `times` backwards.
+local function gradients(make, is_prepared, times)
+  accelhost.manual_seed(3)
+  local net = make()
+  if is_prepared then net = prepared(net) end
+  for _ = 1, times do net(accelhost.randn {5, 12}):square():sum():backward() end
+  local all = {}
+  for i, p in ipairs(net:parameters()) do all[i] = p.grad:clone() end
+  return all
+end
+
+local Twice = nn.Module:extend "Twice"
+function Twice:init() self.map = nn.Linear(12, 12) end
+function Twice:forward(x) return self.map(self.map(x):tanh()) end
+
+local Again = nn.Module:extend "Again"
+function Again:init() self.first, self.map = nn.Linear(12, 12), nn.Linear(12, 4) end
+function Again:forward(x)
+  return accelhost.utils.checkpoint.checkpoint(function(y) return self.map(y:tanh()) end, self.first(x))
+end
+
+local Half = nn.Module:extend "Half"
+function Half:init() self.map = nn.Linear(12, 7):to "bfloat16" end
+function Half:forward(x) return self.map(x:to "bfloat16"):float() end
+
+local nets = {
+  ["a linear map"] = function() return nn.Linear(12, 7) end,
+  ["one without bias"] = function() return nn.Linear(12, 7, false) end,
+  ["one that is used twice"] = Twice,
+  ["one that is computed again"] = Again,
+  ["one stored by columns"] = function() return require("accelhost.models.decoders.gpt2").Conv1D(7, 12) end,
+  ["an MLP with GELU by tanh"] = function()
+    return nn.Sequential(nn.Linear(12, 16), nn.GELU {approximate = "tanh"}, nn.Linear(16, 3))
+  end,
+  ["an MLP with GELU"] = function() return nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Linear(16, 3)) end,
+  ["a linear map of bfloat16"] = Half,
+}
+
+describe("The gradients in the arena", function()
+  for title, make in pairs(nets) do
+    for times = 1, 2 do
+      it(("have the bits of others, of %s after %d backwards"):format(title, times), function()
+        local wanted, found = gradients(make, false, times), gradients(make, true, times)
+        assert.is_true(#wanted > 0)
+        for i in ipairs(wanted) do assert.is_true(found[i]:equal(wanted[i]), i) end
+      end)
+    end
+  end
+
+  it("of a linear map are its products, without a copy", function()
+    local net = prepared(nn.Linear(12, 7, false))
+    local y = net(accelhost.randn {5, 12}):sum()
+    local profile = accelhost.profiler.profile(function() y:backward() end)
+    local counts = {}
+    for _, row in ipairs(profile:key_averages()) do counts[row.key] = row.count end
+    assert.equal(1, counts.linear_weight_backward_into)
+    assert.is_nil(counts.copy_)
+  end)
+
+  it("are those that a hook of the weight returns", function()
+    local net = prepared(nn.Linear(12, 7))
+    local x = accelhost.randn {5, 12}
+    net.weight:register_hook(function(grad) return grad * 2 end)
+    net(x):sum():backward()
+    assert.is_true(net.weight.grad:equal(accelhost.ones {7, 5}:mm(x) * 2))
+  end)
+
+  it("are refused with create_graph", function()
+    local net = prepared(nn.Linear(12, 7))
+    local ok, message = pcall(function() net(accelhost.randn {5, 12}):sum():backward {create_graph = true} end)
+    assert.is_false(ok)
+    assert.matches("create_graph cannot write into a prepared parameter's gradient", tostring(message))
+  end)
+end)

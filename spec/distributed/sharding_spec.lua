@@ -60,7 +60,7 @@ describe("A job with sharded states that fails", function()
     it(("reports the line at which ranks diverge, sharding = '%s'"):format(sharding), function()
       local told = fail(sharding, "leave")
       assert(told:find("in optimizer:step", 1, true), told)
-      assert(told:find("sharding_fail.lua:28", 1, true), told)
+      assert(told:find("sharding_fail.lua:31", 1, true), told)
     end)
   end
 

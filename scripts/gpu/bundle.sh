@@ -13,8 +13,10 @@ trap 'rm -rf "$stage"' EXIT
 tree=$stage/tree
 mkdir -p "$tree/$build/lib" "$tree/modules"
 
-# Without the scripts that write fixtures and packages, and without fuzzing.
-git ls-files --cached --others --exclude-standard | grep -vE '^(scripts/(fixtures|coverage|package)|spec/fuzz)/' |
+# Without the scripts that write fixtures and packages, and without the specs that no card runs and their fixtures.
+unused='^(scripts/(fixtures|coverage|package)/|spec/fixtures/(token|(peft|quantized|models/(encoders|vision|sentences))/)'
+unused=$unused'|spec/(cli|fuzz|host|jupyter|models|peft|repl|sweep|text|track|trainer)/)'
+git ls-files --cached --others --exclude-standard | grep -vE "$unused" |
     while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     tar -c -T - | tar -x -C "$tree"
 cp "$build/accelhost" "$build/accelhost-cuda.so" "$build/op_args.h" "$tree/$build"

@@ -167,6 +167,14 @@ while [ $# -gt 1 ]; do [ "$1" != -o ] || echo image >"$2"; shift; done]])
 end)
 
 describe("scripts/gpu/bundle.sh", function()
+  it("leaves out none of the specs of cards", function()
+    local script = [[
+      eval "$(grep "^unused=" scripts/gpu/bundle.sh)"
+      echo spec/models/gpt2_spec.lua | grep -cE "$unused"
+      scripts/device-specs.sh cuda | grep -E "$unused"]]
+    assert.equal("1\n", run.program {"sh", "-c", script}.stdout)
+  end)
+
   it("fails where bundle and tree are larger than their limit", function()
     local host = run.path:gsub("[^/]*$", "")
     if not lfs.attributes(host .. "accelhost-cuda.so") then return pending "needs the CUDA plugin" end

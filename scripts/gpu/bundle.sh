@@ -13,9 +13,11 @@ trap 'rm -rf "$stage"' EXIT
 tree=$stage/tree
 mkdir -p "$tree/$build/lib" "$tree/modules"
 
-# Without the scripts that write fixtures and packages, and without the specs that no card runs and their fixtures.
-unused='^(scripts/(fixtures|coverage|package)/|spec/fixtures/(token|(peft|quantized|models/(encoders|vision|sentences))/)'
-unused=$unused'|spec/(cli|fuzz|host|jupyter|models|peft|repl|sweep|text|track|trainer)/)'
+# Without the scripts that write fixtures and packages, the specs that no card runs and their fixtures, and the
+# program's source but for the plugin's, whose kernels may be compiled there.
+unused='^(scripts/(fixtures|coverage|package)/|spec/(cli|fuzz|host|jupyter|models|peft|repl|sim|sweep|text)/'
+unused=$unused'|spec/(track|trainer)/|spec/fixtures/(token|(peft|quantized|models/(encoders|vision|sentences))/)'
+unused=$unused'|host/([^c]|c[^u]).*[.]c$)'
 git ls-files --cached --others --exclude-standard | grep -vE "$unused" |
     while read -r file; do [ ! -f "$file" ] || echo "$file"; done |
     tar -c -T - | tar -x -C "$tree"

@@ -282,12 +282,13 @@ $(BUILD)/nvrtc/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu $(BUILD)/nvrtc
 		host/base/numeric/special_series.h host/optim/scalars.h
 	@mkdir -p $(@D)
 	$(call say,nvrtc $<)LD_LIBRARY_PATH=$(NVRTC)/nvidia/cuda_nvrtc/lib:$(NVRTC)/nvidia/nvfatbin/lib \
-		$(BUILD)/nvrtc/compile $@ $< "$(CUDA_ARCHS)" -std=c++17 -fmad=false --diag-suppress=186 -default-device \
+		$(BUILD)/nvrtc/compile $@ $< "$(CUDA_ARCHS)" -std=c++17 -fmad=false --diag-suppress=186,20044 -default-device \
 		-Ihost -I$(NVRTC)/nvidia/cuda_runtime/include
 
 # A section of the object is the image, so that a compiler's cache, which knows -c, works here too. Sums of products
 # are computed as written (CFLAGS): no multiply-add unless the source has one. Warning 186: templates compare unsigned
-# types with 0. The smallest compression makes the plugin a quarter as large; compilers before 12.8 have one kind only.
+# types with 0; NVRTC's 20044: headers declare the program's variables. The smallest compression makes the plugin a
+# quarter as large; compilers before 12.8 have one kind only.
 NVCC_SMALL = $(if $(shell $(NVCC) --help | grep compress-mode),-compress-mode size)
 NVCC_VERSION = $(shell $(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 $(BUILD)/host/cuda/kernels/%.fatbin: host/cuda/kernels/%.cu

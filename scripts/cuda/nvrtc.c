@@ -115,6 +115,13 @@ static char *read_file(const char *path)
     return text;
 }
 
+/* Does code have the ELF ABI that drivers for CUDA 12 load, 0x33 version 7, or is it for cards from compute capability
+ * 10.0 on, whose first drivers load the next one? */
+static int is_loaded_by_cuda_12(const char *code, size_t size, int capability)
+{
+    return capability >= 100 || (size > 8 && !memcmp(code, "\177ELF", 4) && code[7] == 0x33 && code[8] == 7);
+}
+
 /* Compile for "sm_90" or, as PTX, "compute_90", and add the code to the image. */
 static int compile(void *fat, const char *path, const char *text, const char *target, const char **options, int count)
 {
@@ -137,6 +144,8 @@ static int compile(void *fat, const char *path, const char *text, const char *ta
     char *code = malloc(size);
     failed = !code || (is_ptx ? api.ptx : api.cubin)(program, code) != 0;
     const char *number = strchr(target, '_') + 1;
+    if (!failed && !is_ptx && !is_loaded_by_cuda_12(code, size, atoi(number)))
+        failed = fail(target, "the compiler makes code that drivers for CUDA 12 do not load") < 0;
     if (!failed)
         failed = is_ptx ? api.fat_ptx(fat, code, size, number, path, "") : api.fat_cubin(fat, code, size, number, path);
     free(code);

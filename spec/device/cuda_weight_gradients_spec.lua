@@ -93,6 +93,21 @@ describe("The gradient of a linear map's weight on CUDA", function()
   case("is a product's result in bfloat16 where cuBLASLt has none in float32", "true\n", halves,
     {ROUNDED = "true"}, {ACCELHOST_SIM_FAIL = "blas:3-5"})
 
+  -- Each has two products, the forward's and that. At first three more are refused; the plan of storing stays.
+  case("is added by a separate kernel from then on where cuBLASLt does not add it", "5\t2\t2\ttrue\n", [[
+    local net, x, g = nn.Linear(40, 24), accelhost.randn {48, 40}, accelhost.randn {48, 24}
+    local backward = prepared(net, "no", dot)
+    local counts = {}
+    backward(x, g)
+    for time = 1, 3 do
+      if time == 3 then for _, p in ipairs(net:parameters()) do p.grad = nil end end
+      local before = calls "cublasLtMatmul"
+      backward(x, g)
+      counts[time] = calls "cublasLtMatmul" - before
+    end
+    print(counts[1], counts[2], counts[3], is_near(net.weight.grad, g:double():t():mm(x:double())))]], nil,
+    {ACCELHOST_SIM_FAIL = "blas:4-6"})
+
   for _, dtype in ipairs {"float32", "float64"} do
     case("is that of all its uses, of " .. dtype, "true\n", COMPARED .. [[
       accelhost.set_default_dtype "DTYPE"

@@ -75,6 +75,7 @@ static struct ah_cuda_plan_key key_of(const struct ah_cuda_device *cuda, const s
     key.wide = product->wide && (product->dtype == AH_F16 || product->dtype == AH_BF16);
     key.a_codes = (int32_t)product->a_codes;
     key.b_codes = (int32_t)product->b_codes;
+    key.adds = product->adds; /* what cuBLASLt refuses to add it may store */
     return key;
 }
 
@@ -326,6 +327,8 @@ static int run_plan(const struct ah_cublas *blas, struct ah_cuda_device *cuda, c
         AH_TRY(ah_cuda_plan_run(blas, cuda, plan, product, product->out.at, plan->chosen, &status));
     }
     plan->used = true;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+        plan->count = 0;
     return ah_cublas_check(blas, status, op_name, "a product");
 }
 

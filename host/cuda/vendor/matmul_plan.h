@@ -16,7 +16,8 @@ struct ah_cuda_plan_key {
     int64_t rows, columns, depth, batch;
     int64_t a_ld, b_ld, a_stride, b_stride, out_stride;
     int32_t ordinal, dtype, a_transposed, b_transposed, epilogue, aligned, tf32, wide;
-    int32_t a_codes, b_codes;
+    int32_t a_codes, b_codes, adds;
+    int32_t unused; /* a key is whole words */
 };
 
 struct ah_cuda_plan {

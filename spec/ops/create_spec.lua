@@ -53,6 +53,7 @@ describe("sequences", function()
     check.near({-1, -0.5, 0, 0.5, 1, 1.5, 2}, x, 0)
     check.near({3}, accelhost.linspace(3, 9, 1), 0)
     assert.equal(0.7, accelhost.linspace(0.1, 0.7, 50, {dtype = "float64"})[49]:item())
+    assert.equal(0.19999998807907104, accelhost.linspace(0, 0.9, 10)[2]:item()) -- PyTorch's step is a float32
   end)
 
   it("write ones to the diagonal in eye", function()

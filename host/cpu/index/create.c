@@ -1,5 +1,6 @@
 /* Filling new tensors: constants, sequences, the identity, triangles, one-hot rows. Sequences are computed from the
  * index, never by adding up, so that their last element is right. */
+#include <math.h>
 #include <string.h>
 
 #include "base/status/status.h"
@@ -32,7 +33,14 @@ int ah_cpu_arange(struct ah_call *c)
     return 0;
 }
 
-/* Counted from both ends, so that both ends are exact. */
+/* Counted from both ends, so that both ends are exact; rounded once, as PyTorch's compilers do it. */
+static double create_linear(enum ah_dtype dtype, double from, double step, int64_t i)
+{
+    if (dtype == AH_F32)
+        return fmaf((float)step, (float)i, (float)from);
+    return fma(step, (double)i, from);
+}
+
 int ah_cpu_linspace(struct ah_call *c)
 {
     const struct ah_args_linspace *arg = ah_args(c, linspace);
@@ -40,8 +48,11 @@ int ah_cpu_linspace(struct ah_call *c)
     double start = arg->start.number, end = arg->end_.number;
     int64_t n = out->numel;
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    if (out->dtype == AH_F32 && n > 1)
+        step = ((float)end - (float)start) / (float)(n - 1);
     for (int64_t i = 0; i < n; i++)
-        ah_tensor_set(out, i, i < n / 2 || n == 1 ? start + step * (double)i : end - step * (double)(n - 1 - i));
+        ah_tensor_set(out, i, i < n / 2 || n == 1 ? create_linear(out->dtype, start, step, i)
+                                                  : create_linear(out->dtype, end, -step, n - 1 - i));
     return 0;
 }
 

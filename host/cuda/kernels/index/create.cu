@@ -24,8 +24,11 @@ AH_KERNEL(arange, ah_sequence_args, AH_CREATE_THREADS)
 
 AH_KERNEL(linspace, ah_sequence_args, AH_CREATE_THREADS)
 {
-    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step())
-        store(a, i, i < a.half ? a.start + a.step * (double)i : a.end - a.step * (double)(a.n - 1 - i));
+    for (int64_t i = ah_first_item(); i < a.n; i += ah_item_step()) {
+        const int64_t steps = i < a.half ? i : a.n - 1 - i;
+        const double from = i < a.half ? a.start : a.end, step = i < a.half ? a.step : -a.step;
+        store(a, i, a.dtype == AH_F32 ? fmaf((float)step, (float)steps, (float)from) : fma(step, (double)steps, from));
+    }
 }
 
 /* A warp processes a line at a time. */

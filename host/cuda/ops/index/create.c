@@ -41,6 +41,8 @@ int ah_cuda_linspace(struct ah_call *c)
     int64_t n = c->out[0]->numel;
     struct ah_sequence_args args = {.start = arg->start.number, .end = arg->end_.number, .half = n == 1 ? 1 : n / 2};
     args.step = n > 1 ? (args.end - args.start) / (double)(n - 1) : 0;
+    if (c->out[0]->dtype == AH_F32 && n > 1)
+        args.step = ((float)args.end - (float)args.start) / (float)(n - 1);
     return create_sequence(c, &linspace_kernel, &args);
 }
 

@@ -24,6 +24,7 @@ local expected = {
   ["torch.cuda.amp.autocast"] = "accelhost.autocast(",
   ["torch.autograd.functional.jacobian"] = "autograd.functional.jacobian(func, inputs,",
   ["torchvision.transforms.Resize"] = "data.transforms.Resize(",
+  ["torchvision.transforms.v2.MixUp"] = "data.transforms.MixUp(",
   ["torchvision.models.resnet18"] = "models.resnet18(",
   ["timm.create_model"] = "models.create_model(model_name",
   ["torch"] = "accelhost Tensors",
@@ -37,6 +38,9 @@ local expected = {
   ["torch.accelerator.is_available"] = "torch.accelerator.is_available has another name here: "
     .. "accelhost.cuda.is_available().",
   ["torch.FloatTensor"] = "torch.FloatTensor has another name here: accelhost.tensor(values, {dtype = \"float32\"})",
+  ["torchvision.transforms.v2.InterpolationMode"] = "torchvision.transforms.v2.InterpolationMode has another name "
+    .. "here: a string",
+  ["time.perf_counter"] = "time.perf_counter is not here by that name. Instead of time: accelhost.time",
   ["wandb"] = "wandb has another name here: log_with and accelhost.track",
   ["wandb.log"] = "wandb.log is not here by that name. Instead of wandb: log_with and accelhost.track",
   ["copy.deepcopy"] = "nn.Module:deepcopy()",

@@ -30,10 +30,6 @@ local rows = {
   {"torch.nn", "DataParallel", "as accelerator:prepare in several processes"},
   {"torch.nn.utils", "clip_grad_norm", "as nn.utils.clip_grad_norm_"},
   {"torch.utils", "make_grid save_image", "as data.make_grid and data.save_image"},
-  {"torchvision.transforms", "AutoAugment RandAugment TrivialAugmentWide AugMix AutoAugmentPolicy",
-    "policies of augmentation: transforms.RandomChoice of RandomRotation, RandomAffine, ColorJitter, ..."},
-  {"torchvision.transforms", "CutMix MixUp",
-    "batches are mixed in the loop: a * x + (1 - a) * x:flip(0), and the same for the losses"},
   {"torchvision.transforms", "ToPILImage PILToTensor", "images are uint8 tensors: data.read_image, data.save_image"},
   {"torchvision.transforms", "InterpolationMode", 'as a string: {interpolation = "bilinear"}'},
   {"torch.utils.checkpoint", "set_checkpoint_early_stop GraphExecGroup", "the second run is always whole"},
@@ -234,7 +230,7 @@ local modules = {
   {"optuna", searching}, {"ray", searching}, {"hyperopt", searching},
   {"numpy", arrays}, {"np", arrays}, {"pandas", "as data.load_dataset and data.Table"},
   {"matplotlib", "as accelhost plot, which draws in the terminal, as SVG or PNG"},
-  {"onnx", export}, {"onnxruntime", export},
+  {"onnx", export}, {"onnxruntime", export}, {"time", "as accelhost.time"},
 }
 
 local answers = {}
@@ -282,6 +278,7 @@ function answers.missing(title, name)
     end
     if answer then return (answer:gsub("^as ", "here ")) end
   end
+  if title == "accelhost" then return elsewhere.sentences[name] end
 end
 
 --- The rows of a namespace, {names, answer} each; "..." means the rest of a name.
@@ -347,7 +344,7 @@ function answers.find(word, is_here)
     if not answer and elsewhere.globals[word] then return elsewhere.globals[word], "Python" end
     return answer, about
   end
-  local own = space and (space:find "^torch%f[%.%z]" and of_name(space, name) or in_other_packages(name))
+  local own = space and (of_name(space:gsub("%.v2$", ""), name) or in_other_packages(name))
   if own then return own end
   if module[2] then
     local there = module[1]:gsub("^torch%.", "")

@@ -23,7 +23,7 @@ elsewhere.sentences = {
   init_process_group = "accelhost.distributed.init_process_group()",
   makedirs = "accelhost.utils.makedirs(name, {exist_ok = true})",
   listdir = "io.popen(\"ls \" .. folder):lines()", dumps = "accelhost.json.encode(value)",
-  deepcopy = "model:deepcopy(), tensor:clone()",
+  deepcopy = "model:deepcopy(), tensor:clone()", perf_counter = "accelhost.time() is the clock",
 }
 
 --- Words that a script uses as globals.
@@ -41,7 +41,7 @@ elsewhere.globals = {
   accelhost = "local accelhost = require \"accelhost\"", tqdm = "accelhost.progress",
   self = "define the method with a colon, function Net:forward(x)", math = "Lua's own library",
   dist = "local dist = accelhost.distributed", sys = "arg has the script's arguments",
-  time = "os.clock() and os.time()", random = "math.random, accelhost.rand", np = "accelhost.tensor, :tolist()",
+  time = "accelhost.time()", random = "math.random, accelhost.rand", np = "accelhost.tensor, :tolist()",
   raise = "error(\"message\")", sorted = "table.sort(list)", any = "x:any()", all = "x:all()",
   tuple = "{...} is a list, and a function returns several values", set = "{name = true} holds names",
   bool = "x ~= 0 and x ~= nil", format = "(\"%.2f\"):format(x)", reversed = "for i = #list, 1, -1 do",

@@ -8,7 +8,7 @@
 -- generated images of four shapes.
 local accelhost = require "accelhost"
 local data, metrics, models, optim = accelhost.data, accelhost.metrics, accelhost.models, accelhost.optim
-local transforms = data.transforms
+local F, transforms = accelhost.nn.functional, data.transforms
 
 local args = accelhost.parse_args {
   description = "Fine-tunes a classifier of images.",
@@ -19,6 +19,8 @@ local args = accelhost.parse_args {
   {"batch_size", 32, "images per process and step", integer = true, minimum = 2},
   {"workers", 0, "processes that read the images", integer = true, minimum = 0},
   {"freeze", false, "train the head alone"},
+  {"augment", "none", "random changes in addition to flips", choices = {"none", "rand", "trivial", "auto"}},
+  {"mix", 0, "alpha by which MixUp and CutMix blend the images of a batch (0: they do not)", minimum = 0},
   {"lr", nil, "learning rate (default: 5e-5 with --model, else 2e-3)", type = "number"},
   {"seed", 42, "seed of weights, order and augmentation", integer = true, minimum = 0},
   {"smoke", false, "the same in a few seconds"},
@@ -62,9 +64,12 @@ accelhost.set_seed(args.seed)
 
 local processor = args.model and models.AutoImageProcessor.from_pretrained(args.model)
   or models.ViTImageProcessor {size = 32}
-local flip = transforms.RandomHorizontalFlip()
+local changes = {
+  rand = transforms.RandAugment, trivial = transforms.TrivialAugmentWide, auto = transforms.AutoAugment,
+}
+local change = transforms.Compose {transforms.RandomHorizontalFlip(), changes[args.augment] and changes[args.augment]()}
 local function read(image) return processor(image).pixel_values:squeeze(0) end
-local function augment(image) return read(flip(image)) end
+local function augment(image) return read(change(image)) end
 
 local train_set, test_set
 if args.data then
@@ -90,6 +95,11 @@ if args.freeze then
   model:requires_grad_(false)
   model.classifier:requires_grad_(true)
 end
+
+local mix = args.mix > 0 and transforms.RandomChoice {
+  transforms.MixUp {alpha = args.mix, num_classes = #train_set.classes},
+  transforms.CutMix {alpha = args.mix, num_classes = #train_set.classes},
+}
 
 local trained = {}
 for _, parameter in ipairs(model:parameters()) do
@@ -118,7 +128,8 @@ local accuracy
 for epoch = 1, args.epochs do
   model:train()
   for images, labels in accelhost.progress(train_loader, {desc = ("epoch %d/%d"):format(epoch, args.epochs)}) do
-    accelerator:backward(model {pixel_values = images, labels = labels}.loss)
+    if mix then images, labels = mix(images, labels) end
+    accelerator:backward(F.cross_entropy(model {pixel_values = images}.logits, labels))
     optimizer:step()
     schedule:step()
     optimizer:zero_grad()

@@ -118,7 +118,8 @@ describe("every example", function()
       return pending "needs accelhost-image.so, which is built where libpng and libjpeg are"
     end
     local examples_folder = lfs.currentdir() .. "/examples/"
-    run.succeeds(run.host({examples_folder .. "image_classification.lua", "--smoke", "--save", "shapes"}, options))
+    run.succeeds(run.host({examples_folder .. "image_classification.lua", "--smoke", "--augment", "rand", "--mix",
+      "0.2", "--save", "shapes"}, options))
     local words = {examples_folder .. "predict.lua", "--model", "shapes", "--image", image}
     local result = run.host(words, options)
     local label, printed = result.stdout:match "^(%l+)\t0%.%d%d%d%d\t([^\n]+)\nProbability: 0%.%d%d\n$"

@@ -23,6 +23,12 @@ choice.RandomApply = RandomApply
 
 local read_apply = signature("RandomApply", {"transforms: callables", {"p: probability", 0.5}})
 
+-- Return what transforms i, i + 1, ... of a list make of the values, one after the other.
+local function chained(list, i, ...)
+  if i > #list then return ... end
+  return chained(list, i + 1, list[i](...))
+end
+
 --- All of these transforms, one after the other, with probability p.
 --
 --   transforms.RandomApply({transforms.RandomInvert(1)}, 1)(image):size(-1)  --> 28
@@ -31,10 +37,9 @@ function RandomApply:init(...)
   check_list("RandomApply", self.transforms)
 end
 
-function RandomApply:__call(image)
-  if not rng_streams.chance(self.p) then return image end
-  for _, transform in ipairs(self.transforms) do image = transform(image) end
-  return image
+function RandomApply:__call(...)
+  if not rng_streams.chance(self.p) then return ... end
+  return chained(self.transforms, 1, ...)
 end
 
 function RandomApply:__tostring() return text_of("RandomApply", self.transforms) end
@@ -44,7 +49,7 @@ choice.RandomChoice = RandomChoice
 
 local read_choice = signature("RandomChoice", {"transforms: callables", {"p: list"}})
 
---- One of these transforms.
+--- One of these transforms, of images or of batches (MixUp, CutMix).
 --
 --   transforms.RandomChoice({transforms.RandomInvert(1), transforms.RandomInvert(1)})(image):size(-1)  --> 28
 ---@param p? number[]|table how likely each is; default: all alike
@@ -65,9 +70,9 @@ function RandomChoice:init(...)
   end
 end
 
-function RandomChoice:__call(image)
+function RandomChoice:__call(...)
   local at = rng_streams.tensors(function() return C.multinomial(C.tensor(self.p, {dtype = "float32"}), 1):item() end)
-  return self.transforms[at + 1](image)
+  return self.transforms[at + 1](...)
 end
 
 function RandomChoice:__tostring() return text_of("RandomChoice", self.transforms) end

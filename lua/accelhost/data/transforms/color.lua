@@ -80,6 +80,11 @@ color.RandomAdjustSharpness = maybe("RandomAdjustSharpness", {"sharpness_factor:
 --   transforms.RandomAutocontrast()(image):size(-1)  --> 28
 color.RandomAutocontrast = maybe("RandomAutocontrast", {}, 0.5, colors.autocontrast)
 
+--- The image's histogram made flat, in each channel, with probability p (default 0.5).
+--
+--   transforms.RandomEqualize()(image):size(-1)  --> 28
+color.RandomEqualize = maybe("RandomEqualize", {}, 0.5, colors.equalize)
+
 local ColorJitter = class.new "ColorJitter"
 color.ColorJitter = ColorJitter
 

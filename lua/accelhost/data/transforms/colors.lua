@@ -33,7 +33,7 @@ end
 local function gray(image)
   if image:size(-3) == 1 then return values.is_float(image.dtype) and image or image:to("float32") end
   local red, green, blue = image:narrow(-3, 0, 1), image:narrow(-3, 1, 1), image:narrow(-3, 2, 1)
-  return red:mul(0.2989):add(green:mul(0.587)):add(blue:mul(0.114))
+  return red:mul(0.2989):add(green, {alpha = 0.587}):add(blue, {alpha = 0.114})
 end
 
 local function cut_gray(image)
@@ -41,8 +41,8 @@ local function cut_gray(image)
   return values.is_float(image.dtype) and result or result:floor()
 end
 
--- image * ratio + other * (1 - ratio)
-local function blend(image, other, ratio) return as(image, image:mul(ratio):add(other:mul(1 - ratio))) end
+-- image * ratio + other * (1 - ratio), rounded as in torchvision
+local function blend(image, other, ratio) return as(image, image:mul(ratio):add(other, {alpha = 1 - ratio})) end
 
 --- The image in gray: 0.2989 red + 0.587 green + 0.114 blue.
 --
@@ -225,6 +225,32 @@ function colors.autocontrast(image)
   local flat = most:eq(least)
   local scale = most:sub(least):mul(1 / values.largest(image.dtype)):masked_fill(flat, 1)
   return as(image, plain:sub(least:masked_fill(flat, 0)):div(scale))
+end
+
+-- The number of bytes below each of the 256 values in the planes [..., pixels], spread over 0 to 255 in steps of
+-- `step` bytes: torchvision's lookup table, which is Pillow's.
+local function equalized(flat, step)
+  local shape = flat:shape()
+  shape[#shape] = 256
+  local counts = C.zeros(shape, {dtype = "int64", device = flat.device})
+  counts:scatter_add_(-1, flat, C.ones(1, {dtype = "int64", device = flat.device}):expand(flat:shape()))
+  local below = counts:cumsum(-1):narrow(-1, 0, 255)
+  local places = below:add(step:div(2, "floor")):div(step:clamp(1), "floor"):clamp(0, 255)
+  return C.cat({places:narrow(-1, 0, 1):mul(0), places}, -1):gather(-1, flat)
+end
+
+--- The image's values changed so that each channel's histogram is flat.
+--
+--   transforms.functional.equalize(image):size(-1)  --> 28
+function colors.equalize(image)
+  channels_of("transforms.equalize", image)
+  if image:numel() == 0 then return image end
+  local bytes = values.to_dtype(image, "uint8", true)
+  local flat = bytes:flatten(-2):to("int64")
+  local brightest = flat:eq(flat:amax(-1, true)):sum(-1, true)
+  local step = brightest:neg():add(flat:size(-1)):div(255, "floor")
+  local result = C.where(step:eq(0), flat, equalized(flat, step)):to("uint8"):view(unpack(image:shape()))
+  return values.to_dtype(result, image.dtype, true)
 end
 
 -- The weights of a Gaussian bell.

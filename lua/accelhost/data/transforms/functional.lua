@@ -8,7 +8,7 @@ local files = {
   scales = {"resize", "resized_crop", "rotate", "affine"},
   colors = {
     "rgb_to_grayscale", "adjust_brightness", "adjust_contrast", "adjust_saturation", "adjust_hue", "adjust_sharpness",
-    "invert", "solarize", "posterize", "autocontrast", "gaussian_blur",
+    "invert", "solarize", "posterize", "autocontrast", "equalize", "gaussian_blur",
   },
 }
 

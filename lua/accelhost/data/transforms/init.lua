@@ -15,8 +15,10 @@ local files = {
   geometry = {"Resize", "RandomResizedCrop", "RandomRotation", "RandomAffine"},
   color = {
     "Grayscale", "RandomGrayscale", "ColorJitter", "GaussianBlur", "RandomErasing", "RandomInvert", "RandomPosterize",
-    "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast",
+    "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize",
   },
+  augment = {"AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide", "AugMix"},
+  mix = {"MixUp", "CutMix"},
   choice = {"RandomApply", "RandomChoice", "RandomOrder"},
 }
 

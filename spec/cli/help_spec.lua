@@ -104,6 +104,11 @@ describe("accelhost help", function()
       :gsub("%s+", " ")))
   end)
 
+  it("shows both kinds of a convolution's padding", function()
+    local text = run.host({"help", "conv1d"}).stdout:gsub("%s+", " ")
+    assert.matches("padding = 0 an integer of at least 0 or a table of them or one of 'same', 'valid'", text, 1, true)
+  end)
+
   it("answers for names of PyTorch and Accelerate that are not here", function()
     local result = run.host {"help", "torch.from_numpy"}
     run.succeeds(result)

@@ -29,8 +29,8 @@ end
 local function by_name(name, dims)
   local op = C[name]
   local read = signature(name, {
-    "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1}, {"padding: 'same'|'valid'"},
-    {"dilation: counts", 1}, {"groups: count", 1},
+    "input: tensor", "weight: tensor", {"bias: tensor"}, {"stride: counts", 1},
+    {"padding: sizes|'same'|'valid'", 0}, {"dilation: counts", 1}, {"groups: count", 1},
   })
   return function(...)
     local given = select("#", ...)

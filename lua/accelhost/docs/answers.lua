@@ -31,6 +31,7 @@ local rows = {
   {"torch.nn.utils", "clip_grad_norm", "as nn.utils.clip_grad_norm_"},
   {"torch.utils", "make_grid save_image", "as data.make_grid and data.save_image"},
   {"torchvision.transforms", "ToPILImage PILToTensor", "images are uint8 tensors: data.read_image, data.save_image"},
+  {"torchvision.transforms", "AutoAugmentPolicy", 'as a string: transforms.AutoAugment "cifar10"'},
   {"torchvision.transforms", "InterpolationMode", 'as a string: {interpolation = "bilinear"}'},
   {"torch.utils.checkpoint", "set_checkpoint_early_stop GraphExecGroup", "the second run is always whole"},
   {"torch.utils.checkpoint", "set_checkpoint_debug_enabled", "accelhost.profiler shows the ops of both runs"},

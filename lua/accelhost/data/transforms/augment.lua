@@ -13,11 +13,6 @@ local augment = {}
 
 local INTERPOLATION, FILL = {"interpolation: 'nearest'|'bilinear'", "nearest"}, {"fill: numbers"}
 
---- torchvision's names of AutoAugment's policies.
---
---   transforms.AutoAugment(transforms.AutoAugmentPolicy.CIFAR10).policy  --> cifar10
-augment.AutoAugmentPolicy = {IMAGENET = "imagenet", CIFAR10 = "cifar10", SVHN = "svhn"}
-
 -- Draw an event of probability p as `torch.rand(()) <= p`.
 local function happens(p) return rng_streams.uniform(0, 1) <= p end
 

@@ -17,7 +17,7 @@ local files = {
     "Grayscale", "RandomGrayscale", "ColorJitter", "GaussianBlur", "RandomErasing", "RandomInvert", "RandomPosterize",
     "RandomSolarize", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize",
   },
-  augment = {"AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide", "AugMix"},
+  augment = {"AutoAugment", "RandAugment", "TrivialAugmentWide", "AugMix"},
   mix = {"MixUp", "CutMix"},
   choice = {"RandomApply", "RandomChoice", "RandomOrder"},
 }

@@ -27,14 +27,21 @@ local function views_of_size(input, size, dim)
   return views
 end
 
-local read_bytes = signature("from_string", {"bytes: string", "size: sizes", {"dtype: dtype", "float32"}})
+local read_bytes = signature("from_string", {"bytes: string", {"size: sizes"}, {"dtype: dtype", "float32"}})
 
 --- A tensor with these bytes, row-major and little-endian: accelhost.from_string(text, {2, 2}, {dtype = "uint8"}).
 --
---   accelhost.from_string('\1\2', {2}, {dtype = "uint8"})  --> tensor([1, 2], dtype=uint8)
+--   accelhost.from_string('\1\2', {dtype = "uint8"})  --> tensor([1, 2], dtype=uint8)
+---@param size? integer|integer[] default: all elements in one dim
 ---@return userdata
 function tensor.from_string(...)
-  return C.from_string(read_bytes(...))
+  local bytes, size, dtype = read_bytes(...)
+  if not size then
+    local width = C.empty({0}, {dtype = dtype}):element_size()
+    size = #bytes / width
+    if size % 1 ~= 0 then fail("from_string: %d bytes are no whole number of %s elements", #bytes, dtype) end
+  end
+  return C.from_string(bytes, size, dtype)
 end
 
 --- Views of `input` of the given size along `dim` (the last may be smaller), or of the given sizes.

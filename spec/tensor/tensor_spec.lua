@@ -344,8 +344,16 @@ describe("from_string", function()
     assert.same({{1, 3}, {2, 4}}, accelhost.from_string(bytes, {2, 2}, "int32"):tolist())
   end)
 
+  it("reads all bytes in one dim without a size", function()
+    assert.same({97, 98, 99}, accelhost.from_string("abc", {dtype = "uint8"}):tolist())
+    assert.same({2}, accelhost.from_string(("x"):rep(8)):shape())
+    assert.equal(0, accelhost.from_string "":numel())
+  end)
+
   it("refuses a wrong number of bytes", function()
     assert.error_matches(function() accelhost.from_string("abc", {1}, "int32") end, "needs 4 bytes, got 3")
+    assert.error_matches(function() accelhost.from_string("abc", {dtype = "int32"}) end,
+      "3 bytes are no whole number of int32 elements")
   end)
 end)
 

@@ -193,7 +193,30 @@ local function text_arithmetic()
   return ".. joins texts, (\"loss %.3f\"):format(loss) fills one in"
 end
 
+local SEVERAL = "%f[%w_]local%s+([%w_%s,]+,[%w_%s]+)=%s*([%a_][%w_%.]*)[%.:](%a+)[%(%)]*%s*(.*)$"
+
+-- local B, T = x:size(): all sizes are in one table, so that T is nil.
+local function sizes_at(at)
+  for i = #at.lines, 1, -1 do
+    local names, path, method, rest = at.lines[i]:match(SEVERAL)
+    local used = i == #at.lines and rest or at.line
+    local is_size = (method == "size" or method == "shape") and not rest:find "^[%[%(%.+*/-]"
+    for name in is_size and names:gmatch "[%w_]+" or function() end do
+      if used:find("%f[%w_]" .. name .. "%f[^%w_]") then
+        return ("%s:%s() returns one table: local %s = unpack(%s:%s())"):format(path, method,
+          names:match "^(.-)%s*$", path, method)
+      end
+    end
+  end
+end
+
 local rules = {
+  {"attempt to perform arithmetic on local '[%w_]+' %(a %a+ value%)", sizes_at},
+  {"attempt to compare %a+ with %a+", sizes_at},
+  {"'for' %a+ must be a number", sizes_at},
+  {"expected at most %d+ arguments?, got %d", sizes_at},
+  {"got a function", sizes_at},
+  {"got nil", sizes_at},
   {"attempt to %a+ global '([%w_]+)' %(a nil value%)", missing_global},
   {"attempt to perform arithmetic on global '([%w_]+)' %(a nil value%)", missing_global},
   {"attempt to call %a+ '([%w_]+)' %(a nil value%)", missing_field},

@@ -304,6 +304,31 @@ describe("A constructor of image models", function()
     assert.equal("ResNet", model._name)
   end)
 
+  it("reads and replaces layers by torchvision's and timm's names", function()
+    local nn, sizes = accelhost.nn, {embedding_size = 4, hidden_sizes = {8, 8, 12, 12}, depths = {1, 1, 1, 1}}
+    local resnet = models.resnet18(sizes)
+    assert.equal(12, resnet.fc.in_features)
+    assert.equal(resnet.classifier[2], resnet.fc)
+    assert.equal(resnet.resnet.encoder.stages[4], resnet.layer4)
+    resnet.fc, resnet.maxpool = nn.Linear(12, 3), nn.Identity()
+    resnet.conv1 = nn.Conv2d(3, 4, 3, {padding = 1, bias = false})
+    assert.same({4, 3}, resnet(images(12)):shape())
+    assert.equal(3, resnet.config.num_labels)
+    assert.is_nil(resnet:state_dict()["fc.weight"])
+    assert.same({4, 3, 3, 3}, resnet:state_dict()["resnet.embedder.embedder.convolution.weight"]:shape())
+    check.raises("ResNet: there is no layer 'avgpool' to replace", function() resnet.avgpool = nn.Identity() end)
+    local vit = models.vit_b_16 {
+      num_classes = 4, image_size = 12, patch_size = 4, hidden_size = 8, num_hidden_layers = 1, num_attention_heads = 2,
+      intermediate_size = 8,
+    }
+    vit.heads.head = nn.Linear(8, 2)
+    assert.same({4, 2}, vit(images(12)):shape())
+    assert.equal(vit.classifier, vit.heads.head)
+    vit.head = nn.Identity()
+    assert.same({4, 8}, vit(images(12)):shape())
+    check.raises("VisionTransformer: heads has no layer 'fc'", function() vit.heads.fc = nn.Identity() end)
+  end)
+
   it("accepts tensors by the library's names in load_state_dict", function()
     local state = accelhost.load(fixtures .. "torchvision_vit/weights.pth")
     local fields = {num_classes = 3}

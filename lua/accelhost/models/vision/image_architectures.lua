@@ -1,6 +1,7 @@
 --- Image models by torchvision's and timm's names: their sizes, config.json files of timm, and constructors.
 local arguments = require "accelhost.util.arguments"
 local files = require "accelhost.io"
+local layer_names = require "accelhost.models.vision.layer_names"
 local warn = require "accelhost.util.warn"
 local weights = require "accelhost.models.common.weights"
 
@@ -175,6 +176,7 @@ local function logits_class(model_type)
       return base.load_state_dict(self, type(state) == "table" and self:own_names(state, self:state_dict()) or state,
         ...)
     end
+    layer_names.add(made, model_type)
     logits_classes[model_type] = made
   end
   return logits_classes[model_type], require(file)[name .. "Config"]
@@ -212,7 +214,8 @@ local function construct(name, list, options)
 end
 
 --- Create an image model by timm's or torchvision's name. Its call returns logits [batch, num_classes]; its layers and
---- weights have transformers' names, and files of weights may have torchvision's or timm's.
+--- weights have transformers' names, and files of weights may have torchvision's or timm's. A layer is replaced by
+--- torchvision's name: `model.fc = nn.Linear(model.fc.in_features, 10)`.
 --
 --   local model = accelhost.models.create_model("vit_tiny_patch16_224", {num_classes = 10, num_hidden_layers = 1})
 --   model(accelhost.zeros(1, 3, 224, 224)):size(1)  --> 10

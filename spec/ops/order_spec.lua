@@ -270,13 +270,21 @@ describe("the largest of long lines", function()
     local n, k = 60000, 100
     local x = accelhost.arange(n):float()
     local mixed = (accelhost.arange(n) * 7919):remainder(10007):float()
-    for _, line in ipairs {x, x:flip(0), mixed, accelhost.cat {x, mixed}, accelhost.zeros(n)} do
+    local odd = accelhost.where(mixed:remainder(500):eq(3), nan, mixed - 5000)
+    odd = accelhost.where(mixed:remainder(500):eq(7), neg0, odd)
+    local function same(line)
       for _, largest in ipairs {true, false} do
         local values, places = accelhost.topk(line, k, {largest = largest})
         local sorted, order = accelhost.sort(line, 0, largest, true)
-        assert.is_true(values:equal(sorted:narrow(0, 0, k)) and places:equal(order:narrow(0, 0, k)))
+        assert.is_true(values:allclose(sorted:narrow(0, 0, k), {rtol = 0, atol = 0, equal_nan = true}))
+        assert.is_true(places:equal(order:narrow(0, 0, k)))
       end
     end
+    for _, line in ipairs {x, x:flip(0), mixed, accelhost.cat {x, mixed}, accelhost.zeros(n), odd} do same(line) end
+    for _, dtype in ipairs {"float64", "bfloat16", "float16"} do same(odd:to(dtype)) end
+    for _, dtype in ipairs {"int64", "int32", "uint8"} do same(mixed:to(dtype)) end
+    same(odd:view(200, 300):t():select(1, 3):repeat_interleave(20)) -- strided before
+    same(accelhost.stack({odd, x}, 1):select(1, 0))
   end)
 end)
 

@@ -35,7 +35,28 @@ struct lines {
     bool descending;
 };
 
-static void sort_line(const struct lines *l, int64_t line, struct ah_sort_entry *entry)
+/* Set the first l->keep entries of a line in order, in `memory`, which has room for 2 n, and return them. A few of many
+ * values are selected by short keys: the entries of all would be written to memory and read again. */
+static const struct ah_sort_entry *sort_entries(const struct lines *l, const void *from, int64_t stride,
+                                                struct ah_sort_entry *memory)
+{
+    enum { LONG = 4096, FEW = 16 };
+    if (l->n >= LONG && l->keep <= l->n / FEW && ah_sort_has_short_keys(l->x->dtype)) {
+        uint32_t *key = (uint32_t *)(void *)(memory + 2 * l->keep);
+        ah_sort_short_keys(key, l->n, from, stride, l->x->dtype);
+        ah_sort_smallest_short(key, key + l->n, l->n, l->keep, l->descending, memory);
+        ah_sort_entries(memory, memory + l->keep, l->keep);
+        return memory;
+    }
+    ah_sort_keys(memory, l->n, from, stride, l->x->dtype, l->descending);
+    if (l->keep < l->n / 4)
+        ah_sort_smallest(memory, memory + l->n, l->n, l->keep);
+    else
+        ah_sort_entries(memory, memory + l->n, l->n);
+    return memory;
+}
+
+static void sort_line(const struct lines *l, int64_t line, struct ah_sort_entry *memory)
 {
     const struct ah_tensor *x = l->x;
     size_t item = ah_dtype_size(x->dtype);
@@ -45,11 +66,7 @@ static void sort_line(const struct lines *l, int64_t line, struct ah_sort_entry 
     const char *from =
         (const char *)ah_tensor_data(x) + ah_sort_line_start(x, l->dim, line) * (int64_t)item;
     int64_t *index = (int64_t *)ah_tensor_data(l->indices) + first;
-    ah_sort_keys(entry, l->n, from, xs, x->dtype, l->descending);
-    if (l->keep < l->n / 4)
-        ah_sort_smallest(entry, entry + l->n, l->n, l->keep);
-    else
-        ah_sort_entries(entry, entry + l->n, l->n);
+    const struct ah_sort_entry *entry = sort_entries(l, from, xs, memory);
     for (int64_t k = 0; k < l->keep; k++)
         index[k * os] = entry[k].at;
     if (!l->values)

@@ -33,6 +33,11 @@ bool ah_sort_has_short_keys(enum ah_dtype dtype);
 void ah_sort_short_keys(uint32_t *key, int64_t n, const void *data, int64_t stride, enum ah_dtype dtype);
 int64_t ah_sort_select_short(const uint32_t *key, uint32_t *scratch, int64_t n, int64_t rank);
 
+/* The first `keep` (at least 1) of a stable sort by such keys into `entry`, in the order of their places; `descending`
+ * turns the order of the keys round, and the keys themselves. */
+void ah_sort_smallest_short(uint32_t *key, uint32_t *scratch, int64_t n, int64_t keep, bool descending,
+                            struct ah_sort_entry *entry);
+
 /* The first `keep` (at least 1) of a stable sort into entry[0..keep); `scratch` has room for n. */
 void ah_sort_smallest(struct ah_sort_entry *entry, struct ah_sort_entry *scratch, int64_t n, int64_t keep);
 

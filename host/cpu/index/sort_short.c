@@ -136,6 +136,28 @@ static void short_histogram(const uint32_t *key, int64_t n, int shift, int64_t c
     }
 }
 
+/* Copy the keys of one bucket to `to`, which may be `from`; return their number. */
+static int64_t short_take_bucket(const uint32_t *from, uint32_t *to, int64_t n, int shift, uint32_t which)
+{
+    int64_t i = 0, kept = 0;
+#ifdef __AVX512F__
+    const __m512i digit = _mm512_set1_epi32(BUCKETS - 1), wanted = _mm512_set1_epi32((int32_t)which);
+    const __m128i by = _mm_cvtsi32_si128(shift);
+    for (; i + LANES <= n; i += LANES) {
+        __m512i key = _mm512_loadu_si512(from + i);
+        __mmask16 taken = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_srl_epi32(key, by), digit), wanted);
+        _mm512_storeu_si512(to + kept, _mm512_maskz_compress_epi32(taken, key));
+        kept += __builtin_popcount(taken);
+    }
+#endif
+    for (; i < n; i++) {
+        uint32_t moved = from[i];
+        to[kept] = moved;
+        kept += (moved >> shift & (BUCKETS - 1)) == which;
+    }
+    return kept;
+}
+
 static int64_t short_place(const uint32_t *key, int64_t n, uint32_t wanted, int64_t rank)
 {
     int64_t at = 0;
@@ -160,19 +182,31 @@ int64_t ah_sort_select_short(const uint32_t *key, uint32_t *scratch, int64_t n, 
     uint32_t differing;
     while (left > FEW && (differing = short_difference(from, left))) {
         int top = 31 - __builtin_clz(differing), shift = top < BITS ? 0 : top - BITS + 1;
-        int64_t count[BUCKETS] = {0}, kept = 0;
+        int64_t count[BUCKETS] = {0};
         uint32_t which = 0;
         short_histogram(from, left, shift, count);
         for (; place >= count[which]; which++)
             place -= count[which];
-        for (int64_t i = 0; i < left; i++) {
-            uint32_t moved = from[i];
-            scratch[kept] = moved;
-            kept += (moved >> shift & (BUCKETS - 1)) == which;
-        }
-        left = kept;
+        left = short_take_bucket(from, scratch, left, shift, which);
         from = scratch;
     }
     uint32_t found = left > FEW ? from[0] : short_select_few(from, (int32_t)left, &place);
     return short_place(key, n, found, place);
+}
+
+void ah_sort_smallest_short(uint32_t *key, uint32_t *scratch, int64_t n, int64_t keep, bool descending,
+                            struct ah_sort_entry *entry)
+{
+    for (int64_t i = 0; descending && i < n; i++)
+        key[i] = ~key[i];
+    int64_t last = ah_sort_select_short(key, scratch, n, keep - 1), count = 0;
+    for (int64_t i = 0; i < n; i += 64) {
+        int64_t end = i + 64 < n ? i + 64 : n;
+        int32_t hits = 0;
+        for (int64_t j = i; j < end; j++)
+            hits += key[j] <= key[last];
+        for (int64_t j = i; hits > 0 && j < end; j++)
+            if (key[j] < key[last] || (key[j] == key[last] && j <= last))
+                entry[count++] = (struct ah_sort_entry){key[j], j};
+    }
 }

@@ -164,6 +164,8 @@ local function time_of(row, environment, owned)
     end
   end
   local function run() release(evaluate()) end
+  -- Compiled for all rows together, these would cost each call up to 0.6 us more than interpreted.
+  for _, fn in ipairs {release, run, evaluate} do jit.off(fn) end
   run()
   local begin = clock()
   run()
@@ -176,6 +178,8 @@ local function time_of(row, environment, owned)
   end
   return best * 1e6
 end
+
+jit.off(time_of)
 
 local function measure_ours()
   accelhost.set_num_threads(options.threads)

@@ -12,6 +12,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
+#include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
 
 /* Row numbers as int64, each inside 0..rows-1. */
@@ -41,7 +42,8 @@ int ah_cpu_embedding(struct ah_call *c)
     if (w->stride[1] == 1 || width <= 1) {
 #pragma omp parallel for schedule(static) if (ah_worth_threads(out->numel, AH_SHARE_LIGHT))
         for (int64_t i = 0; i < index->numel; i++)
-            memcpy(to + (size_t)(i * width) * item, from + (size_t)(at[i] * w->stride[0]) * item, (size_t)width * item);
+            ah_copy_bytes(to + (size_t)(i * width) * item, from + (size_t)(at[i] * w->stride[0]) * item,
+                          (size_t)width * item);
     } else {
         for (int64_t i = 0; i < index->numel; i++)
             for (int64_t j = 0; j < width; j++)
@@ -84,7 +86,8 @@ static void row_uses_sort(struct row_uses *u)
             if (uses == 0)                                                                                  \
                 memset(gw + r * width, 0, (size_t)width * sizeof *gw);                                      \
             if (uses == 1)                                                                                  \
-                memcpy(gw + r * width, g + use[0] * width, (size_t)width * sizeof *gw);                     \
+                ah_copy_bytes((char *)(gw + r * width), (const char *)(g + use[0] * width),                 \
+                              (size_t)width * sizeof *gw);                                                  \
             if (uses < 2)                                                                                   \
                 continue;                                                                                   \
             for (int64_t j = 0; j < width; j++)                                                             \

@@ -9,6 +9,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/dense.h"
 #include "cpu/loop/iterate.h"
+#include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
 
 struct pad {
@@ -124,7 +125,8 @@ static void rows_next(const struct pad *pad, struct pad_rows *rows)
         if (!from)                                                                                            \
             return;                                                                                           \
         if (end > begin)                                                                                      \
-            memcpy(to + begin, from + pad->at[pad->ndim - 1][begin], (size_t)(end - begin) * sizeof *to);     \
+            ah_copy_bytes((char *)(to + begin), (const char *)(from + pad->at[pad->ndim - 1][begin]),         \
+                          (size_t)(end - begin) * sizeof *to);                                                \
         pad_ends_##type(pad, to, from, end, wide);                                                            \
     }
 PAD_ENDS(uint8_t)

@@ -11,8 +11,6 @@ enum {
     BLOCK = 16,
     SHORT = 8,
     FEW = 4,
-    PIECE = 1024,         /* bytes of one memcpy of a row of several pages or less */
-    LONG = 32768,         /* bytes from which the C library's memcpy is used as it is */
 };
 
 struct copy {
@@ -23,19 +21,10 @@ struct copy {
     size_t item;
 };
 
-/* From 2 KiB on, glibc's memcpy uses `rep movsb`, whose time on a Zen 4 is ten times that of vectors where source and
- * destination are aligned differently (2.36, 2026-11): rows are copied in pieces below that. */
-static void copy_bytes(char *restrict dst, const char *restrict src, size_t bytes)
-{
-    for (; bytes > PIECE && bytes < LONG; bytes -= PIECE, dst += PIECE, src += PIECE)
-        memcpy(dst, src, PIECE);
-    memcpy(dst, src, bytes);
-}
-
 static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, size_t item)
 {
     if (ds == 1 && ss == 1) {
-        copy_bytes(dst, src, (size_t)n * item);
+        ah_copy_bytes(dst, src, (size_t)n * item);
         return;
     }
 #define ROW(type)                                      \

@@ -89,7 +89,10 @@ end)
 ---@param diagonal? integer|table default 0; above 0 means above the main diagonal
 layout.diag = named("diag", {"input: tensor", {"diagonal: integer", 0}}, function(what, input, diagonal)
   expect_dims(what, input, 1, 2)
-  if input:dim() == 1 then return layout.diag_embed(input, diagonal) end
+  if input:dim() == 1 then
+    local n = input:size(0) + math.abs(diagonal)
+    return C.diagonal_backward(input, {n, n}, diagonal, 0, 1)
+  end
   return input:diagonal(diagonal):clone()
 end)
 

@@ -13,7 +13,12 @@
 #include "cpu/reduce/planes.h"
 #include "ops/dispatch/op.h"
 
-enum { PIECES = 64, PIECE = 16384, ROOMS = 5 };
+enum {
+    PIECES = 64,
+    PIECE = 16384, /* items of a group whose moments are added up in one piece, at least */
+    ROOMS = 5,
+    SHORT = 128,   /* items of a plane below which a group is computed as one row */
+};
 
 struct group_job {
     struct ah_batch b;
@@ -27,6 +32,7 @@ struct group_job {
     double eps;
     double *mean, *inverse;       /* of the n groups */
     double *w, *bias;             /* of each channel, or NULL */
+    void *each_w, *each_bias;     /* of each item of short planes of a sample, in the dtype that is computed in */
     double *sum_g, *sum_gx;       /* of each channel of each sample */
     struct ah_moments *part;      /* of each piece */
     struct ah_plane_gradient *factors; /* of each group */
@@ -101,6 +107,13 @@ static void group_plane_apply(const struct group_job *j, int64_t i, int64_t k)
                                     j->bias ? j->bias[channel] : 0, j->y + at);
 }
 
+/* A group's part of the factors of each item. */
+static const void *group_each(const struct group_job *j, const void *factors, int64_t i)
+{
+    size_t item = ah_dtype_size(ah_compute_dtype(j->dtype));
+    return (const char *)factors + (size_t)(i % j->groups * j->each * j->b.pixels) * item;
+}
+
 static void group_forward(const struct group_job *j, int64_t i, bool divided)
 {
     struct ah_moments m = {0};
@@ -108,7 +121,12 @@ static void group_forward(const struct group_job *j, int64_t i, bool divided)
     for (int64_t k = 0; k < j->pieces; k++)
         ah_moments_add(&m, j->part[i * j->pieces + k]);
     group_keep(j, i, m.mean, m.squares / m.count);
-    group_steps(j, i, j->each, divided, group_plane_apply);
+    size_t at = group_at(j, i * j->each * j->b.pixels);
+    if (j->each_w)
+        j->loops->apply_each(j->each * j->b.pixels, j->x + at, j->mean[i], j->inverse[i], group_each(j, j->each_w, i),
+                             group_each(j, j->each_bias, i), j->y + at);
+    else
+        group_steps(j, i, j->each, divided, group_plane_apply);
 }
 
 /* The factors of a group's gradient, from the sums of g and g (x - mean) of its channels. */
@@ -146,7 +164,12 @@ static void group_backward(const struct group_job *j, int64_t i, bool divided)
 {
     group_steps(j, i, j->each, divided, group_plane_sums);
     j->factors[i] = group_factors(j, i);
-    group_steps(j, i, j->each, divided, group_plane_combine);
+    size_t at = group_at(j, i * j->each * j->b.pixels);
+    if (j->each_w)
+        j->loops->combine_each(j->each * j->b.pixels, j->g + at, j->x + at, group_each(j, j->each_w, i),
+                               &j->factors[i], j->gx + at);
+    else
+        group_steps(j, i, j->each, divided, group_plane_combine);
 }
 
 typedef void (*group_fn)(const struct group_job *j, int64_t i, bool divided);
@@ -302,11 +325,32 @@ static double *group_doubles(struct ah_arrays *a, struct ah_tensor *t)
     return to;
 }
 
+/* Repeat the factors of channels, `missing` without, for each item of a sample's short planes. */
+static void *group_spread_each(const struct group_job *j, struct ah_arrays *a, const double *factors, double missing)
+{
+    enum ah_dtype real = ah_compute_dtype(j->dtype);
+    char *to = ah_array_scratch(a, (size_t)(j->b.c * j->b.pixels) * ah_dtype_size(real));
+    for (int64_t k = 0; to && k < j->b.c; k++)
+        ah_cast(j->b.pixels, to + (size_t)(k * j->b.pixels) * ah_dtype_size(real), real, 1,
+                factors ? &factors[k] : &missing, AH_F64, 0);
+    return to;
+}
+
+/* Are planes short, and are there samples among which their factors are shared? */
+static bool group_is_short(const struct group_job *j, const struct ah_norm_storage *storage)
+{
+    return !storage->rows && j->b.pixels < SHORT && j->b.n > 1 && (j->w || j->bias);
+}
+
 /* Set sizes, and scratch for rows of channels. */
 static void group_open(struct group_job *j, struct ah_arrays *a, const struct ah_tensor *x, int64_t groups,
-                       const struct ah_norm_storage *storage)
+                       bool affine, const struct ah_norm_storage *storage)
 {
     j->b = ah_batch_of(x);
+    if (!affine && !storage->rows) { /* a group is one plane */
+        j->b.pixels *= j->b.c / groups;
+        j->b.c = groups;
+    }
     j->groups = groups;
     j->each = j->b.c / groups;
     j->dtype = storage->dtype;
@@ -327,11 +371,15 @@ int ah_cpu_group_norm(struct ah_call *c)
     struct ah_norm_storage storage = ah_norm_storage(xt, NULL);
     struct ah_arrays a = {0};
     struct group_job j = {.eps = arg->eps.number};
-    group_open(&j, &a, xt, arg->num_groups.integer, &storage);
+    group_open(&j, &a, xt, arg->num_groups.integer, ah_given(&arg->weight) || ah_given(&arg->bias), &storage);
     j.x = ah_norm_open(&a, xt, &storage);
     j.y = ah_norm_out_open(&a, c->out[0], &storage);
     j.w = group_doubles(&a, ah_given(&arg->weight));
     j.bias = group_doubles(&a, ah_given(&arg->bias));
+    if (group_is_short(&j, &storage)) {
+        j.each_w = group_spread_each(&j, &a, j.w, 1);
+        j.each_bias = group_spread_each(&j, &a, j.bias, 0);
+    }
     j.mean = ah_array_scratch(&a, (size_t)mean->numel * sizeof(double));
     j.inverse = ah_array_scratch(&a, (size_t)mean->numel * sizeof(double));
     j.part = storage.rows ? NULL : ah_array_scratch(&a, (size_t)(mean->numel * j.pieces) * sizeof *j.part);
@@ -369,11 +417,13 @@ int ah_cpu_group_norm_backward(struct ah_call *c)
     struct ah_norm_storage storage = ah_norm_storage(xt, gt);
     struct ah_arrays a = {0};
     struct group_job j = {0};
-    group_open(&j, &a, xt, arg->num_groups.integer, &storage);
+    group_open(&j, &a, xt, arg->num_groups.integer, ah_given(&arg->weight) || arg->with_weight.flag, &storage);
     j.g = ah_norm_open(&a, gt, &storage);
     j.x = ah_norm_open(&a, xt, &storage);
     j.gx = ah_norm_out_open(&a, c->out[0], &storage);
     j.w = group_doubles(&a, ah_given(&arg->weight));
+    if (group_is_short(&j, &storage))
+        j.each_w = group_spread_each(&j, &a, j.w, 1);
     j.mean = group_doubles(&a, arg->mean.tensor);
     j.inverse = group_doubles(&a, arg->inverse.tensor);
     j.sum_g = ah_array_scratch(&a, (size_t)(2 * j.b.n * j.b.c) * sizeof(double));

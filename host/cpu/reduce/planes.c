@@ -33,6 +33,7 @@ static inline void plane_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 #define REAL float
 #define LANES ah_lanes_f32
 #define SPREAD ah_spread_f32
+#define REALS(p) (*(const ah_lanes_at_f32 *)(p))
 #define ITEM float
 #define STORED float
 #define READ AS_IT_IS
@@ -49,6 +50,7 @@ static inline void plane_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 #define REAL double
 #define LANES ah_lanes_f64
 #define SPREAD ah_spread_f64
+#define REALS(p) (*(const ah_lanes_at_f64 *)(p))
 #define ITEM double
 #define STORED double
 #define READ AS_IT_IS
@@ -65,6 +67,7 @@ static inline void plane_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 #define REAL float
 #define LANES ah_lanes_f32
 #define SPREAD ah_spread_f32
+#define REALS(p) (*(const ah_lanes_at_f32 *)(p))
 #define ITEM uint16_t
 #define STORED uint16_t
 #define READ ah_bf16_to_f32
@@ -87,6 +90,7 @@ static inline const float *plane_open_f16(float *room, const uint16_t *from, int
 #define REAL float
 #define LANES ah_lanes_f32
 #define SPREAD ah_spread_f32
+#define REALS(p) (*(const ah_lanes_at_f32 *)(p))
 #define ITEM float
 #define STORED uint16_t
 #define READ AS_IT_IS

@@ -34,6 +34,12 @@ struct ah_plane_loops {
     /* Add up g and g (x - mean). */
     void (*sums)(int64_t n, const void *g, const void *x, double mean, double *sum_g, double *sum_gx);
     void (*combine)(int64_t n, const void *g, const void *x, const struct ah_plane_gradient *f, void *gx);
+    /* Planes in a row, each item with its own w and bias, which are in the dtype that is computed in:
+     * y = (x - mean) inverse w + bias, and the gradient. */
+    void (*apply_each)(int64_t n, const void *x, double mean, double inverse, const void *w, const void *bias,
+                       void *y);
+    void (*combine_each)(int64_t n, const void *g, const void *x, const void *w, const struct ah_plane_gradient *f,
+                         void *gx);
 };
 
 /* Return the loops for items of a floating dtype; halves are computed in float32. */

@@ -1,6 +1,6 @@
 /* The loops of planes.h for one dtype: planes.c sets STORED, the type in memory; ITEM, that of a chunk between OPEN and
  * CLOSE, which convert it by way of a room where the two differ; READ, WRITE and, for vectors, WIDE and NARROW between
- * ITEM and REAL; and LANES, the vectors of REAL. */
+ * ITEM and REAL; and LANES, the vectors of REAL, which REALS reads. */
 #define WIDTH ((int64_t)(sizeof(LANES) / sizeof(REAL)))
 
 static inline REAL PLANE(plane_total)(LANES v)
@@ -51,18 +51,22 @@ static REAL PLANE(plane_squares)(int64_t n, const ITEM *x, REAL mean)
     return total;
 }
 
+static inline struct ah_moments PLANE(plane_chunk_moments)(int64_t n, const STORED *from)
+{
+    ROOM(room);
+    const ITEM *x = OPEN(room, from, n);
+    double mean = (double)PLANE(plane_sum)(n, x) / (double)n;
+    return (struct ah_moments){(double)n, mean, (double)PLANE(plane_squares)(n, x, (REAL)mean)};
+}
+
 static struct ah_moments PLANE(plane_moments)(int64_t n, const void *from)
 {
     const STORED *all = from;
     struct ah_moments m = {0};
-    for (int64_t at = 0; at < n; at += CHUNK) {
-        int64_t count = n - at < CHUNK ? n - at : CHUNK;
-        ROOM(room);
-        const ITEM *x = OPEN(room, all + at, count);
-        double mean = (double)PLANE(plane_sum)(count, x) / (double)count;
-        double squares = (double)PLANE(plane_squares)(count, x, (REAL)mean);
-        ah_moments_add(&m, (struct ah_moments){(double)count, mean, squares});
-    }
+    if (n <= CHUNK)
+        return PLANE(plane_chunk_moments)(n, all);
+    for (int64_t at = 0; at < n; at += CHUNK)
+        ah_moments_add(&m, PLANE(plane_chunk_moments)(n - at < CHUNK ? n - at : CHUNK, all + at));
     return m;
 }
 
@@ -145,14 +149,59 @@ static void PLANE(plane_combine)(int64_t n, const void *gradient, const void *in
     }
 }
 
+static void PLANE(plane_apply_each)(int64_t n, const void *from, double mean, double inverse, const void *w,
+                                    const void *bias, void *to)
+{
+    const STORED *all = from;
+    STORED *result = to;
+    const REAL m = (REAL)mean, by = (REAL)inverse;
+    const LANES mm = SPREAD(m), bb = SPREAD(by);
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t count = n - at < CHUNK ? n - at : CHUNK, i = 0;
+        ROOM(room);
+        const ITEM *x = OPEN(room, all + at, count);
+        ITEM *y = TARGET(room, result + at, count);
+        const REAL *scale = (const REAL *)w + at, *shift = (const REAL *)bias + at;
+        for (; i + WIDTH <= count; i += WIDTH)
+            NARROW(y + i, (WIDE(x + i) - mm) * bb * REALS(scale + i) + REALS(shift + i));
+        for (; i < count; i++)
+            y[i] = WRITE((READ(x[i]) - m) * by * scale[i] + shift[i]);
+        CLOSE(result + at, y, count);
+    }
+}
+
+static void PLANE(plane_combine_each)(int64_t n, const void *gradient, const void *input, const void *w,
+                                      const struct ah_plane_gradient *f, void *to)
+{
+    const STORED *all_g = gradient, *all_x = input;
+    STORED *result = to;
+    const REAL sum = (REAL)f->sum, mean = (REAL)f->mean, along = (REAL)f->along, inverse = (REAL)f->inverse;
+    const LANES ss = SPREAD(sum), mm = SPREAD(mean), aa = SPREAD(along), ii = SPREAD(inverse);
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t count = n - at < CHUNK ? n - at : CHUNK, i = 0;
+        ROOM(room_g);
+        ROOM(room_x);
+        const ITEM *g = OPEN(room_g, all_g + at, count), *x = OPEN(room_x, all_x + at, count);
+        ITEM *gx = TARGET(room_g, result + at, count);
+        const REAL *scale = (const REAL *)w + at;
+        for (; i + WIDTH <= count; i += WIDTH)
+            NARROW(gx + i, (WIDE(g + i) * REALS(scale + i) - ss - (WIDE(x + i) - mm) * aa) * ii);
+        for (; i < count; i++)
+            gx[i] = WRITE((READ(g[i]) * scale[i] - sum - (READ(x[i]) - mean) * along) * inverse);
+        CLOSE(result + at, gx, count);
+    }
+}
+
 static const struct ah_plane_loops PLANE(plane_loops) = {PLANE(plane_moments), PLANE(plane_apply), PLANE(plane_sums),
-                                                         PLANE(plane_combine)};
+                                                         PLANE(plane_combine), PLANE(plane_apply_each),
+                                                         PLANE(plane_combine_each)};
 
 #undef PLANE
 #undef REAL
 #undef LANES
 #undef WIDTH
 #undef SPREAD
+#undef REALS
 #undef ITEM
 #undef STORED
 #undef READ

@@ -51,7 +51,6 @@ local function capture(self, size)
   self.graph:finish(fine, {fine and logits or nil})
   if not fine then error(logits, 0) end
   self.logits = logits
-  collectgarbage()
   self.graph:inputs {self.token, self.position}
 end
 

@@ -46,6 +46,14 @@ local nets = {
 }
 
 describe("The gradients in the arena", function()
+  local default
+
+  setup(function()
+    default = accelhost.get_default_device()
+    accelhost.set_default_device "cpu"
+  end)
+  teardown(function() accelhost.set_default_device(default) end)
+
   for title, make in pairs(nets) do
     for times = 1, 2 do
       it(("have the bits of others, of %s after %d backwards"):format(title, times), function()

@@ -49,7 +49,7 @@ local nets = {
 local function calls_of(net, compiled, precision)
   local code = count:gsub("NET", {NET = nets[net]}):gsub("COMPILED", tostring(compiled)):gsub("SIMULATOR", sim.library)
     :gsub("PRECISION", ("%q"):format(precision or "no"))
-  local result = sim.host(code, {ACCELHOST_CUDA_CHECKS = "later"})
+  local result = sim.host(code, {ACCELHOST_CUDA_CHECKS = "later", ACCELHOST_CUDA_ALLOCATOR = false})
   assert.equal(0, result.code, result.stderr)
   local calls = {}
   for name, times in result.stdout:gmatch "(%S+)\t(%S+)" do calls[name] = tonumber(times) end

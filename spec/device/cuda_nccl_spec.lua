@@ -18,6 +18,8 @@ local function simulated(name, fn)
 end
 
 local has = check.has
+-- The time of a collective, which includes the start of NCCL.
+local slowness = tonumber(os.getenv "ACCELHOST_TEST_SLOWNESS") or 1
 
 local line = "all_reduce_async #4 at spec/distributed/cases/device_fail.lua:31"
 
@@ -203,9 +205,9 @@ describe("a collective on devices that does not end", function()
   end)
 
   simulated("names the rank that is stopped, when its time is over", function()
-    local result = launch("device_fail", {"stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    local result = launch("device_fail", {"stop"}, {env = {ACCELHOST_TIMEOUT = slowness}})
     assert.equal(4, result.code)
-    has(result.stdout, line .. ": timed out after 1 s: rank 1 is at ")
+    has(result.stdout, line .. (": timed out after %d s: rank 1 is at "):format(slowness))
     has(result.stdout, "it is stopped by a signal")
   end)
 
@@ -217,9 +219,9 @@ describe("a collective on devices that does not end", function()
   end)
 
   simulated("ends within NCCL's first call when a peer does not arrive there", function()
-    local result = launch("device_fail", {"connect"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    local result = launch("device_fail", {"connect"}, {env = {ACCELHOST_TIMEOUT = slowness}})
     assert.equal(4, result.code)
-    assert.matches("all_reduce #%d+ at [^\n]+: timed out after 1 s: rank 1 is at ", result.stdout)
+    assert.matches("all_reduce #%d+ at [^\n]+: timed out after " .. slowness .. " s: rank 1 is at ", result.stdout)
     has(result.stdout, "it is stopped by a signal")
   end)
 
@@ -244,9 +246,10 @@ describe("a bucket that was queued before the peer's host has posted it", functi
   end)
 
   simulated("names the rank that is stopped, when its time is over", function()
-    local result = launch("device_ahead", {sim.library, "stop"}, {env = {ACCELHOST_TIMEOUT = 1}})
+    local result = launch("device_ahead", {sim.library, "stop"}, {env = {ACCELHOST_TIMEOUT = slowness}})
     assert.equal(4, result.code)
-    assert.matches("all_reduce_async #%d+ at " .. where .. ": timed out after 1 s: rank 1 was last seen", result.stdout)
+    local late = (": timed out after %d s: rank 1 was last seen"):format(slowness)
+    assert.matches("all_reduce_async #%d+ at " .. where .. late, result.stdout)
     has(result.stdout, "it is stopped by a signal")
   end)
 end)

@@ -98,6 +98,7 @@ int ah_conv_volume_geometry(struct ah_conv *s, const char *op, const int64_t *in
 {
     struct ah_value stride, padding, dilation;
     struct ah_conv_dim depth;
+    op = strcmp(op, "conv_volume") ? op : "conv3d"; /* the function that scripts call */
     if (input_ndim != 5 || weight_ndim != 5) {
         return ah_fail(AH_EINVAL, "%s: expected input (N, C, D, H, W) and weight (out, in / groups, kD, kH, kW), "
                        "got %s and %s", op, ah_shape_text(input, input_ndim), ah_shape_text(weight, weight_ndim));

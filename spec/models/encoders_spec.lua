@@ -94,7 +94,7 @@ end
 checks["returns them in float32 to its rounding"] = function(case, name, numbers)
   local model = load(case, numbers, {dtype = "float32"})
   local labelled, batch = batch_of(model, name, "float32")
-  check.near(flat(numbers.logits), logits_of(model(batch), batch), 1e-5)
+  check.near(flat(numbers.logits), logits_of(model(batch), batch), 2e-5) -- distilbert: 0.9e-5, with UBSan 1.2e-5
   check.near(numbers.loss, model(labelled).loss:item(), 1e-5)
 end
 

@@ -127,6 +127,8 @@ static void apply_item(lua_State *L, int slot, int item, int *dim, struct picks 
         index_step(L, slot, AH_OP_unsqueeze, (const struct ah_value[]){AH_T(tensor), AH_I(*dim)}, 2);
         ++*dim;
     } else if (by && !is_position(by)) {
+        if (by->dtype != AH_BOOL && by->dtype != AH_I64 && by->dtype != AH_I32)
+            ah_raise_text(L, "index: an index must be int64, int32 or bool, got %s", ah_dtype_name(by->dtype));
         if (dims_of_item(L, item) == 0)
             ah_raise_text(L, "index: a mask of 0 dims cannot index a tensor");
         picks->at[picks->count++] = (struct pick){item, *dim};

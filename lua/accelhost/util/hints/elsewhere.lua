@@ -22,6 +22,7 @@ elsewhere.sentences = {
   broadcast = "accelhost.distributed.broadcast(x, 0), or accelhost.utils.broadcast(x)",
   init_process_group = "accelhost.distributed.init_process_group()",
   makedirs = "accelhost.utils.makedirs(name, {exist_ok = true})",
+  Ellipsis = 'write "...", a text: x[{"...", 0}]',
   listdir = "io.popen(\"ls \" .. folder):lines()", dumps = "accelhost.json.encode(value)",
   deepcopy = "model:deepcopy(), tensor:clone()", perf_counter = "accelhost.time() is the clock",
 }

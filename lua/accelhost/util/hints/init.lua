@@ -120,14 +120,16 @@ local function is_loader(value)
   return is_object(value) and field(value, "dataset") ~= nil
 end
 
+local function by_position(path)
+  return ("a tensor is iterated by position: for i = 0, #%s - 1 do local row = %s[i] ... end"):format(path, path)
+end
+
 local function iterated(at, iterator)
   local call = at.line:match(iterator .. "%s*%(%s*([%a_][%w_%.]*:named_[%w_]+)")
   if call then return ("it is an iterator already: for name, value in %s() do"):format(call) end
   local path = at.line:match(iterator .. "%s*%(%s*([%a_][%w_%.]*)")
   local value = path and resolve(at, path)
-  if C.is_tensor(value) then
-    return ("a tensor is iterated by position: for i = 0, #%s - 1 do local row = %s[i] ... end"):format(path, path)
-  end
+  if C.is_tensor(value) then return by_position(path) end
   if is_loader(value) then
     return ("a loader is its own iterator: for batch in %s do, or for i, batch in accelhost.enumerate(%s) do"):format(
       path, path)
@@ -156,6 +158,7 @@ local function called_table(at, name)
   end
   name = at.line:match "%f[%w_]in%s+([%a_][%w_%.]*)%s+do%f[^%w_]" or name
   local value = name and resolve(at, name)
+  if C.is_tensor(value) then return by_position(name) end
   if is_object(value) and field(value, "get") and field(value, "len") then
     return ("%s is a data set: data.DataLoader(%s) yields its batches"):format(name, name)
   end
@@ -211,6 +214,9 @@ local function sizes_at(at)
 end
 
 local rules = {
+  {"index: item %d of the table is nil", function(at)
+    return at.line:find "[{,]%s*%.%.%.%s*[,}]" and 'all dims that are left are "...", a text: x[{"...", 0}]' or nil
+  end},
   {"attempt to perform arithmetic on local '[%w_]+' %(a %a+ value%)", sizes_at},
   {"attempt to compare %a+ with %a+", sizes_at},
   {"'for' %a+ must be a number", sizes_at},
@@ -226,6 +232,7 @@ local rules = {
   {"attempt to call method '([%w_]+)' %(a boolean value%)", field_value},
   {"attempt to call method '([%w_]+)' %(a number value%)", field_value},
   {"attempt to call method '([%w_]+)' %(a string value%)", field_value},
+  {"attempt to call method '([%w_]+)' %(a userdata value%)", field_value},
   {"attempt to index a nil value", zero_index},
   {"attempt to perform arithmetic on a nil value", zero_index},
   {"field '%?' %(a nil value%)", zero_index},

@@ -70,7 +70,11 @@ end
 local rows = {
   {"a floating target holds class probabilities", 'class numbers are integers: target:to "int64"'},
   {"target %-?%d+ at position %d+ is outside", "classes count from 0"},
-  {"dtypes differ: (%w+) and", function(dtype) return ('convert them to one dtype, as by x:to "%s"'):format(dtype) end},
+  {"dtypes differ: (%w+) and (%w+)", function(first, second)
+    local is_whole = first:find "int" or first == "bool"
+    return ('convert them to one dtype, as by x:to "%s"'):format(is_whole and second or first)
+  end},
+  {"slice: step must be at least 1, got %-1$", "x:flip(dim) has the reverse order"},
   {"inner sizes differ", "the last dim of the first meets the last but one of the second; b:t() swaps b's"},
   {"linear: input (%b()) does not fit weight %([%d, ]*%) %(out_features, in_features%)", function(input)
     return "the input's last dim has to be in_features"

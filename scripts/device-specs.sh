@@ -9,9 +9,9 @@ shift
 [ $# -gt 0 ] || set -- spec
 
 # Tensors behave alike on every device, but their texts name it; images, rows of files, casts and workers' batches are
-# kept on the CPU; steps captured on cards are in cuda_capture_spec.
+# kept on the CPU; steps captured on cards are in cuda_capture_spec, arenas of gradients in cuda_weight_gradients_spec.
 folders='^spec/(ops|autograd|nn|tensor|optim|data|accelerator)/'
-not='(compile|format|fp8|precision|vision|folder|worker|iterable|row_stream|table)_spec'
+not='(compile|format|fp8|precision|vision|folder|worker|iterable|row_stream|slots|table)_spec'
 some='^spec/(ops/(cases|elementwise|halves|create)_spec|autograd/engine_spec|optim/optimizer_spec|tensor/tensor_spec)'
 # Specs of CUDA devices only: these, and all of spec/device that start programs there (spec/support/sim.lua, cards.lua).
 card='^spec/(device/(card|bench)|accelerator/precision|linalg/linalg)_spec'

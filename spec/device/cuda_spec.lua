@@ -43,7 +43,7 @@ describe("The list of kernels", function()
     ["models call the activation and mul on cards"] = {"activation_mul"},
     ["as activation_mul"] = {"activation_mul_backward"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
-    ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward"},
+    ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward", "group_norm", "group_norm_backward"},
     ["quantised weights are computed with on the CPU alone"] = {"dequantize"},
     ["as dequantize"] = {"quantize_4bit", "quantize_blockwise", "quantize_int8"},
   }

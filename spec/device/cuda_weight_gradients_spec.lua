@@ -33,8 +33,8 @@ local function case(sentence, expected, code, words, env)
   end)
 end
 
--- A backward's calls, and whether it needs less memory than half the gradient of the weight, beside autocast's copy of
--- the weight, which has CAST bytes.
+-- A backward's calls, and whether it needs less memory than half the gradient of the weight, in addition to autocast's
+-- copy of the weight, which has CAST bytes.
 local COUNTED = [[
   local net = nn.Linear(512, 256)
   local backward = prepared(net, "PRECISION", dot)

@@ -29,8 +29,15 @@ end
 -- Containers, and a base that is not made.
 local others = {ModuleList = true, ModuleDict = true, ParameterList = true, ParameterDict = true, RNNBase = true}
 
-local function same(what, expected, got)
+-- Computed by several ops where a device has no kernel: the last bits differ from those of the CPU's kernel.
+local by_ops = {GroupNorm = 1e-4} -- its gradient is 0 but for rounding
+
+local function same(what, expected, got, tolerance)
   assert.equal("far:0", got.device, what)
+  if tolerance then
+    local far = (expected - got:cpu()):abs():max():item()
+    return assert.is_true(far <= tolerance, what .. " differs by " .. far)
+  end
   assert.same(check.flat(expected), check.flat(got), what)
 end
 
@@ -65,13 +72,14 @@ describe("on another device", function()
       local there = make(layer, {device = "cpu"}):to "far"
       local inputs = inputs_of(layer)
       local inputs_there = moved(inputs)
-      same("output", run(here, inputs), run(there, inputs_there))
+      local near = by_ops[name]
+      same("output", run(here, inputs), run(there, inputs_there), near)
       for i, input in ipairs(inputs) do
-        if input.grad then same("gradient of input " .. i, input.grad, inputs_there[i].grad) end
+        if input.grad then same("gradient of input " .. i, input.grad, inputs_there[i].grad, near) end
       end
       local parameters = here:parameters()
       for i, parameter in ipairs(there:parameters()) do
-        if parameters[i].grad then same("gradient of parameter " .. i, parameters[i].grad, parameter.grad) end
+        if parameters[i].grad then same("gradient of parameter " .. i, parameters[i].grad, parameter.grad, near) end
       end
       local state = here:state_dict()
       for key, tensor in pairs(there:state_dict()) do same(key, state[key], tensor) end

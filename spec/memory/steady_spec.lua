@@ -29,9 +29,10 @@ describe("a training step in the steady state", function()
     assert.is_true(values.growth < 2 * 2 ^ 20, values.growth .. " bytes")
   end)
 
+  -- The collections of some 250 steps each, and Lua's own, meet at all distances within the first 3,000 steps.
   for _, jit in ipairs {"on", "off"} do
-    it("does not grow the process between step 1,000 and 10,000, with the JIT " .. jit, function()
-      local values = measure {"--jit=" .. jit, "spec/memory/cases/steady.lua", "mlp", 1000, 9000}
+    it("does not grow the process between step 3,000 and 12,000, with the JIT " .. jit, function()
+      local values = measure {"--jit=" .. jit, "spec/memory/cases/steady.lua", "mlp", 3000, 9000}
       assert.is_true(values.growth < 2 * 2 ^ 20, values.growth .. " bytes")
     end)
   end

@@ -422,6 +422,7 @@ describe("group_norm", function()
   end)
 
   it("keeps the order of channels-last inputs", function()
+    if os.getenv "ACCELHOST_TEST_DEVICE" then return pending "needs a kernel for it on the device" end
     local last = {memory_format = "channels_last"}
     assert.is_true(F.group_norm(accelhost.randn(2, 4, 5, 3):contiguous(last), 2):is_contiguous(last))
   end)

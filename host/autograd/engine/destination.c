@@ -1,5 +1,5 @@
 /* Following an input's edges to its leaf. Invariant: between the input and its leaf nothing but casts and transposes
- * changes the gradient, and nobody sees it: no hook, no caller of autograd.grad, no check of anomalies. */
+ * changes the gradient, and no other reader sees it: no hook, no caller of autograd.grad, no check of anomalies. */
 #include "autograd/engine/destination.h"
 
 #include "autograd/engine/engine.h"

@@ -1,4 +1,6 @@
-/* The order and dtype in which the kernels of batch norm and group norm read inputs and write results. */
+/* The order and dtype in which the kernels of batch norm and group norm read inputs and write results.
+ *
+ * Circle: norm, norm_storage: the kernels open their tensors here, by the sizes that their loops take. */
 #pragma once
 
 #include "cpu/reduce/norm.h"

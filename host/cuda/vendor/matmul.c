@@ -75,7 +75,7 @@ static struct ah_cuda_plan_key key_of(const struct ah_cuda_device *cuda, const s
     key.wide = product->wide && (product->dtype == AH_F16 || product->dtype == AH_BF16);
     key.a_codes = (int32_t)product->a_codes;
     key.b_codes = (int32_t)product->b_codes;
-    key.adds = product->adds; /* what cuBLASLt refuses to add it may store */
+    key.adds = product->adds; /* a product that cuBLASLt refuses to add it may store */
     return key;
 }
 

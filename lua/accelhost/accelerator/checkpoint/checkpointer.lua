@@ -408,9 +408,9 @@ function Checkpointer:load_state(...)
   return folder
 end
 
---- Have the state of further objects saved with save_state: whatever has state_dict and load_state_dict (averaged
+--- Have the state of further objects saved with save_state: those with state_dict and load_state_dict (averaged
 --- models, samplers of one's own), and generators. The main process's states are saved, and loaded by all
---- processes; a hook of register_save_state_pre_hook runs on every process and can gather what differs by process.
+--- processes; a hook of register_save_state_pre_hook runs on every process and can gather all values that differ by process.
 --
 --   accelerator:register_for_checkpointing(accelhost.Generator(7))
 ---@param ... any

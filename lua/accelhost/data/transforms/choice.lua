@@ -23,7 +23,7 @@ choice.RandomApply = RandomApply
 
 local read_apply = signature("RandomApply", {"transforms: callables", {"p: probability", 0.5}})
 
--- Return what transforms i, i + 1, ... of a list make of the values, one after the other.
+-- Return the values after transforms i, i + 1, ... of a list, one after the other.
 local function chained(list, i, ...)
   if i > #list then return ... end
   return chained(list, i + 1, list[i](...))

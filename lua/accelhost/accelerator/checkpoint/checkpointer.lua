@@ -410,7 +410,7 @@ end
 
 --- Have the state of further objects saved with save_state: those with state_dict and load_state_dict (averaged
 --- models, samplers of one's own), and generators. The main process's states are saved, and loaded by all
---- processes; a hook of register_save_state_pre_hook runs on every process and can gather all values that differ by process.
+--- processes; a hook of register_save_state_pre_hook runs on every process and can gather those of each.
 --
 --   accelerator:register_for_checkpointing(accelhost.Generator(7))
 ---@param ... any

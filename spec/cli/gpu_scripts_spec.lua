@@ -168,11 +168,11 @@ end)
 
 describe("scripts/gpu/bundle.sh", function()
   it("leaves out none of the specs of cards", function()
-    local script = [[
+    local text = [[
       eval "$(grep "^unused=" scripts/gpu/bundle.sh)"
       echo spec/models/gpt2_spec.lua | grep -cE "$unused"
       scripts/device-specs.sh cuda | grep -E "$unused"]]
-    assert.equal("1\n", run.program {"sh", "-c", script}.stdout)
+    assert.equal("1\n", run.program {"sh", "-c", text}.stdout)
   end)
 
   it("fails where bundle and tree are larger than their limit", function()

@@ -67,6 +67,8 @@ describe("The message has the name used here for", function()
       "accelhost has no 'compile' (no compiler: ops are native code"},
     {"torch.hub", 'accelhost.hub.load("x", "y")', "accelhost has no 'hub' (downloads of code:"},
     {"torchvision's interpolation", "data.transforms.InterpolationMode()", '(here a string: {interpolation = "bil'},
+    {"one set of two", "data.mnist{train = true}", "mnist: unknown option 'train' (known: dir, announce, transform)",
+      "data.MNIST{root = dir, train = true} is one"},
     {"Python's clock", "accelhost.perf_counter()", "accelhost has no 'perf_counter' (accelhost.time() is the clock)"},
     {"torchvision.utils", "accelhost.utils.make_grid(x)", "utils has no 'make_grid' (here data.make_grid"},
     {"Variable", "accelhost.autograd.Variable(x)", "autograd has no 'Variable' (before PyTorch 0.4"},

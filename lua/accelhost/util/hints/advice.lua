@@ -74,6 +74,7 @@ local rows = {
     local is_whole = first:find "int" or first == "bool"
     return ('convert them to one dtype, as by x:to "%s"'):format(is_whole and second or first)
   end},
+  {"mnist: unknown option 'train'", "it returns both sets; data.MNIST{root = dir, train = true} is one"},
   {"slice: step must be at least 1, got %-1$", "x:flip(dim) has the reverse order"},
   {"inner sizes differ", "the last dim of the first meets the last but one of the second; b:t() swaps b's"},
   {"linear: input (%b()) does not fit weight %([%d, ]*%) %(out_features, in_features%)", function(input)

@@ -59,6 +59,7 @@ elsewhere.globals = {
   transforms = "local transforms = accelhost.data.transforms", datasets = "local data = accelhost.data",
   torchvision = "accelhost.data.transforms, accelhost.models", accelerate = "accelhost.Accelerator()",
   transformers = "accelhost.Trainer, accelhost.models, accelhost.text", models = "local models = accelhost.models",
+  Ellipsis = 'x[{"...", 0}] indexes the last dim',
 }
 
 --- Modules of Python that a script requires, by the first part of their names.

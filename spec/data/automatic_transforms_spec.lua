@@ -151,6 +151,30 @@ describe("MixUp and CutMix", function()
     end
   end)
 
+  it("mix a batch in a list, as default_collate returns it", function()
+    local cutmix = T.CutMix {num_classes = 3}
+    local function collate(samples) return unpack(cutmix(accelhost.data.default_collate(samples))) end
+    local set = accelhost.data.TensorDataset(floats, labels)
+    accelhost.manual_seed(0)
+    local expected, rows = T.CutMix {num_classes = 3}(floats, labels)
+    accelhost.manual_seed(0)
+    for mixed, targets in accelhost.data.DataLoader(set, {batch_size = 3, seed = 1, collate_fn = collate}) do
+      assert.is_true(accelhost.equal(expected, mixed))
+      assert.is_true(accelhost.equal(rows, targets))
+    end
+  end)
+
+  it("receive labels through Compose", function()
+    accelhost.manual_seed(0)
+    local expected, rows = T.CutMix {num_classes = 3}(floats:flip(-1), labels)
+    accelhost.manual_seed(0)
+    local steps = {T.Lambda(function(x) return x:flip(-1) end), T.CutMix {num_classes = 3}}
+    local images_made, made = T.Compose(steps)(floats, labels)
+    assert.is_true(accelhost.equal(expected, images_made))
+    assert.is_true(accelhost.equal(rows, made))
+    assert.equal(labels, select(2, T.Compose {T.Normalize(0.5, 0.5)}(floats, labels)))
+  end)
+
   it("report wrong batches", function()
     local mix = T.MixUp {num_classes = 4}
     assert.error_matches(function() mix(batch, labels) end, "expected floats, got uint8")

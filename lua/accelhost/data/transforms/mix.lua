@@ -78,9 +78,14 @@ local function mixture(name, draw)
     return made, blended(rows, weight)
   end
 
-  -- A batch with names is returned as a new table.
+  -- A batch in a table, by names or as a list of images and labels, is returned as a new table.
   function Mixture:__call(batch, labels)
     if C.is_tensor(batch) or type(batch) ~= "table" then return mixed(self, batch, labels) end
+    if C.is_tensor(batch[1]) then
+      local result = arguments.copy(batch)
+      result[1], result[2] = mixed(self, batch[1], batch[2])
+      return result
+    end
     local given = self.labels_getter ~= "default" and self.labels_getter(batch)
     local place = not given and labels_key(batch)
     if not given and not place then fail("%s: expected labels in the batch; set labels_getter", name) end

@@ -70,7 +70,7 @@ Compose.is_compose = true
 
 local read_compose = arguments.signature("Compose", {"transforms: callables"})
 
---- Transforms one after the other.
+--- Transforms one after the other. Labels after the image reach those that accept them (MixUp, CutMix).
 --
 --   transforms.Compose{transforms.ToTensor(), transforms.Normalize(0.1307, 0.3081)}
 ---@param transforms table of callables
@@ -79,9 +79,23 @@ function Compose:init(...)
   self.transforms = list
 end
 
-function Compose:__call(image)
-  for i = 1, #self.transforms do image = self.transforms[i](image) end
-  return image
+-- Return the first value of a call and its other values, `rest` where there are none.
+local function with_rest(rest, image, ...)
+  if select("#", ...) == 0 then return image, rest end
+  return image, {n = select("#", ...), ...}
+end
+
+-- Further values, such as labels, are passed on; a transform that returns one value leaves them.
+function Compose:__call(image, ...)
+  if select("#", ...) == 0 then
+    for i = 1, #self.transforms do image = self.transforms[i](image) end
+    return image
+  end
+  local rest = {n = select("#", ...), ...}
+  for i = 1, #self.transforms do
+    image, rest = with_rest(rest, self.transforms[i](image, unpack(rest, 1, rest.n)))
+  end
+  return image, unpack(rest, 1, rest.n)
 end
 
 function Compose:__tostring()

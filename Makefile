@@ -552,13 +552,16 @@ test-gpu: ## the same specs on a real card; fails without one; T=pattern
 	@$(MAKE) --no-print-directory all
 	@scripts/gpu/test.sh $(BUILD) "$(T)"
 
-# A build with few requirements on the target machine: no oneDNN (40 MB), libraries in the program's folder.
+# A build with few requirements on the target machine: no oneDNN (40 MB), libraries in the program's folder. It is for
+# one kind of card, GPU_ARCHS, and for the processors of machines with cards: more would not fit the bundle's limit.
 GPU_BUILD = build-gpu
+GPU_ARCHS ?= 90
 GPU_PARTS = accelhost accelhost-cuda.so
 .PHONY: gpu-bundle
 gpu-bundle: ## one folder, build-gpu/bundle, that tests and measures on a machine with a card; README in it
 	@scripts/install-deps.sh build test
-	@$(MAKE) --no-print-directory ARCH=portable BUILD=$(GPU_BUILD) HAVE_ONEDNN= RPATH='$$$$ORIGIN/lib' \
+	@$(MAKE) --no-print-directory ARCH=$(if $(filter x86_64,$(MACHINE)),x86-64-v3,portable) CUDA_ARCHS="$(GPU_ARCHS)" \
+		BUILD=$(GPU_BUILD) HAVE_ONEDNN= RPATH='$$$$ORIGIN/lib' \
 		$(GPU_PARTS:%=$(GPU_BUILD)/%) $(if $(SIM),$(GPU_BUILD)/accelhost-cudasim.so)
 	@scripts/gpu/bundle.sh $(GPU_BUILD)
 

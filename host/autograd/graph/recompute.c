@@ -9,8 +9,8 @@
 
 static bool recompute_pays(const struct ah_call *call)
 {
-    if (call->out[0]->storage->nbytes <= AH_RECOMPUTE_BYTES || call->inplace || call->float_result ||
-        call->stored_dtype)
+    size_t least = call->op->id == AH_OP_activation_mul ? AH_RECOMPUTE_BYTES / 4 : AH_RECOMPUTE_BYTES;
+    if (call->out[0]->storage->nbytes <= least || call->inplace || call->float_result || call->stored_dtype)
         return false;
     const char *device = call->device->type->name;
     return !strcmp(device, "cpu") || !strcmp(device, "meta");

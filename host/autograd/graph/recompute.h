@@ -1,12 +1,12 @@
 /* Results that backward computes again instead of the graph holding them: of ops that cost little next to the products
  * that save their results (gelu, layer norm), from an input that the graph holds anyway: a step of a GPT needs a third
  * less memory for 2 % more time. On the CPU, and on meta, which counts its bytes; of results of more than 4 MiB, as
- * small models have memory to spare. */
+ * small models have memory to spare, and of gates (activation_mul) of more than 1 MiB. */
 #pragma once
 
 #include "ops/dispatch/op.h"
 
-enum { AH_RECOMPUTE_ARGS = 6, AH_RECOMPUTE_BYTES = 1 << 20 };
+enum { AH_RECOMPUTE_ARGS = 6, AH_RECOMPUTE_BYTES = 4 << 20 };
 
 /* A call that has the bits of a result; counted. */
 struct ah_recompute {

@@ -137,10 +137,16 @@ local extras = {
   baddbmm_one = function(a, b) return accelhost.bmm(a:unsqueeze(0), b:unsqueeze(0)) end,
 }
 
--- Compute gradients from ones, and drop them.
+-- Compute gradients from ones, and drop them: their memory is free for the next ones, as in PyTorch.
 local function backward(y, leaves)
-  y:backward(accelhost.ones_like(y))
-  for _, leaf in ipairs(leaves) do leaf.grad = nil end
+  local ones = accelhost.ones_like(y)
+  y:backward(ones)
+  for _, leaf in ipairs(leaves) do
+    local grad = leaf.grad
+    leaf.grad = nil
+    if grad then grad:free() end
+  end
+  ones:free()
   return y
 end
 

@@ -202,6 +202,42 @@ describe("A state of several processes", function()
   end)
 end)
 
+describe("An object that differs by process", function()
+  before_each(function() leave = folder.enter() end)
+  after_each(function() leave() end)
+
+  local text = [[
+    local accelhost = require "accelhost"
+    local accelerator = accelhost.Accelerator()
+    local rank = accelerator.process_index
+    local function place(value)
+      return {value = value, state_dict = function(self) return {value = self.value} end,
+        load_state_dict = function(self, state) self.value = state.value end}
+    end
+    local own, common, generator = place(rank + 1), place(rank + 1), accelhost.Generator(rank)
+    accelerator:register_for_checkpointing(common)
+    accelerator:register_for_checkpointing(own, generator, {per_process = true})
+    if SAVES then accelerator:save_state "state" end
+    local wanted = accelhost.rand(2, {generator = generator}):tolist()
+    own.value, common.value = 0, 0
+    accelerator:load_state "state"
+    local drawn = accelhost.rand(2, {generator = generator}):tolist()
+    print(own.value, common.value, drawn[1] == wanted[1])]]
+
+  it("is saved by each process if it was registered so", function()
+    local result = run.by_rank(launch(2, "-e", (text:gsub("SAVES", "true"))).stdout)
+    assert.equal("1\t1\ttrue\n", result[0])
+    assert.equal("2\t1\ttrue\n", result[1])
+  end)
+
+  it("has the main process's state in a process that did not exist", function()
+    launch(1, "-e", (text:gsub("SAVES", "true")))
+    local result = run.by_rank(launch(2, "-e", (text:gsub("SAVES", "false"))).stdout)
+    assert.equal("1\t1\ttrue\n", result[0])
+    assert.equal("1\t1\tfalse\n", result[1])
+  end)
+end)
+
 describe("A job that is restarted", function()
   before_each(function() leave = folder.enter() end)
   after_each(function() leave() end)

@@ -348,6 +348,9 @@ describe("save_state and load_state", function()
       accelerator:register_for_checkpointing(nn.Linear(1, 1), 3, {}, accelhost.Generator())
     end, "register_for_checkpointing: expected objects with state_dict and load_state_dict; arguments 2 %(number 3%), "
       .. "3 %(a table%) have none")
+    assert.error_matches(function()
+      accelerator:register_for_checkpointing(accelhost.Generator(), {per_process = 1})
+    end, "register_for_checkpointing: per_process: expected true or false, got number 1")
     local generator, object = accelhost.Generator(3), {value = 1}
     function object:state_dict() return {value = self.value} end
     function object:load_state_dict(state) self.value = state.value end

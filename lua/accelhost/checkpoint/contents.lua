@@ -3,7 +3,8 @@
 -- Written by rank 0: model[_I].safetensors, buffers[_I].safetensors (those that are not persistent), optimizer[_I],
 -- scheduler[_I], scaler, fp8[_I], custom_checkpoint_I, loaders, accelerator. By every rank: random_states_RANK, and
 -- gradients_RANK while an accumulation window is open; with sharded states, when asked for, optimizer[_I]_rank_RANK in
--- place of optimizer[_I]. States without tensors are JSON.
+-- place of optimizer[_I]; custom_checkpoint_I_rank_RANK of an object that differs by process. States without tensors
+-- are JSON.
 local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local nn_utils = require "accelhost.nn.utils"
@@ -155,12 +156,15 @@ end, function(objects, get)
   end
 end)
 
+local function registered_name(i) return ("custom_checkpoint_%d"):format(i - 1) end
+
 kind("registered object", function(objects, add)
+  for i, object in ipairs(objects.registered) do add(registered_name(i), contents.state_of(object)) end
+end, function(objects, get, _, _, rank)
   for i, object in ipairs(objects.registered) do
-    add(("custom_checkpoint_%d"):format(i - 1), contents.state_of(object))
+    local own = objects.per_process[object] and get(part_of(registered_name(i), rank), true)
+    set_state(object, own or get(registered_name(i)))
   end
-end, function(objects, get)
-  for i, object in ipairs(objects.registered) do set_state(object, get(("custom_checkpoint_%d"):format(i - 1))) end
 end)
 
 kind("loader", function(objects, add)
@@ -220,6 +224,11 @@ function contents.own_files(what, objects, rank, copied)
   if objects.windows then
     files[2] = stored.file(what, "gradients_" .. rank, objects.windows, copied)
   end
+  for i, object in ipairs(rank > 0 and objects.registered or {}) do
+    if objects.per_process[object] then
+      files[#files + 1] = stored.file(what, part_of(registered_name(i), rank), contents.state_of(object), copied)
+    end
+  end
   for i, part in ipairs(objects.optimizer_parts) do
     files[#files + 1] = stored.file(what, part_of(numbered("optimizer", i), rank), part, copied)
   end
@@ -246,7 +255,9 @@ end
 --- rank 0's, where this rank did not exist
 function contents.restore(get, facts, objects, rank, size)
   local own = get("random_states_" .. rank, true)
-  for _, each in ipairs(kinds) do each.read(objects, get, facts.world_size == size and own or nil, facts.world_size) end
+  for _, each in ipairs(kinds) do
+    each.read(objects, get, facts.world_size == size and own or nil, facts.world_size, rank)
+  end
   local windows = {}
   for there = rank, facts.world_size - 1, size do windows[#windows + 1] = get("gradients_" .. there, true) end
   local common = rank >= facts.world_size and get("gradients_0", true) or nil

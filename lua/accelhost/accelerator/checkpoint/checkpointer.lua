@@ -18,6 +18,7 @@ local fail, describe = arguments.fail, arguments.describe
 
 ---@part Accelerator
 ---@field registered any[] further objects whose state is saved
+---@field per_process table<any, boolean> those among them of which each process saves its own
 ---@field save_hooks {call: function}[]
 ---@field load_hooks {call: function}[]
 ---@field saving table|false the save under way
@@ -25,6 +26,7 @@ local Checkpointer = class.new "Checkpointer"
 
 function Checkpointer:init(accelerator)
   self.accelerator, self.registered, self.save_hooks, self.load_hooks = accelerator, {}, {}, {}
+  self.per_process = {}
   self.saving = false
 end
 
@@ -408,15 +410,21 @@ function Checkpointer:load_state(...)
   return folder
 end
 
+local read_registered = arguments.signature("register_for_checkpointing", {{"per_process: flag", false}})
+
 --- Have the state of further objects saved with save_state: those with state_dict and load_state_dict (averaged
 --- models, samplers of one's own), and generators. The main process's states are saved, and loaded by all
---- processes; a hook of register_save_state_pre_hook runs on every process and can gather those of each.
+--- processes; with {per_process = true} after the objects, each process's own, such as those of its environments.
 --
 --   accelerator:register_for_checkpointing(accelhost.Generator(7))
 ---@param ... any
 function Checkpointer:register_for_checkpointing(...)
-  local wrong = {}
-  for i = 1, select("#", ...) do
+  local wrong, count, per_process = {}, select("#", ...), false
+  local last = count > 1 and select(count, ...)
+  if arguments.is_options(last) and last.per_process ~= nil then
+    count, per_process = count - 1, read_registered(last)
+  end
+  for i = 1, count do
     local object = select(i, ...)
     if not contents.has_state(object) then wrong[#wrong + 1] = ("%d (%s)"):format(i, describe(object)) end
   end
@@ -424,7 +432,10 @@ function Checkpointer:register_for_checkpointing(...)
     fail("register_for_checkpointing: expected objects with state_dict and load_state_dict; argument%s %s ha%s none",
       #wrong == 1 and "" or "s", table.concat(wrong, ", "), #wrong == 1 and "s" or "ve")
   end
-  for i = 1, select("#", ...) do self.registered[#self.registered + 1] = select(i, ...) end
+  for i = 1, count do
+    local object = select(i, ...)
+    self.registered[#self.registered + 1], self.per_process[object] = object, per_process
+  end
 end
 
 --- Call `hook(models, weights, folder)` on every process before a state is saved: `weights` are the models' state

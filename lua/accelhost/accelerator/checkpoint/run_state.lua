@@ -13,8 +13,9 @@ end
 --- List the prepared and registered objects, in their order.
 function run_state.objects(accelerator)
   local fp8 = accelerator.mixed_precision == "fp8" and accelerator._precision.fp8
+  local checkpointer = rawget(accelerator, "_checkpointer")
   local list = {registered = run_state.registered(accelerator), scalers = {accelerator.scaler},
-    fp8_scales = fp8 and fp8:states() or {}}
+    per_process = checkpointer and checkpointer.per_process or {}, fp8_scales = fp8 and fp8:states() or {}}
   for field, kind in pairs {models = "model", optimizers = "optimizer", schedulers = "scheduler", loaders = "loader"} do
     list[field] = accelerator._prepared:list(kind)
   end

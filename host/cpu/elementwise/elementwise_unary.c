@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/numeric/half.h"
+#include "cpu/elementwise/activation_math.h"
 #include "cpu/elementwise/angle_vector.h"
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
@@ -26,9 +27,6 @@
         [AH_F32] = name##_f32, [AH_F64] = name##_f64};    \
     RESULT_KERNEL(name, 1)
 
-#define SQRT_2_OVER_PI 0.79788456080286535588
-#define SQRT_HALF 0.70710678118654752440
-#define INV_SQRT_2PI 0.39894228040143267794
 
 NUMBER_UNARY(sign, a != 0, (a > 0) - (a < 0), (a > 0) - (a < 0))
 NUMBER_LOOPS(square, a *a, (uint64_t)a * (uint64_t)a, a *a)
@@ -162,28 +160,6 @@ TRIGONOMETRIC(sinc, 4, SINC(SINC_SINE_F32, (float)M_PI), SINC(sinf, (float)M_PI)
               SINC(sin, M_PI))
 
 /* Activations with numbers: c0 and c1. */
-static inline float gelu_tanh_of(float a)
-{
-    return 0.5f * a * (1.0f + ah_tanhf((float)SQRT_2_OVER_PI * fmaf(0.044715f * a * a, a, a)));
-}
-
-/* The normal distribution's share below x, to 8e-6 of itself below -2 and 2e-7 elsewhere: that above |x| is 2 to the
- * power of a polynomial. */
-static inline float normal_below(float x)
-{
-    float m = fabsf(x), m2 = m * m, m4 = m2 * m2; /* in pairs: a chain of steps fills the processor's queue */
-    float low = fmaf(fmaf(0.00706341257f, m, -0.0525192432f), m2, fmaf(-0.459195048f, m, -1.15110743f));
-    float high = fmaf(fmaf(-8.35919673e-06f, m, 6.18220438e-05f), m2, fmaf(-0.000231099446f, m, -9.75492294e-05f));
-    high = fmaf(fmaf(-1.86869205e-08f, m, 6.06832259e-07f), m4, high);
-    float r = fmaf(fmaf(high, m4, low), m, -0.99999994f);
-    float shifted = r + 0x1.8p23f, f = r - (shifted - 0x1.8p23f), f2 = f * f;
-    float p = fmaf(fmaf(0.00015353362f, f, 0.0013398875f), f, 0.00961843692f);
-    p = fmaf(fmaf(p, f, 0.0555033237f), f2, fmaf(0.240226477f, f, 0.693147182f));
-    p = fmaf(p, f, 1.0f);
-    float above = r > -125.0f ? ah_bits_float(ah_float_bits(p) + (ah_float_bits(shifted) << 23)) : 0.0f;
-    return x > 0.0f ? 1.0f - above : above;
-}
-
 /* The probability that a normal variable is below -h, up to h = 12, with a relative error of 2e-4 up to 7: 2 to the
  * power of a polynomial, fitted to its binary logarithm. */
 static inline float gelu_tail(float h)
@@ -220,13 +196,13 @@ static inline float gelu_erf_slope_short(float x)
     return x == x ? s : x;
 }
 
-LOOP1(gelu_erf_f32, float, float, a *normal_below(a))
-LONG_LOOP1(gelu_erf_f64, double, 0.5 * a * (1.0 + ah_erf(a * SQRT_HALF)))
+LOOP1(gelu_erf_f32, float, float, a *ah_normal_below(a))
+LONG_LOOP1(gelu_erf_f64, double, 0.5 * a * (1.0 + ah_erf(a * AH_SQRT_HALF)))
 AH_BF16_LOOP1(gelu_erf_bf16, gelu_erf_short)
 FLOAT_TABLE_BF16(gelu_erf);
-LOOP1(gelu_tanh_f32, float, float, gelu_tanh_of(a))
-LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
-AH_BF16_LOOP1(gelu_tanh_bf16, gelu_tanh_of)
+LOOP1(gelu_tanh_f32, float, float, ah_gelu_tanh_of(a))
+LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(AH_SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
+AH_BF16_LOOP1(gelu_tanh_bf16, ah_gelu_tanh_of)
 FLOAT_TABLE_BF16(gelu_tanh);
 FLOAT_UNARY(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
 FLOAT_UNARY(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
@@ -265,41 +241,6 @@ int ah_cpu_bitwise_not(struct ah_call *c)
     return ah_elementwise_result(c, 1, loops);
 }
 
-static inline float gelu_erf_slope(float x)
-{
-    return fmaf(x, ah_expf(-0.5f * x * x) * (float)INV_SQRT_2PI, normal_below(x));
-}
-
-static inline double gelu_erf_slope_f64(double x)
-{
-    return 0.5 * (1.0 + ah_erf(x * SQRT_HALF)) + x * ah_exp(-0.5 * x * x) * INV_SQRT_2PI;
-}
-
-static inline float gelu_tanh_slope(float x)
-{
-    float u = (float)SQRT_2_OVER_PI * fmaf(0.044715f * x * x, x, x), t = ah_tanhf(u);
-    float du = (float)SQRT_2_OVER_PI * fmaf(0.134145f, x * x, 1.0f);
-    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du;
-}
-
-static inline double gelu_tanh_slope_f64(double x)
-{
-    double t = ah_tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
-    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * SQRT_2_OVER_PI * (1.0 + 0.134145 * x * x);
-}
-
-static inline float silu_slope(float x)
-{
-    float s = ah_sigmoidf(x);
-    return s * fmaf(x, 1.0f - s, 1.0f);
-}
-
-static inline double silu_slope_f64(double x)
-{
-    double s = ah_sigmoid(x);
-    return s * (1.0 + x * (1.0 - s));
-}
-
 /* Fused gradients: a is the incoming gradient, b the tensor that the forward saved. */
 LOOP2(relu_backward_f16, uint16_t, uint16_t, HALF_UP_TO_0(b, F16_INFINITY) ? 0 : a)
 LOOP2(relu_backward_bf16, uint16_t, uint16_t, HALF_UP_TO_0(b, BF16_INFINITY) ? 0 : a)
@@ -318,63 +259,19 @@ RESULT_KERNEL(relu_backward, 2)
     RESULT_KERNEL(name, 2)
 HALVES_BINARY(tanh_backward, a *(1.0f - b * b), a *(1.0 - b * b))
 HALVES_BINARY(sigmoid_backward, a *(1.0f - b) * b, a *(1.0 - b) * b)
-FLOAT_BINARY(silu_backward, a *silu_slope(b), a *silu_slope_f64(b))
+FLOAT_BINARY(silu_backward, a *ah_silu_slope(b), a *ah_silu_slope_f64(b))
 /* 0 below, x / 3 + 1/2 inside, 1 above (and where x is NaN). */
 FLOAT_BINARY(hardswish_backward, b > -3 && b < 3 ? a *(b / 3 + 0.5f) : b <= -3 ? 0 : a,
                b > -3 && b < 3 ? a *(b / 3 + 0.5) : b <= -3 ? 0 : a)
 FLOAT_BINARY(leaky_relu_backward, b > 0 ? a : a * c0, b > 0 ? a : a * c0)
-LOOP2(gelu_erf_backward_f32, float, float, a *gelu_erf_slope(b))
-LONG_LOOP2(gelu_erf_backward_f64, double, a *gelu_erf_slope_f64(b))
+LOOP2(gelu_erf_backward_f32, float, float, a *ah_gelu_erf_slope(b))
+LONG_LOOP2(gelu_erf_backward_f64, double, a *ah_gelu_erf_slope_f64(b))
 AH_BF16_LOOP2(gelu_erf_backward_bf16, gelu_erf_slope_short)
 FLOAT_TABLE_BF16(gelu_erf_backward);
-LOOP2(gelu_tanh_backward_f32, float, float, a *gelu_tanh_slope(b))
-LONG_LOOP2(gelu_tanh_backward_f64, double, a *gelu_tanh_slope_f64(b))
-AH_BF16_LOOP2(gelu_tanh_backward_bf16, gelu_tanh_slope)
+LOOP2(gelu_tanh_backward_f32, float, float, a *ah_gelu_tanh_slope(b))
+LONG_LOOP2(gelu_tanh_backward_f64, double, a *ah_gelu_tanh_slope_f64(b))
+AH_BF16_LOOP2(gelu_tanh_backward_bf16, ah_gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);
-
-static inline float gate_silu(float x)
-{
-    return x * ah_sigmoidf(x);
-}
-
-static inline float gate_gelu(float x)
-{
-    return x * normal_below(x);
-}
-
-/* Gates: an activation of a, times b; and the gradient of c, a * b times its slope there. */
-#define GATE(name, of_f32, of_f64, slope_f32, slope_f64)                                                \
-    LONG_LOOP2(gated_##name##_f32, float, of_f32(a) * b)                                                \
-    LONG_LOOP2(gated_##name##_f64, double, (of_f64) * b)                                                \
-    AH_BF16_LOOP2(gated_##name##_turned, of_f32)                                                        \
-    static void gated_##name##_bf16(int64_t n, void *const *data, const int64_t *step, const void *context) \
-    {                                                                                                   \
-        gated_##name##_turned(n, (void *[]){data[0], data[2], data[1]},                                 \
-                              (int64_t[]){step[0], step[2], step[1]}, context);                         \
-    }                                                                                                   \
-    FLOAT_TABLE_BF16(gated_##name);                                                                     \
-    LOOP3(gated_##name##_backward_f32, float, float, float, a *b *slope_f32(c))                         \
-    LOOP3(gated_##name##_backward_f64, double, double, double, a *b *slope_f64(c))                      \
-    AH_BF16_LOOP3(gated_##name##_backward_bf16, slope_f32)                                              \
-    FLOAT_TABLE_BF16(gated_##name##_backward);
-GATE(silu, gate_silu, a / (1.0 + ah_exp(-a)), silu_slope, silu_slope_f64)
-GATE(gelu, gate_gelu, 0.5 * a * (1.0 + ah_erf(a * SQRT_HALF)), gelu_erf_slope, gelu_erf_slope_f64)
-GATE(gelu_tanh, gelu_tanh_of, 0.5 * a * (1.0 + ah_tanh(SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))),
-     gelu_tanh_slope, gelu_tanh_slope_f64)
-
-int ah_cpu_activation_mul(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 2, ah_elementwise_has(c, "silu")   ? gated_silu_loops
-                                       : ah_elementwise_has(c, "gelu") ? gated_gelu_loops
-                                                                       : gated_gelu_tanh_loops);
-}
-
-int ah_cpu_activation_mul_backward(struct ah_call *c)
-{
-    return ah_elementwise_result(c, 3, ah_elementwise_has(c, "silu")   ? gated_silu_backward_loops
-                                       : ah_elementwise_has(c, "gelu") ? gated_gelu_backward_loops
-                                                                       : gated_gelu_tanh_backward_loops);
-}
 
 AH_CPU_OP(gelu_backward, ah_elementwise_result(c, 2, ah_elementwise_has(c, "tanh") ? gelu_tanh_backward_loops
                                                                                    : gelu_erf_backward_loops))

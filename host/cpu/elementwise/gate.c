@@ -1,5 +1,5 @@
-/* Gates: an activation of one tensor times another, and the gradient of the first. In a file of their own, since the
- * compiler stops to inline functions that many loops of a file call. */
+/* Gates: an activation of one tensor times another, and the gradient of the first. In a separate file, since the
+ * compiler no longer inlines functions that many loops of a file call. */
 #include "cpu/elementwise/activation_math.h"
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/half_loops.h"

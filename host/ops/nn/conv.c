@@ -93,12 +93,16 @@ static int volume_option(const char *op, const char *name, const struct ah_value
     return 0;
 }
 
+const char *ah_conv_name(const struct ah_call *c)
+{
+    return c->op->id == AH_OP_conv_volume ? "conv3d" : c->op->name;
+}
+
 int ah_conv_volume_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim,
                             const int64_t *weight, int weight_ndim, struct ah_conv_options options)
 {
     struct ah_value stride, padding, dilation;
     struct ah_conv_dim depth;
-    op = strcmp(op, "conv_volume") ? op : "conv3d"; /* the function that scripts call */
     if (input_ndim != 5 || weight_ndim != 5) {
         return ah_fail(AH_EINVAL, "%s: expected input (N, C, D, H, W) and weight (out, in / groups, kD, kH, kW), "
                        "got %s and %s", op, ah_shape_text(input, input_ndim), ah_shape_text(weight, weight_ndim));
@@ -141,7 +145,7 @@ static int same_dtype(const struct ah_call *c, int i, int j)
     const struct ah_tensor *a = c->arg[i].tensor, *b = c->arg[j].tensor;
     if (a->dtype == b->dtype)
         return 0;
-    return ah_fail(AH_EINVAL, "%s: dtypes differ: %s is %s, %s is %s", c->op->name, c->op->param[i].name,
+    return ah_fail(AH_EINVAL, "%s: dtypes differ: %s is %s, %s is %s", ah_conv_name(c), c->op->param[i].name,
                    ah_dtype_name(a->dtype), c->op->param[j].name, ah_dtype_name(b->dtype));
 }
 
@@ -155,11 +159,11 @@ static int conv_forward(struct ah_call *c, conv_geometry_fn geometry)
     AH_TRY(ah_call_expect_float(c, 0));
     AH_TRY(same_dtype(c, 0, 1));
     struct ah_conv s;
-    AH_TRY(geometry(&s, c->op->name, x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
+    AH_TRY(geometry(&s, ah_conv_name(c), x->size, x->ndim, w->size, w->ndim, AH_CONV_OPTIONS(arg)));
     if (b) {
         AH_TRY(same_dtype(c, 0, 2));
         if (b->ndim != 1 || b->size[0] != s.oc) {
-            return ah_fail(AH_EINVAL, "%s: bias %s does not fit weight %s", c->op->name, ah_shape(b), ah_shape(w));
+            return ah_fail(AH_EINVAL, "%s: bias %s does not fit weight %s", ah_conv_name(c), ah_shape(b), ah_shape(w));
         }
     }
     int64_t size[5];

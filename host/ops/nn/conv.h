@@ -30,6 +30,9 @@ struct ah_conv_options {
 #define AH_CONV_OPTIONS(arg) \
     ((struct ah_conv_options){&(arg)->stride, &(arg)->padding, &(arg)->dilation, &(arg)->groups})
 
+/* The name of the function that scripts call, for errors. */
+const char *ah_conv_name(const struct ah_call *c);
+
 /* Fill *s from an input's and a weight's sizes and the options; AH_EINVAL names `op` and the shapes. */
 int ah_conv_geometry(struct ah_conv *s, const char *op, const int64_t *input, int input_ndim, const int64_t *weight,
                      int weight_ndim, struct ah_conv_options options);

@@ -166,7 +166,7 @@ static int geometry_of(struct ah_conv *s, const struct ah_call *c, const int64_t
                        const int64_t *weight, int weight_ndim, struct ah_conv_options options)
 {
     return weight_ndim == 5
-               ? ah_conv_volume_geometry(s, c->op->name, input, input_ndim, weight, weight_ndim, options)
+               ? ah_conv_volume_geometry(s, ah_conv_name(c), input, input_ndim, weight, weight_ndim, options)
                : ah_conv_geometry(s, c->op->name, input, input_ndim, weight, weight_ndim, options);
 }
 

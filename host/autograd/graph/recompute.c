@@ -7,6 +7,8 @@
 
 #include "autograd/graph/node.h"
 
+/* Gates from 1 MiB on: decoders have two of them a layer and lose no time. ViT-Ti loses 7 % of its step where the GELUs
+ * between 1 and 4 MiB are repeated too. */
 static bool recompute_pays(const struct ah_call *call)
 {
     size_t least = call->op->id == AH_OP_activation_mul ? AH_RECOMPUTE_BYTES / 4 : AH_RECOMPUTE_BYTES;

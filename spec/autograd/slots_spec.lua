@@ -32,6 +32,21 @@ local Half = nn.Module:extend "Half"
 function Half:init() self.map = nn.Linear(12, 7):to "bfloat16" end
 function Half:forward(x) return self.map(x:to "bfloat16"):float() end
 
+-- Rows of a table by numbers that repeat, and, with `outputs`, products with the whole table that many times.
+local Table = nn.Module:extend "Table"
+function Table:init(dtype, outputs, padding_idx)
+  self.rows, self.outputs = nn.Embedding(9, 12, {padding_idx = padding_idx}):to(dtype), outputs
+end
+function Table:forward(x)
+  local y = self.rows((x:abs() * 3):to "int64":clamp(0, 8)):sum(1)
+  for _ = 1, self.outputs do y = nn.functional.linear(y, self.rows.weight):mm(self.rows.weight:detach()) end
+  return y:float()
+end
+local function table_of(...)
+  local options = {...}
+  return function() return Table(unpack(options)) end
+end
+
 local nets = {
   ["a linear map"] = function() return nn.Linear(12, 7) end,
   ["one without bias"] = function() return nn.Linear(12, 7, false) end,
@@ -43,6 +58,19 @@ local nets = {
   end,
   ["an MLP with GELU"] = function() return nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Linear(16, 3)) end,
   ["a linear map of bfloat16"] = Half,
+  ["a table of rows"] = table_of("float32", 0),
+  ["one with a row for padding"] = table_of("float32", 0, 1),
+  ["one that is the output too"] = table_of("float32", 1),
+  ["one that is the output twice"] = table_of("float32", 2),
+  ["one of float64 that is the output too"] = table_of("float64", 1),
+  ["one of bfloat16 that is the output too"] = table_of("bfloat16", 1),
+  ["one of float16"] = table_of("float16", 0),
+  ["a convolution"] = function()
+    return nn.Sequential(nn.Unflatten(1, {1, 3, 4}), nn.Conv2d(1, 3, 3, {padding = 1}), nn.ReLU(), nn.Conv2d(3, 2, 1))
+  end,
+  ["a convolution of volumes"] = function()
+    return nn.Sequential(nn.Unflatten(1, {1, 2, 2, 3}), nn.Conv3d(1, 2, 2, {padding = 1}))
+  end,
 }
 
 describe("The gradients in the arena", function()
@@ -72,6 +100,21 @@ describe("The gradients in the arena", function()
     for _, row in ipairs(profile:key_averages()) do counts[row.key] = row.count end
     assert.equal(1, counts.linear_weight_backward_into)
     assert.is_nil(counts.copy_)
+  end)
+
+  it("of a table and of a convolution are stored by their kernels, also added to those of the output", function()
+    local function copies(net, x)
+      local y = prepared(net)(x):sum()
+      local copied = 0
+      local profile = accelhost.profiler.profile(function() y:backward() end)
+      for _, row in ipairs(profile:key_averages()) do
+        if row.key == "copy_" or row.key == "add" then copied = copied + row.count end
+      end
+      return copied
+    end
+    assert.equal(0, copies(Table("float32", 0), accelhost.randn {5, 12}))
+    assert.equal(0, copies(Table("float32", 1), accelhost.randn {5, 12}))
+    assert.equal(0, copies(nn.Conv2d(1, 2, 3, {bias = false}), accelhost.randn {2, 1, 5, 5}))
   end)
 
   it("are those that a hook of the weight returns", function()

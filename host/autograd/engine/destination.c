@@ -12,7 +12,7 @@
 struct path {
     struct ah_visit *leaf;
     bool turned; /* the input is the leaf's transpose */
-    bool alone;  /* no other gradient arrives at any node on the way */
+    bool exact;  /* the gradient arrives as it is (struct ah_destination) */
 };
 
 static bool path_turns(const struct ah_node *node)
@@ -34,9 +34,19 @@ static struct ah_visit *path_visit(const struct ah_run *run, const struct ah_nod
     return in ? &in->visit[index] : NULL;
 }
 
-static bool path_is_free(const struct ah_visit *visit)
+/* Does no other gradient arrive at a node? */
+static bool is_alone(const struct ah_visit *visit)
 {
-    return visit->waiting == 1 && !visit->grad[0] && !visit->parts && !visit->written;
+    return visit->waiting == 1 && !visit->grad[0] && !visit->parts;
+}
+
+/* Two gradients may be stored one after the other, since a + b is b + a; more, or what the slot has from before, would
+ * be added in another order. The first of more than two is not stored, nor are the others then. */
+static bool leaf_is_exact(const struct ah_visit *visit, bool has_grad)
+{
+    if (visit->grad[0] || visit->parts)
+        return false;
+    return visit->waiting == 1 || (visit->waiting == 2 && !visit->written && !has_grad);
 }
 
 /* A segment's edge leads on in the execution of which the segment is a node. */
@@ -45,16 +55,16 @@ static bool path_follow(const struct ah_run *run, const struct ah_node *node, st
     for (; node; node = node->edge[0].node) {
         struct ah_visit *visit = path_visit(run, node);
         while (visit && visit->wanted) {
-            path->alone = path->alone && path_is_free(visit);
+            path->exact = path->exact && is_alone(visit);
             run = run->of_segment ? visit->outer : NULL;
             visit = run ? path_visit(run, node) : NULL;
         }
         if (!visit || node->hooks || node->output_count != 1)
             return false;
-        path->alone = path->alone && path_is_free(visit);
         path->leaf = visit;
         if (node->class == &ah_accumulate_class)
             return !run->wanted;
+        path->exact = path->exact && is_alone(visit);
         if (node->op && node->op->id == AH_OP_transpose && path_turns(node))
             path->turned = !path->turned;
         else if (!node->op || node->op->id != AH_OP_to)
@@ -65,7 +75,7 @@ static bool path_follow(const struct ah_run *run, const struct ah_node *node, st
 
 static bool destination_find(const struct ah_run *run, const struct ah_node *node, struct ah_destination *to)
 {
-    struct path path = {.alone = true};
+    struct path path = {.exact = true};
     *to = (struct ah_destination){0};
     if (!node || !path_follow(run, node, &path))
         return false;
@@ -78,7 +88,7 @@ static bool destination_find(const struct ah_run *run, const struct ah_node *nod
     else if (ah_turned(&to->slot, meta->slot) < 0)
         return false;
     to->adds = *meta->has_grad || path.leaf->written;
-    to->alone = path.alone;
+    to->exact = path.exact && leaf_is_exact(path.leaf, *meta->has_grad);
     return true;
 }
 

@@ -38,7 +38,7 @@ static void conv_backward(struct ah_rule *r, const struct conv_rows *rows)
     if (r->needs[0])
         r->grad_in[0] = ah_r(r, rows->grad_input, AH_T(g), AH_T(w), size_of_input(r, 0), OPTIONS);
     if (r->needs[1])
-        r->grad_in[1] = ah_r(r, rows->grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS);
+        ah_r_place(r, 1, rows->grad_weight, AH_T(g), AH_T(x), size_of_input(r, 1), OPTIONS);
     if (r->input_count > 2 && r->needs[2])
         r->grad_in[2] = conv_bias_gradient(r, g);
 }

@@ -98,7 +98,7 @@ static bool weight_fits(const struct ah_destination *to, const struct ah_tensor 
     bool same = slot->dtype == g->dtype, halves = g->dtype == AH_F16 || g->dtype == AH_BF16;
     bool by_rows = ah_tensor_is_contiguous(slot);
     if (ah_on_cpu(slot))
-        return same && to->alone && !to->adds && by_rows;
+        return same && to->exact && !to->adds && by_rows;
     return (same || (halves && slot->dtype == AH_F32)) && (by_rows || ah_is_by_columns(slot));
 }
 
@@ -107,7 +107,7 @@ static bool weight_fits(const struct ah_destination *to, const struct ah_tensor 
 static void weight_store(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor *x, int at, bool bias)
 {
     struct ah_destination *weight = &r->into[at], *sums = bias ? &r->into[at + 1] : NULL;
-    bool whole = sums && sums->slot && !sums->adds && sums->alone && sums->slot->dtype == weight->slot->dtype;
+    bool whole = sums && sums->slot && !sums->adds && sums->exact && sums->slot->dtype == weight->slot->dtype;
     struct ah_tensor *made[AH_MAX_OUTS];
     int count;
     const struct ah_value args[] = {AH_T(weight->slot),    AH_T(g),     AH_T(x),

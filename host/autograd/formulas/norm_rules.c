@@ -290,13 +290,31 @@ void ah_backward_rms_norm(struct ah_rule *r)
         r->grad_in[1] = out[1];
 }
 
+/* Add the gradient of a table of rows to its slot, where the table has other uses: as a language model's output. */
+static bool embedding_added(struct ah_rule *r)
+{
+    const struct ah_args_embedding *arg = ah_args(r, embedding);
+    struct ah_destination *to = r->into ? &r->into[1] : NULL;
+    struct ah_tensor *g = r->grad_out[0], *sum;
+    int count;
+    if (!to || !to->slot || !to->adds || !to->exact || to->slot->dtype != g->dtype || g->dtype == AH_F16 ||
+        !ah_tensor_is_contiguous(to->slot) || !to->slot->storage->device->kernels[AH_OP_embedding_backward_add])
+        return false;
+    const struct ah_value args[] = {AH_T(to->slot), AH_T(g), arg->input, arg->padding_idx};
+    r->status = ah_op_call(AH_OP_embedding_backward_add, args, 4, true, &sum, &count);
+    if (r->status == 0)
+        ah_tensor_release(sum);
+    to->written = r->status == 0;
+    return true;
+}
+
 void ah_backward_embedding(struct ah_rule *r)
 {
     const struct ah_args_embedding *arg = ah_args(r, embedding);
     const struct ah_input_meta *meta = ah_rule_input(r, 1);
-    if (r->needs[1])
-        r->grad_in[1] = ah_r(r, AH_OP_embedding_backward, AH_T(r->grad_out[0]), arg->input,
-                             AH_INTS_OF(meta->size, meta->ndim), arg->padding_idx);
+    if (r->needs[1] && !embedding_added(r))
+        ah_r_place(r, 1, AH_OP_embedding_backward, AH_T(r->grad_out[0]), arg->input,
+                   AH_INTS_OF(meta->size, meta->ndim), arg->padding_idx);
 }
 
 void ah_backward_embedding_backward(struct ah_rule *r)

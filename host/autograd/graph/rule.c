@@ -220,6 +220,32 @@ void ah_rule_store(struct ah_rule *r, int i, struct ah_tensor *grad)
     to->written = r->status == 0;
 }
 
+struct ah_tensor *ah_rule_place(const struct ah_rule *r, int i)
+{
+    const struct ah_destination *to = r->into ? &r->into[i] : NULL;
+    return to && to->slot && !to->adds && (to->exact || !ah_on_cpu(to->slot)) ? to->slot : NULL;
+}
+
+void ah_rule_op_place(struct ah_rule *rule, int i, enum ah_opid id, const struct ah_value *args, int count)
+{
+    struct ah_tensor *place = ah_rule_place(rule, i), *made[AH_MAX_OUTS];
+    int made_count;
+    if (!place) {
+        rule->grad_in[i] = ah_rule_op(rule, id, args, count);
+        return;
+    }
+    if (rule->status < 0)
+        return;
+    rule->status = ah_op_call_into(id, args, count, place, made, &made_count);
+    if (rule->status < 0)
+        return;
+    for (int k = 0; k < made_count; k++)
+        ah_rule_keep(rule, made[k]);
+    rule->into[i].written = made[0] == place;
+    if (made[0] != place)
+        rule->grad_in[i] = made[0];
+}
+
 void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start)
 {
     const struct ah_input_meta *meta = ah_rule_input(r, 0);

@@ -26,7 +26,7 @@ struct ah_slice {
 struct ah_destination {
     struct ah_tensor *slot; /* the leaf's slot as a tensor of the input's shape; NULL: there is none */
     bool adds;              /* it has a sum, to which the gradient is added; else its contents are undefined */
-    bool alone;             /* no other gradient is added to it in this backward */
+    bool exact;             /* it then has the bits that it has where all gradients are added before it is written */
     bool written;           /* set by the rule that has stored the gradient there, and then leaves grad_in[i] NULL */
 };
 
@@ -110,6 +110,15 @@ void ah_rule_set(struct ah_rule *r, int i, struct ah_tensor *grad);
 
 /* The same, and store it in its slot, converted, where it has one. */
 void ah_rule_store(struct ah_rule *r, int i, struct ah_tensor *grad);
+
+/* The slot that the gradient of input i may overwrite: with its bits on the CPU; NULL: none. */
+struct ah_tensor *ah_rule_place(const struct ah_rule *r, int i);
+
+/* Set the gradient of input i to the op's result, which is stored in that slot if there is one. */
+#define ah_r_place(rule, i, id, ...)                                                 \
+    ah_rule_op_place((rule), (i), (id), (const struct ah_value[]){__VA_ARGS__},      \
+                     (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))
+void ah_rule_op_place(struct ah_rule *rule, int i, enum ah_opid id, const struct ah_value *args, int count);
 
 /* The gradient of input 0 is that of one of its slices, `grad`, and zero elsewhere. */
 void ah_r_give_slice(struct ah_rule *r, struct ah_tensor *grad, int64_t dim, int64_t start);

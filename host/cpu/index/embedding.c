@@ -72,63 +72,76 @@ static void row_uses_sort(struct row_uses *u)
             u->use[u->start[u->at[i] + 1]++] = i;
 }
 
-/* Each row of the table's gradient is written once; `room` has a row for each thread, where items are not of the type
- * of sums. */
-#define SUM_USES(suffix, item, real, WIDE)                                                                  \
+/* Each row of the table's gradient is written once, or with `adds` the sum of its uses, rounded, is added to it. `room`
+ * has a row for each thread where they are added or items are not of the type of sums. */
+#define SUM_USES(suffix, item, real, WIDE, ADDED)                                                           \
     static void sum_uses_##suffix(const struct row_uses *u, const item *g, int64_t width, item *gw,         \
-                                  enum ah_dtype dtype, real *room)                                          \
+                                  enum ah_dtype dtype, real *room, bool adds)                               \
     {                                                                                                       \
         _Pragma("omp parallel for schedule(static) if (ah_worth_threads(u->count * width, AH_SHARE_LIGHT))") \
         for (int64_t r = 0; r < u->rows; r++) {                                                             \
             const int64_t *use = u->use + u->start[r];                                                      \
             int64_t uses = u->start[r + 1] - u->start[r];                                                   \
-            real *restrict sum = room ? room + ah_thread_index() * width : (real *)(void *)(gw + r * width); \
-            if (uses == 0)                                                                                  \
-                memset(gw + r * width, 0, (size_t)width * sizeof *gw);                                      \
-            if (uses == 1)                                                                                  \
-                ah_copy_bytes((char *)(gw + r * width), (const char *)(g + use[0] * width),                 \
-                              (size_t)width * sizeof *gw);                                                  \
-            if (uses < 2)                                                                                   \
+            item *restrict to = gw + r * width;                                                             \
+            real *restrict sum = room ? room + ah_thread_index() * width : (real *)(void *)to;              \
+            if (uses == 0 && !adds)                                                                         \
+                memset(to, 0, (size_t)width * sizeof *gw);                                                  \
+            if (uses == 1 && !adds)                                                                         \
+                ah_copy_bytes((char *)to, (const char *)(g + use[0] * width), (size_t)width * sizeof *gw);  \
+            if (uses < (adds ? 1 : 2))                                                                      \
                 continue;                                                                                   \
-            for (int64_t j = 0; j < width; j++)                                                             \
+            for (int64_t j = 0; uses == 1 && j < width; j++)                                                \
+                sum[j] = WIDE(g[use[0] * width + j]);                                                       \
+            for (int64_t j = 0; uses > 1 && j < width; j++)                                                 \
                 sum[j] = WIDE(g[use[0] * width + j]) + WIDE(g[use[1] * width + j]);                         \
             for (int64_t i = 2; i < uses; i++)                                                              \
                 for (int64_t j = 0; j < width; j++)                                                         \
                     sum[j] += WIDE(g[use[i] * width + j]);                                                  \
-            if (room)                                                                                       \
-                ah_cast(width, gw + r * width, dtype, 1, sum, AH_F32, 1);                                   \
+            for (int64_t j = 0; adds && j < width; j++)                                                     \
+                to[j] = ADDED(to[j], sum[j]);                                                               \
+            if (room && !adds)                                                                              \
+                ah_cast(width, to, dtype, 1, sum, AH_F32, 1);                                               \
         }                                                                                                   \
     }
-SUM_USES(f32, float, float, )
-SUM_USES(f64, double, double, )
-SUM_USES(bf16, uint16_t, float, ah_bf16_to_f32)
+#define ADDED(a, b) ((a) + (b))
+#define ADDED_BF16(a, b) ah_f32_to_bf16(ah_bf16_to_f32(a) + ah_bf16_to_f32(ah_f32_to_bf16(b)))
+SUM_USES(f32, float, float, , ADDED)
+SUM_USES(f64, double, double, , ADDED)
+SUM_USES(bf16, uint16_t, float, ah_bf16_to_f32, ADDED_BF16)
 
-int ah_cpu_embedding_backward(struct ah_call *c)
+/* The gradient of the table into or, with `adds`, onto out[0]. */
+static int embedding_backward(struct ah_call *c, struct ah_tensor *gt, struct ah_tensor *index,
+                              const struct ah_value *padding_idx, bool adds)
 {
-    const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
-    struct ah_tensor *gt = arg->grad.tensor, *index = arg->input.tensor, *out = c->out[0];
+    struct ah_tensor *out = c->out[0];
     int64_t rows = out->size[0], width = out->size[1], padding = INT64_MIN;
-    if (arg->padding_idx.kind != AH_NONE)
-        padding = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows : 0);
+    if (padding_idx->kind != AH_NONE)
+        padding = padding_idx->integer + (padding_idx->integer < 0 ? rows : 0);
     struct ah_arrays a = {0};
-    bool half = gt->dtype == AH_BF16;
+    bool half = gt->dtype == AH_BF16, wide = ah_compute_dtype(gt->dtype) == AH_F64;
     struct row_uses u = {.at = indices_open(&a, index, rows), .count = index->numel, .rows = rows, .padding = padding};
     const void *g = half ? ah_array_as_is(&a, gt) : ah_array_in(&a, gt);
-    void *gw = half ? ah_tensor_data(out) : ah_array_out(&a, out);
-    float *room = half ? ah_array_scratch(&a, (size_t)(ah_num_threads() * width) * sizeof *room) : NULL;
+    void *gw = half || adds ? ah_tensor_data(out) : ah_array_out(&a, out), *room = NULL;
+    if (half || adds)
+        room = ah_array_scratch(&a, (size_t)(ah_num_threads() * width) * (wide ? sizeof(double) : sizeof(float)));
     u.start = ah_array_scratch(&a, (size_t)(rows + 2) * sizeof *u.start);
     u.use = ah_array_scratch(&a, (size_t)u.count * sizeof *u.use);
     if (a.status < 0)
         return ah_arrays_close(&a);
     row_uses_sort(&u);
     if (half)
-        sum_uses_bf16(&u, g, width, gw, out->dtype, room);
-    else if (ah_compute_dtype(gt->dtype) == AH_F64)
-        sum_uses_f64(&u, g, width, gw, AH_F64, NULL);
+        sum_uses_bf16(&u, g, width, gw, out->dtype, room, adds);
+    else if (wide)
+        sum_uses_f64(&u, g, width, gw, AH_F64, room, adds);
     else
-        sum_uses_f32(&u, g, width, gw, AH_F32, NULL);
+        sum_uses_f32(&u, g, width, gw, AH_F32, room, adds);
     return ah_arrays_close(&a);
 }
+
+AH_CPU_OP_WITH(embedding_backward, embedding_backward,
+               embedding_backward(c, arg->grad.tensor, arg->input.tensor, &arg->padding_idx, false))
+AH_CPU_OP_WITH(embedding_backward_add, embedding_backward_add,
+               embedding_backward(c, arg->grad.tensor, arg->input.tensor, &arg->padding_idx, true))
 
 /* Sums of bags. */
 

@@ -333,14 +333,15 @@ static void op_record(struct ah_trace_mark mark, const struct ah_call *call)
     ah_trace_close(mark, AH_TRACE_OP, call->op->name, ah_trace_options.shapes ? shapes : NULL);
 }
 
-int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
-               int *out_count)
+static int op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor *place,
+                   struct ah_tensor **out, int *out_count)
 {
     const struct ah_op *op = ah_op_get(id);
     struct ah_call call;
     call.op = op;
     call.out_count = 0;
     call.inplace = inplace || (op->flags & AH_MUTATES);
+    call.place = place;
     call.stored_dtype = false;
     call.float_result = false;
     call.recording = false;
@@ -378,6 +379,18 @@ out:
         out[i] = call.out[i];
     *out_count = call.out_count;
     return 0;
+}
+
+int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
+               int *out_count)
+{
+    return op_call(id, args, count, inplace, NULL, out, out_count);
+}
+
+int ah_op_call_into(enum ah_opid id, const struct ah_value *args, int count, struct ah_tensor *place,
+                    struct ah_tensor **out, int *out_count)
+{
+    return op_call(id, args, count, false, place, out, out_count);
 }
 
 int ah_op_call1(enum ah_opid id, struct ah_tensor **out, const struct ah_value *args, int count)
@@ -464,6 +477,13 @@ int ah_call_expect_promotion(const struct ah_call *call, enum ah_dtype promoted)
                    "one to the other's dtype, for instance x:to \"int64\"", call->op->name);
 }
 
+static bool fits_place(const struct ah_call *call, const int64_t *size, int ndim, enum ah_dtype dtype)
+{
+    const struct ah_tensor *place = call->place;
+    return place->dtype == dtype && place->storage->device == call->device && place->ndim == ndim &&
+           memcmp(place->size, size, (size_t)ndim * sizeof *size) == 0 && ah_tensor_is_contiguous(place);
+}
+
 int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndim, enum ah_dtype dtype)
 {
     if (index == 0 && call->inplace) {
@@ -481,9 +501,14 @@ int ah_call_output(struct ah_call *call, int index, const int64_t *size, int ndi
         }
         return 0;
     }
-    int status = ah_tensor_empty(&call->out[index], size, ndim, dtype, call->device);
-    if (status < 0)
-        return ah_fail_prefix(status, "%s", call->op->name);
+    if (index == 0 && call->place && fits_place(call, size, ndim, dtype)) {
+        call->out[0] = ah_tensor_retain(call->place);
+        ah_tensor_touch(call->place);
+    } else {
+        int status = ah_tensor_empty(&call->out[index], size, ndim, dtype, call->device);
+        if (status < 0)
+            return ah_fail_prefix(status, "%s", call->op->name);
+    }
     if (call->out_count <= index)
         call->out_count = index + 1;
     return 0;

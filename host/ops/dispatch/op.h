@@ -149,6 +149,7 @@ struct ah_call {
     bool stored_dtype;          /* a tensor or dtype among the arguments has no arithmetic (ah_dtype_computes) */
     bool float_result;          /* set by autocast: the result of fp16 and bf16 arguments is float32 */
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
+    struct ah_tensor *place;    /* out[0] is this tensor, where it has its shape and dtype; borrowed, or NULL */
     struct ah_tensor *original;            /* in place: the former value of arg[0], when the rule needs it; owned */
     struct ah_tensor *extra[AH_MAX_EXTRA]; /* further tensors for the rule (a mask, batch statistics); owned */
     union ah_state state;       /* set by the forwards that have a part in it */
@@ -180,6 +181,12 @@ extern const struct ah_alias ah_aliases[];
  * retained. On error out[] is unchanged; the text names the failing op, unless memory ran out. */
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
                int *out_count);
+
+/* The same, with out[0] stored in `place`, a tensor that is contiguous and no argument: then out[0] is `place` retained.
+ * It is a new tensor where it has another shape, dtype or device, or where the op makes it by other ops. Nothing is
+ * recorded for autograd. */
+int ah_op_call_into(enum ah_opid id, const struct ah_value *args, int count, struct ah_tensor *place,
+                    struct ah_tensor **out, int *out_count);
 
 /* For one-output ops in C: ah_op1(AH_OP_add, &out, AH_T(a), AH_T(b)). */
 #define ah_op1(id, out, ...)                                                              \

@@ -442,3 +442,15 @@ AH_FORWARD_WITH(bag_sum_backward, bag_sum_backward,
                 ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype))
 AH_FORWARD_WITH(embedding_backward, embedding_backward,
                 ah_call_single(c, arg->size.ints.at, arg->size.ints.count, arg->grad.tensor->dtype))
+
+int ah_forward_embedding_backward_add(struct ah_call *c)
+{
+    const struct ah_args_embedding_backward_add *arg = ah_args(c, embedding_backward_add);
+    const struct ah_tensor *into = arg->into.tensor, *g = arg->grad.tensor;
+    if (into->dtype != g->dtype || into->dtype == AH_F16 || !ah_tensor_is_contiguous(into))
+        return ah_fail(AH_EINVAL, "%s: expected a contiguous float32, float64 or bfloat16 tensor of the gradient's "
+                       "dtype %s, got %s %s", c->op->name, ah_dtype_name(g->dtype), ah_dtype_name(into->dtype),
+                       ah_shape(into));
+    AH_TRY(ah_call_expect_float(c, 0));
+    return ah_call_single(c, into->size, into->ndim, into->dtype);
+}

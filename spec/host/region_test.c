@@ -2,7 +2,9 @@
 #include "base/memory/region.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory/alloc.h"
 #include "test.h"
@@ -31,6 +33,68 @@ AH_TEST(a_block_is_made_of_freed_neighbours)
     CHECK(block[3][3 * MIB - 1] == 3);
     ah_region_free(large, 9 * MIB);
     ah_region_free(block[3], 3 * MIB);
+}
+
+/* The pages of this process that have memory, in MiB. */
+static long resident(void)
+{
+    long all = 0, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file && fscanf(file, "%ld %ld", &all, &pages) != 2)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return pages * sysconf(_SC_PAGESIZE) / MIB;
+}
+
+AH_TEST(a_large_block_has_the_memory_of_gaps_that_do_not_touch)
+{
+    enum { COUNT = 12, EACH = 4 * MIB, LARGE = 16 * MIB };
+    char *block[COUNT];
+    ah_region_trim();
+    for (int i = 0; i < COUNT; i++) {
+        block[i] = ah_region_grow(EACH);
+        REQUIRE(block[i]);
+        memset(block[i], i + 1, EACH);
+    }
+    for (int i = 0; i < COUNT; i += 2)
+        ah_region_free(block[i], EACH);
+    size_t before = ah_region_cached();
+    long used = resident();
+    char *large = ah_region_reuse(LARGE);
+    bool moves = large != NULL; /* Linux 5.7 */
+    if (!moves)
+        large = ah_region_grow(LARGE);
+    REQUIRE(large);
+    memset(large, 77, LARGE);
+    if (moves) {
+        CHECK(resident() - used <= 6); /* ends that are no huge pages */
+        CHECK(ah_region_cached() <= before - (LARGE - 4 * MIB));
+    }
+    for (int i = 1; i < COUNT; i += 2)
+        CHECK(block[i][0] == i + 1 && block[i][EACH - 1] == i + 1);
+    char *again = ah_region_grow(EACH); /* in a gap that has lost its memory */
+    REQUIRE(again);
+    memset(again, 5, EACH);
+    CHECK(large[0] == 77 && large[LARGE - 1] == 77);
+    for (int i = 1; i < COUNT; i += 2) {
+        CHECK(block[i][0] == i + 1 && block[i][EACH - 1] == i + 1);
+        ah_region_free(block[i], EACH);
+    }
+    ah_region_free(again, EACH);
+    ah_region_free(large, LARGE);
+    ah_region_trim();
+    CHECK(ah_region_cached() == 0);
+}
+
+AH_TEST(a_block_that_needs_more_than_all_gaps_have_is_not_made_of_them)
+{
+    char *low = ah_region_grow(8 * MIB), *high = ah_region_grow(2 * MIB);
+    REQUIRE(low && high);
+    ah_region_free(low, 8 * MIB);
+    CHECK(!ah_region_reuse(ah_region_cached() + AH_REGION_UNIT));
+    ah_region_free(high, 2 * MIB);
+    ah_region_trim();
 }
 
 AH_TEST(returned_memory_is_zeros_when_it_serves_again)

@@ -117,6 +117,16 @@ describe("The gradients in the arena", function()
     assert.equal(0, copies(nn.Conv2d(1, 2, 3, {bias = false}), accelhost.randn {2, 1, 5, 5}))
   end)
 
+  it("of a table without a slot are added to those of the output", function()
+    local net = Table("float32", 1)
+    local y = net(accelhost.randn {5, 12}):sum()
+    local profile = accelhost.profiler.profile(function() y:backward() end)
+    local counts = {}
+    for _, row in ipairs(profile:key_averages()) do counts[row.key] = row.count end
+    assert.equal(1, counts.embedding_backward_add)
+    assert.is_nil(counts.embedding_backward)
+  end)
+
   it("are those that a hook of the weight returns", function()
     local net = prepared(nn.Linear(12, 7))
     local x = accelhost.randn {5, 12}

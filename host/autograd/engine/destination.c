@@ -40,6 +40,13 @@ static bool is_alone(const struct ah_visit *visit)
     return visit->waiting == 1 && !visit->grad[0] && !visit->parts;
 }
 
+/* The sum of the gradients that have arrived at a leaf, if another can be added to it in place. */
+static struct ah_tensor *leaf_sum(const struct ah_visit *visit)
+{
+    struct ah_tensor *sum = visit->parts ? NULL : visit->grad[0];
+    return sum && ah_exclusive(sum) && !sum->storage->channels_last ? sum : NULL;
+}
+
 /* Two gradients may be stored one after the other, since a + b is b + a; more, or what the slot has from before, would
  * be added in another order. The first of more than two is not stored, nor are the others then. */
 static bool leaf_is_exact(const struct ah_visit *visit, bool has_grad)
@@ -81,14 +88,16 @@ static bool destination_find(const struct ah_run *run, const struct ah_node *nod
         return false;
     const struct ah_tensor *leaf = path.leaf->node->context;
     const struct ah_grad_meta *meta = leaf->grad;
-    if (!meta->slot || meta->hooks || !meta->requires_grad)
+    struct ah_tensor *sum = leaf_sum(path.leaf), *slot = sum ? sum : meta->slot;
+    if (!slot || meta->hooks || !meta->requires_grad)
         return false;
     if (!path.turned)
-        to->slot = ah_tensor_retain(meta->slot);
-    else if (ah_turned(&to->slot, meta->slot) < 0)
+        to->slot = ah_tensor_retain(slot);
+    else if (ah_turned(&to->slot, slot) < 0)
         return false;
-    to->adds = *meta->has_grad || path.leaf->written;
-    to->exact = path.exact && leaf_is_exact(path.leaf, *meta->has_grad);
+    to->is_sum = sum != NULL;
+    to->adds = sum || *meta->has_grad || path.leaf->written;
+    to->exact = path.exact && (sum || leaf_is_exact(path.leaf, *meta->has_grad));
     return true;
 }
 
@@ -108,7 +117,7 @@ void ah_destinations_close(const struct ah_run *run, const struct ah_node *node,
 {
     for (int i = 0; into && i < node->input_count; i++) {
         struct path path = {0};
-        if (into[i].written && path_follow(run, node->edge[i].node, &path))
+        if (into[i].written && !into[i].is_sum && path_follow(run, node->edge[i].node, &path))
             path.leaf->written = true;
         ah_tensor_release(into[i].slot);
     }

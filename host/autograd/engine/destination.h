@@ -1,5 +1,5 @@
-/* The slots of the gradient arena into which the gradients of a node's inputs go unchanged, so that the node's rule can
- * store them there itself: those of leaves that an input is, or is the cast or the transpose of.
+/* The sums and the slots of the gradient arena into which the gradients of a node's inputs go unchanged, so that the
+ * node's rule can store them there itself: those of leaves that an input is, or is the cast or the transpose of.
  *
  * Circle: destination, engine: the engine asks for slots, which depend on the options of its call. */
 #pragma once

@@ -22,9 +22,11 @@ struct ah_slice {
     int64_t start;
 };
 
-/* The slot of the gradient arena into which an input's gradient goes in the end. */
+/* Where an input's gradient goes in the end: the sum of its leaf's gradients that have arrived in this backward, or the
+ * leaf's slot in the gradient arena. */
 struct ah_destination {
-    struct ah_tensor *slot; /* the leaf's slot as a tensor of the input's shape; NULL: there is none */
+    struct ah_tensor *slot; /* of the input's shape; NULL: there is none */
+    bool is_sum;            /* it is that sum */
     bool adds;              /* it has a sum, to which the gradient is added; else its contents are undefined */
     bool exact;             /* it then has the bits that it has where all gradients are added before it is written */
     bool written;           /* set by the rule that has stored the gradient there, and then leaves grad_in[i] NULL */

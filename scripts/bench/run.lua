@@ -308,25 +308,6 @@ for _, what in ipairs {"train", "write"} do
   }
 end
 
--- Fine-tuning of that shape, of all weights and of adapters, against peft.
-local tunings = {}
-local peft_version = transformers_python
-  and first_line(transformers_python .. " -c 'import peft; print(peft.__version__)'")
-for _, kind in ipairs {"full", "lora"} do
-  for _, dtype in ipairs {"float32", "bfloat16"} do
-    local name, arguments = ("decoder_%s_%s"):format(kind, dtype), ("tune 3 %s %s"):format(dtype, kind)
-    tunings[#tunings + 1] = name
-    workloads[name] = {
-      ours = ours("decoder.lua", arguments, 1, 1),
-      peer = options.against and run_by(options.against, "decoder.lua", arguments, 1, 1)
-        or (kind == "full" and transformers_python or peft_version)
-        and torch("decoder.py", arguments, 1, 1, transformers_python) or nil,
-      peer_name = options.against and "the other build" or transformers_version and ("transformers %s%s, PyTorch %s")
-        :format(transformers_version, kind == "lora" and ", peft " .. (peft_version or "-") or "", torch_version),
-    }
-  end
-end
-
 -- The same tokens with quantised weights, next to bfloat16.
 for _, dtype in ipairs {"int8", "nf4"} do
   workloads["decoder_write_" .. dtype] = {
@@ -350,33 +331,43 @@ for _, dtype in ipairs {"bfloat16", "int8", "nf4"} do
   end
 end
 
--- Training steps of an encoder of distilbert-base's shape, on texts of equal and of different lengths.
-for _, shape in ipairs {"full", "padded"} do
-  local arguments = shape .. " 3"
-  workloads["encoder_" .. shape] = {
-    ours = ours("encoder.lua", arguments, 1, 1),
-    peer = options.against and run_by(options.against, "encoder.lua", arguments, 1, 1)
-      or transformers_python and torch("encoder.py", arguments, 1, 1, transformers_python) or nil,
+-- Fine-tuning steps: {row, script, arguments, the peer's packages next to PyTorch, only in float32 and on one thread}.
+-- Names of the others end in the dtype, `_2t` or both. bfloat16 is that of autocast, in decoders that of the weights.
+local transformers_name = transformers_version and "transformers " .. transformers_version
+local peft_version = transformers_python
+  and first_line(transformers_python .. " -c 'import peft; print(peft.__version__)'")
+local fine_tunings = {
+  {"encoder_full", "encoder", "full 3 %s", transformers_name},
+  {"encoder_padded", "encoder", "padded 3 %s", transformers_name, true},
+  {"vision_resnet18_224", "vision", "resnet18 8 224 3 %s", "torchvision, timm"},
+  {"vision_resnet50_224", "vision", "resnet50 8 224 3 %s", "torchvision, timm"},
+  {"vision_resnet18_64", "vision", "resnet18 32 64 3 %s", "torchvision, timm", true},
+  {"vision_resnet50_64", "vision", "resnet50 32 64 3 %s", "torchvision, timm", true},
+  {"vision_vit_tiny_224", "vision", "vit_tiny_patch16_224 8 224 3 %s", "torchvision, timm"},
+  {"decoder_full", "decoder", "tune 3 %s full", transformers_name},
+  {"decoder_lora", "decoder", "tune 3 %s lora",
+    peft_version and ("%s, peft %s"):format(transformers_name, peft_version)},
+}
+local fine_tuning_rows = {}
+local function fine_tuning(case, dtype, threads)
+  local name, script, arguments = case[1], case[2], case[3]:format(dtype)
+  if dtype ~= "float32" or script == "decoder" then name = name .. "_" .. dtype end
+  if threads > 1 then name = ("%s_%dt"):format(name, threads) end
+  fine_tuning_rows[#fine_tuning_rows + 1] = {name, threads}
+  workloads[name] = {
+    ours = ours(script .. ".lua", arguments, 1, threads),
+    peer = options.against and run_by(options.against, script .. ".lua", arguments, 1, threads)
+      or transformers_python and case[4] and torch(script .. ".py", arguments, 1, threads, transformers_python) or nil,
     peer_name = options.against and "the other build"
-      or transformers_version and "transformers " .. transformers_version .. ", PyTorch " .. torch_version,
+      or transformers_python and case[4] and ("%s, PyTorch %s"):format(case[4], torch_version),
   }
 end
-
--- Training steps of image models: {row, model, batch, size}.
-local image_models = {
-  {"vision_resnet18_224", "resnet18", 8, 224}, {"vision_resnet50_224", "resnet50", 8, 224},
-  {"vision_resnet18_64", "resnet18", 32, 64}, {"vision_resnet50_64", "resnet50", 32, 64},
-  {"vision_vit_tiny_224", "vit_tiny_patch16_224", 8, 224},
-}
-for _, case in ipairs(image_models) do
-  local arguments = ("%s %d %d 3"):format(case[2], case[3], case[4])
-  workloads[case[1]] = {
-    ours = ours("vision.lua", arguments, 1, 1),
-    peer = options.against and run_by(options.against, "vision.lua", arguments, 1, 1)
-      or transformers_python and torch("vision.py", arguments, 1, 1, transformers_python) or nil,
-    peer_name = options.against and "the other build"
-      or transformers_version and "torchvision, timm, PyTorch " .. torch_version,
-  }
+for _, case in ipairs(fine_tunings) do
+  for _, dtype in ipairs {"float32", "bfloat16"} do
+    for threads = 1, 2 do
+      if not case[5] or (dtype == "float32" and threads == 1) then fine_tuning(case, dtype, threads) end
+    end
+  end
 end
 
 -- Two processes against twice the rate of one that runs alone.
@@ -439,13 +430,14 @@ end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")
 end
-for _, name in ipairs {"encoder_full", "encoder_padded"} do
-  row(name, name, "step_ms", "ms of processor time", true)
-  row(name .. "_peak_mb", name, "peak_mb", "MB", true)
-end
 row("decoder_train", "decoder_train", "step_ms", "ms of processor time", true)
-for _, name in ipairs(tunings) do
-  row(name, name, "step_ms", "ms of processor time", true)
+for _, case in ipairs(fine_tuning_rows) do
+  local name, threads = unpack(case)
+  if threads == 1 then
+    row(name, name, "step_ms", "ms of processor time", true)
+  else
+    row(name, name, "step_elapsed_ms", "ms", true)
+  end
   row(name .. "_peak_mb", name, "peak_mb", "MB", true)
 end
 row("decoder_prompt", "decoder_write", "prompt_ms", "ms of processor time", true)
@@ -454,10 +446,6 @@ for _, dtype in ipairs {"int8", "nf4"} do
   row("decoder_token_" .. dtype, "decoder_write_" .. dtype, "token_ms", "ms of processor time", true)
 end
 for _, name in ipairs(llama_rows) do row(name, name, "token_elapsed_ms", "ms", true) end
-for _, case in ipairs(image_models) do
-  row(case[1], case[1], "step_ms", "ms of processor time", true)
-  row(case[1] .. "_peak_mb", case[1], "peak_mb", "MB", true)
-end
 for _, hook in ipairs(hooks) do row("hook_" .. hook, "hook_" .. hook, "step_ms", "ms", true) end
 for _, size in ipairs(sizes) do row("message_" .. 4 * size, "message_" .. 4 * size, "message_us", "us", true) end
 

@@ -47,8 +47,8 @@ static struct ah_tensor *leaf_sum(const struct ah_visit *visit)
     return sum && ah_exclusive(sum) && !sum->storage->channels_last ? sum : NULL;
 }
 
-/* Two gradients may be stored one after the other, since a + b is b + a; more, or what the slot has from before, would
- * be added in another order. The first of more than two is not stored, nor are the others then. */
+/* Two gradients may be stored one after the other, since a + b is b + a; more of them, or an earlier sum in the slot,
+ * would be added in another order. The first of more than two is not stored, nor are the others then. */
 static bool leaf_is_exact(const struct ah_visit *visit, bool has_grad)
 {
     if (visit->grad[0] || visit->parts)

@@ -150,8 +150,8 @@ static char *huge_page_above(const char *at)
     return huge_page_below(at + HUGE_PAGE - 1);
 }
 
-/* The first of the huge pages from `page` up to `end` that has memory, or has none; NULL: there is none. Pages that have
- * it in part are neither. */
+/* The first of the huge pages from `page` up to `end` that has memory, or has none; NULL: there is none. Pages that
+ * have it in part are neither. */
 static char *huge_page_find(const struct region *region, char *page, const char *end, bool held)
 {
     for (; page < end && end - page >= HUGE_PAGE; page += HUGE_PAGE)
@@ -213,7 +213,7 @@ static void region_fill(struct region *region, char *to, const char *end)
     }
 }
 
-/* Raise the top of a region to a huge page's end above `end`; what a block does not use is a gap. */
+/* Raise the top of a region to a huge page's end above `end`; the part above the block is a gap. */
 static void region_raise(struct place place, char *end)
 {
     struct region *region = place.region;

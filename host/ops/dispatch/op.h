@@ -182,8 +182,8 @@ extern const struct ah_alias ah_aliases[];
 int ah_op_call(enum ah_opid id, const struct ah_value *args, int count, bool inplace, struct ah_tensor **out,
                int *out_count);
 
-/* The same, with out[0] stored in `place`, a tensor that is contiguous and no argument: then out[0] is `place` retained.
- * It is a new tensor where it has another shape, dtype or device, or where the op makes it by other ops. Nothing is
+/* The same, with out[0] stored in `place`, a contiguous tensor that is no argument: out[0] is then `place` retained,
+ * but a new tensor where it has another shape, dtype or device, or where the op makes it by other ops. Nothing is
  * recorded for autograd. */
 int ah_op_call_into(enum ah_opid id, const struct ah_value *args, int count, struct ah_tensor *place,
                     struct ah_tensor **out, int *out_count);

@@ -6,6 +6,7 @@
 local accelhost = require "accelhost"
 local models, peft = accelhost.models, accelhost.peft
 local now = require("accelhost._C").system.now
+local timing = require "timing"
 
 local TOKENS, NEW = 128, 32
 local what, blocks, dtype = arg[1], tonumber(arg[2]), arg[3] or "float32"
@@ -48,20 +49,16 @@ local function tune(kind)
     model = peft.get_peft_model(model, peft.LoraConfig {r = 16, lora_alpha = 32, target_modules = "all-linear"})
   end
   model:train()
-  local trained, steps = {}, {}
+  local trained = {}
   for _, parameter in ipairs(model:parameters()) do
     if parameter.requires_grad then trained[#trained + 1] = parameter end
   end
   local optimizer = accelhost.optim.AdamW(trained, {lr = 1e-4})
-  for block = 0, blocks do
-    local begin = os.clock()
+  timing.steps(blocks, function()
     model{input_ids = ids, labels = ids}.loss:backward()
     optimizer:step()
     optimizer:zero_grad()
-    if block > 0 then steps[block] = os.clock() - begin end
-  end
-  print("step_ms", 1e3 * median(steps))
-  print("peak_mb", accelhost.memory_stats().max_rss / 2 ^ 20)
+  end)
 end
 
 -- The rate at which a thread reads memory, in GB/s: a sum of 512 MiB.

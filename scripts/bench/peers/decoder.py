@@ -5,14 +5,14 @@ usage: decoder.py train BLOCKS                  forward, and forward with backwa
                                                 adapters (r = 16) on all linear layers; weights are in DTYPE
        decoder.py write BLOCKS [DTYPE]          a prompt of 128 tokens is read, then 32 tokens are written, with a cache
 
-Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count;
-tune prints the peak of the resident memory too.
+Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count; tune prints
+elapsed time and the peak of the resident memory too.
 """
-import resource
 import statistics
 import sys
 import time
 
+import timing
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -52,16 +52,15 @@ def tune(blocks, dtype, kind):
         model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"))
     model.train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
-    ids, steps = torch.randint(0, 49152, (1, TOKENS)), []
-    for block in range(blocks + 1):
-        begin = time.process_time()
+    ids = torch.randint(0, 49152, (1, TOKENS))
+
+    def step():
         model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        if block > 0:
-            steps.append(time.process_time() - begin)
-    print("step_ms", 1e3 * statistics.median(steps))
-    print("peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+    timing.show(*timing.steps(blocks, step))
+    timing.show_peak()
 
 
 class Clock:

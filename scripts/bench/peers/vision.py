@@ -1,16 +1,15 @@
-"""torchvision's ResNets and timm's ViT with random weights, in float32.
+"""torchvision's ResNets and timm's ViT with random weights.
 
-usage: vision.py MODEL BATCH SIZE BLOCKS     a step of training: forward, backward and SGD with momentum
+usage: vision.py MODEL BATCH SIZE BLOCKS [DTYPE]     a step of training: forward, backward and SGD with momentum
+                                                     DTYPE: float32 or bfloat16 (autocast)
 
-Threads come from OMP_NUM_THREADS. The median of processor time over the blocks, after one that does not count. Of
-contiguous and channels-last images and weights, the faster counts; the
-peak of the resident memory is that of contiguous ones.
+Threads come from OMP_NUM_THREADS. The medians of processor time and elapsed time over the blocks, after one that does
+not count. Of contiguous and channels-last images and weights, the faster counts; the peak of the resident memory is
+that of contiguous ones.
 """
-import resource
-import statistics
 import sys
-import time
 
+import timing
 import timm
 import torch
 import torchvision
@@ -24,21 +23,20 @@ def run(name, batch, size, blocks, memory_format):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     images = torch.randn(batch, 3, size, size).to(memory_format=memory_format)
     labels = torch.randint(0, 100, (batch,))
-    times = []
-    for block in range(blocks + 1):
-        begin = time.process_time()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=HALF):
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if block > 0:
-            times.append(time.process_time() - begin)
-    return 1e3 * statistics.median(times)
+
+    return timing.steps(blocks, step)
 
 
 NAME, BATCH, SIZE, BLOCKS = sys.argv[1], *map(int, sys.argv[2:5])
+HALF = sys.argv[5:] == ["bfloat16"]
 PLAIN = run(NAME, BATCH, SIZE, BLOCKS, torch.contiguous_format)
-print("peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+timing.show_peak()
 LAST = run(NAME, BATCH, SIZE, BLOCKS, torch.channels_last) if NAME.startswith("resnet") else PLAIN
-print("step_ms", min(PLAIN, LAST))
-print("contiguous_ms", PLAIN)
-print("channels_last_ms", LAST)
+timing.show(min(PLAIN[0], LAST[0]), min(PLAIN[1], LAST[1]))

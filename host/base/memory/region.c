@@ -29,6 +29,12 @@ static struct region *regions;
 static size_t region_cached, region_mapped[2]; /* by `listed` */
 static bool region_immovable;                  /* the system does not move memory */
 
+/* Is memory of gaps moved? A small process grows instead: its steps may be so short that moves in each would count. */
+static bool region_moves(void)
+{
+    return !region_immovable && region_mapped[false] > LEAST_REGION;
+}
+
 /* Regions start at a huge page's border and ask for huge pages: the first write to 100 MiB otherwise causes 27,000 page
  * faults, a third of the CPU time until the first training step ends. */
 static struct region *region_map(size_t bytes, bool listed)
@@ -172,7 +178,7 @@ static size_t huge_page_bytes(const struct region *region, char *page, const cha
 static size_t movable_bytes(void)
 {
     size_t bytes = 0;
-    for (struct region *region = regions; region && !region_immovable; region = region->next)
+    for (struct region *region = regions; region && region_moves(); region = region->next)
         for (struct gap *gap = region->gaps; gap && !region->listed; gap = gap->next)
             bytes += huge_page_bytes(region, huge_page_above(gap->at), gap->at + gap->bytes, true);
     return bytes;
@@ -195,7 +201,7 @@ static bool region_move(struct region *to, char *at, struct region *from, char *
 static void region_fill(struct region *region, char *to, const char *end)
 {
     to = huge_page_find(region, to, end, false);
-    for (struct region *from = regions; from && to && !region_immovable; from = from->next) {
+    for (struct region *from = regions; from && to && region_moves(); from = from->next) {
         for (struct gap *gap = from->gaps; gap && to && !from->listed; gap = gap->next) {
             const char *gap_end = gap->at + gap->bytes;
             char *source = huge_page_find(from, huge_page_above(gap->at), gap_end, true);

@@ -72,35 +72,58 @@ static void row_uses_sort(struct row_uses *u)
             u->use[u->start[u->at[i] + 1]++] = i;
 }
 
+/* The end of the rows from `begin` on, of those up to `end`, that have no use: long stretches of zeros are written
+ * without reading the memory first. */
+static int64_t unused_end(const struct row_uses *u, int64_t begin, int64_t end)
+{
+    int64_t r = begin;
+    while (r < end && u->start[r + 1] == u->start[begin])
+        r++;
+    return r;
+}
+
 /* Each row of the table's gradient is written once, or with `adds` the sum of its uses, rounded, is added to it. `room`
  * has a row for each thread where they are added or items are not of the type of sums. */
 #define SUM_USES(suffix, item, real, WIDE, ADDED)                                                           \
+    static void sum_row_##suffix(const item *g, const int64_t *use, int64_t uses, int64_t width, real *restrict sum) \
+    {                                                                                                       \
+        for (int64_t j = 0; uses == 1 && j < width; j++)                                                    \
+            sum[j] = WIDE(g[use[0] * width + j]);                                                           \
+        for (int64_t j = 0; uses > 1 && j < width; j++)                                                     \
+            sum[j] = WIDE(g[use[0] * width + j]) + WIDE(g[use[1] * width + j]);                             \
+        for (int64_t i = 2; i < uses; i++)                                                                  \
+            for (int64_t j = 0; j < width; j++)                                                             \
+                sum[j] += WIDE(g[use[i] * width + j]);                                                      \
+    }                                                                                                       \
     static void sum_uses_##suffix(const struct row_uses *u, const item *g, int64_t width, item *gw,         \
                                   enum ah_dtype dtype, real *room, bool adds)                               \
     {                                                                                                       \
-        _Pragma("omp parallel for schedule(static) if (ah_worth_threads(u->count * width, AH_SHARE_LIGHT))") \
-        for (int64_t r = 0; r < u->rows; r++) {                                                             \
-            const int64_t *use = u->use + u->start[r];                                                      \
-            int64_t uses = u->start[r + 1] - u->start[r];                                                   \
-            item *restrict to = gw + r * width;                                                             \
-            real *restrict sum = room ? room + ah_thread_index() * width : (real *)(void *)to;              \
-            if (uses == 0 && !adds)                                                                         \
-                memset(to, 0, (size_t)width * sizeof *gw);                                                  \
-            if (uses == 1 && !adds)                                                                         \
-                ah_copy_bytes((char *)to, (const char *)(g + use[0] * width), (size_t)width * sizeof *gw);  \
-            if (uses < (adds ? 1 : 2))                                                                      \
-                continue;                                                                                   \
-            for (int64_t j = 0; uses == 1 && j < width; j++)                                                \
-                sum[j] = WIDE(g[use[0] * width + j]);                                                       \
-            for (int64_t j = 0; uses > 1 && j < width; j++)                                                 \
-                sum[j] = WIDE(g[use[0] * width + j]) + WIDE(g[use[1] * width + j]);                         \
-            for (int64_t i = 2; i < uses; i++)                                                              \
-                for (int64_t j = 0; j < width; j++)                                                         \
-                    sum[j] += WIDE(g[use[i] * width + j]);                                                  \
-            for (int64_t j = 0; adds && j < width; j++)                                                     \
-                to[j] = ADDED(to[j], sum[j]);                                                               \
-            if (room && !adds)                                                                              \
-                ah_cast(width, to, dtype, 1, sum, AH_F32, 1);                                               \
+        int64_t work = (adds ? u->count : u->count + u->rows) * width;                                      \
+        _Pragma("omp parallel num_threads(ah_worth_threads(work, AH_SHARE_LIGHT) ? ah_num_threads() : 1)")  \
+        {                                                                                                   \
+            int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();                             \
+            int64_t end = u->rows * (part + 1) / parts;                                                     \
+            for (int64_t r = u->rows * part / parts, unused; r < end; r++) {                                \
+                unused = unused_end(u, r, end);                                                             \
+                if (!adds)                                                                                  \
+                    memset(gw + r * width, 0, (size_t)((unused - r) * width) * sizeof *gw);                 \
+                r = unused;                                                                                 \
+                if (r == end)                                                                               \
+                    break;                                                                                  \
+                const int64_t *use = u->use + u->start[r];                                                  \
+                int64_t uses = u->start[r + 1] - u->start[r];                                               \
+                item *restrict to = gw + r * width;                                                         \
+                real *sum = room ? room + part * width : (real *)(void *)to;                                \
+                if (uses == 1 && !adds) {                                                                   \
+                    ah_copy_bytes((char *)to, (const char *)(g + use[0] * width), (size_t)width * sizeof *gw); \
+                    continue;                                                                               \
+                }                                                                                           \
+                sum_row_##suffix(g, use, uses, width, sum);                                                 \
+                for (int64_t j = 0; adds && j < width; j++)                                                 \
+                    to[j] = ADDED(to[j], sum[j]);                                                           \
+                if (room && !adds)                                                                          \
+                    ah_cast(width, to, dtype, 1, sum, AH_F32, 1);                                           \
+            }                                                                                               \
         }                                                                                                   \
     }
 #define ADDED(a, b) ((a) + (b))

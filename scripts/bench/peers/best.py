@@ -1,4 +1,5 @@
 """PyTorch's best configuration: fused optimizers where a CPU has them, and torch.compile where its steps are faster."""
+import os
 import time
 
 import torch
@@ -8,8 +9,11 @@ FUSED = {"fused": True} if tuple(int(n) for n in torch.__version__.split(".")[:2
 
 
 def compiled_if_faster(model, step, rounds=8):
-    """Return `model`, or its compiled form if that makes step(model) faster; the compiler may be missing or fail."""
-    if not hasattr(torch, "compile"):
+    """Return `model`, or its compiled form if that makes step(model) faster; the compiler may be missing or fail.
+
+    BENCH_EAGER in the environment leaves the compiler out, which takes a minute for a large model.
+    """
+    if not hasattr(torch, "compile") or "BENCH_EAGER" in os.environ:
         return model
     try:
         compiled = torch.compile(model)

@@ -6,7 +6,7 @@ usage: decoder.py train BLOCKS                  forward, and forward with backwa
        decoder.py write BLOCKS [DTYPE]          a prompt of 128 tokens is read, then 32 tokens are written, with a cache
 
 Threads come from OMP_NUM_THREADS. Medians of processor time over the blocks, after one that does not count; tune prints
-elapsed time and the peak of the resident memory too.
+elapsed time and the peak of the resident memory of eager steps too, and compiles the model if that is faster.
 """
 import statistics
 import sys
@@ -54,13 +54,12 @@ def tune(blocks, dtype, kind):
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
     ids = torch.randint(0, 49152, (1, TOKENS))
 
-    def step():
-        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+    def step(net):
+        net(input_ids=ids, labels=ids, use_cache=False).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 
-    timing.show(*timing.steps(blocks, step))
-    timing.show_peak()
+    timing.show_best(model, step, blocks)
 
 
 class Clock:

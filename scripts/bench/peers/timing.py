@@ -3,6 +3,8 @@ import resource
 import statistics
 import time
 
+from best import compiled_if_faster
+
 
 def steps(count, step):
     """The medians of a step's processor time and elapsed time in ms, of `count` steps after one that does not count."""
@@ -25,3 +27,11 @@ def show(busy, elapsed):
 def show_peak():
     """Print the peak of the resident memory in MiB."""
     print("peak_mb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def show_best(model, step, count):
+    """Print the times of step(model), compiled if that is faster, and the peak of the memory before that."""
+    times = steps(count, lambda: step(model))
+    show_peak()
+    compiled = compiled_if_faster(model, step, rounds=2)
+    show(*(times if compiled is model else steps(count, lambda: step(compiled))))

@@ -107,10 +107,36 @@ describe("conv2d", function()
     end)
   end
 
-  it("agrees between float32 and float64 as one product over the pixels, without a bias", function()
-    for _, shapes in ipairs {{{3, 33, 9, 7}, {65, 33, 1, 1}}, {{2, 1200, 2, 3}, {900, 1200, 1, 1}},
-      {{2, 65, 5, 3}, {33, 65, 1, 1}}, {{64, 7, 5}, {96, 64, 1, 1}}} do
-      precision.agree(F.conv2d, shapes)
+  for _, dtype in ipairs {"float32", "bfloat16"} do
+    it("agrees between " .. dtype .. " and float64 as one product over the pixels, without a bias", function()
+      for _, shapes in ipairs {{{3, 33, 9, 7}, {65, 33, 1, 1}}, {{2, 1200, 2, 3}, {900, 1200, 1, 1}},
+        {{2, 65, 5, 3}, {33, 65, 1, 1}}, {{64, 7, 5}, {96, 64, 1, 1}}} do
+        precision.agree(F.conv2d, shapes, nil, dtype)
+      end
+    end)
+  end
+
+  it("filters images of bfloat16 in float32 and rounds once", function()
+    accelhost.manual_seed(4)
+    local function result(x, w, b, g)
+      local y = F.conv2d(x, w, b, 1, 1)
+      return {y, C.conv2d_grad_input(g, w, x:shape(), 1, 1, 1, 1), C.conv2d_grad_weight(g, x, w:shape(), 1, 1, 1, 1)}
+    end
+    local kernel
+    local halves, wide = {}, {}
+    for i, shape in ipairs {{3, 48, 13, 10}, {80, 48, 3, 3}, {80}, {3, 80, 13, 10}} do
+      halves[i] = accelhost.randn(shape):to "bfloat16"
+      wide[i] = halves[i]:float()
+    end
+    local found
+    local profile = accelhost.profiler.profile({}, function() found = result(unpack(halves)) end)
+    for _, event in ipairs(profile:events()) do kernel = event.kernel or kernel end
+    for i, wanted in ipairs(result(unpack(wide))) do
+      if kernel == "own winograd bfloat16" then
+        assert.is_true(accelhost.equal(wanted:to "bfloat16", found[i]), i)
+      else
+        check.near(0, ((wanted - found[i]:float()):abs():max() / wanted:abs():max()):item(), 0.008)
+      end
     end
   end)
 

@@ -41,6 +41,36 @@ static inline void lanes_store(float *p, lanes v)
     *(ah_lanes_at_f32 *)p = v;
 }
 
+/* LANES items of bfloat16, widened; and stored, rounded as ah_f32_to_bf16 does. */
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+typedef halves halves_at __attribute__((aligned(2), may_alias));
+
+static inline lanes halves_load(const void *p)
+{
+    return (lanes)(__builtin_convertvector(*(const halves_at *)p, ah_lane_bits_f32) << 16);
+}
+
+static inline void halves_store(void *p, lanes v)
+{
+    ah_lane_bits_f32 bits = (ah_lane_bits_f32)v, number = (ah_lane_bits_f32)(v == v);
+    ah_lane_bits_f32 rounded = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
+    *(halves_at *)p = __builtin_convertvector(((rounded & number) | (quiet & ~number)) >> 16, halves);
+}
+
+/* Items of an image: float32, or bfloat16 with `half`. */
+static inline __attribute__((always_inline)) lanes image_load(const bool half, const char *pixel, int64_t c)
+{
+    return half ? halves_load(pixel + 2 * c) : lanes_load((const float *)(const void *)pixel + c);
+}
+
+static inline __attribute__((always_inline)) void image_store(const bool half, char *pixel, int64_t c, lanes v)
+{
+    if (half)
+        halves_store(pixel + 2 * c, v);
+    else
+        lanes_store((float *)(void *)pixel + c, v);
+}
+
 /* The points are 0, +-a, +-b and infinity with a b = 1. */
 #define POINT_A (2.0f / 3)
 #define POINT_B 1.5f
@@ -189,9 +219,10 @@ static void strip_run(struct strip s, int64_t rows, int64_t width)
  * weight + o * w_out + i * w_in; where it is turned, its items are in reverse order and w_out is 9, else w_in is 9. */
 struct wino {
     int64_t n, c, h, w, oc, oh, ow, pad[2], w_out, w_in;
-    bool turned;
-    const float *src, *weight, *bias;
-    float *dst;
+    bool turned, half; /* half: src and dst are bfloat16 */
+    const char *src;
+    const float *weight, *bias;
+    char *dst;
     int64_t rows, cols, tiles; /* of tiles in an image; of all images */
     int64_t first, count;      /* the tiles of this block */
     int64_t group;             /* of output channels */
@@ -200,8 +231,13 @@ struct wino {
     int64_t chunk, m_item;     /* tiles of a piece; steps in its products `m` */
     int64_t u_group;           /* from group to group in `u`; 0: it has one group at a time */
     float *v, *y, *u, *m;
-    const float *zeros;
+    const char *zeros;
 };
+
+static int64_t wino_item(const struct wino *s)
+{
+    return s->half ? sizeof(uint16_t) : sizeof(float);
+}
 
 static int64_t wino_width(const struct wino *s, int64_t group)
 {
@@ -225,15 +261,15 @@ static void wino_place(const struct wino *s, int64_t tile, int64_t *image, int64
 
 /* Transforms of tiles. */
 
-static void wino_input_tile(const struct wino *s, int64_t tile)
+static inline __attribute__((always_inline)) void input_tile(const bool half, const struct wino *s, int64_t tile)
 {
     int64_t image, top, left;
     wino_place(s, s->first + tile, &image, &top, &left);
-    const float *pixel[ITEMS];
+    const char *pixel[ITEMS];
     for (int i = 0; i < ITEMS; i++) {
         int64_t y = top - s->pad[0] + i / 6, x = left - s->pad[1] + i % 6;
         bool inside = y >= 0 && y < s->h && x >= 0 && x < s->w;
-        pixel[i] = inside ? s->src + ((image * s->h + y) * s->w + x) * s->c : s->zeros;
+        pixel[i] = inside ? s->src + ((image * s->h + y) * s->w + x) * s->c * wino_item(s) : s->zeros;
     }
     float *to = s->v + tile * s->v_row;
     for (int64_t c = 0; c < s->c; c += LANES) {
@@ -243,7 +279,7 @@ static void wino_input_tile(const struct wino *s, int64_t tile)
             lanes line[6];
 #pragma GCC unroll 6
             for (int j = 0; j < 6; j++)
-                line[j] = lanes_load(pixel[6 * i + j] + c);
+                line[j] = image_load(half, pixel[6 * i + j], c);
             input_side(line, 1, side + 6 * i, 1);
         }
 #pragma GCC unroll 6
@@ -258,14 +294,15 @@ static void wino_input_tile(const struct wino *s, int64_t tile)
 }
 
 /* The gradients of a tile's outputs; those beyond the image are 0. */
-static void wino_gradient_tile(const struct wino *s, int64_t tile)
+static inline __attribute__((always_inline)) void gradient_tile(const bool half, const struct wino *s, int64_t tile)
 {
     int64_t image, top, left;
     wino_place(s, s->first + tile, &image, &top, &left);
-    const float *pixel[16];
+    const char *pixel[16];
     for (int i = 0; i < 16; i++) {
         int64_t y = top + i / 4, x = left + i % 4;
-        pixel[i] = y < s->oh && x < s->ow ? s->dst + ((image * s->oh + y) * s->ow + x) * s->oc : s->zeros;
+        bool inside = y < s->oh && x < s->ow;
+        pixel[i] = inside ? s->dst + ((image * s->oh + y) * s->ow + x) * s->oc * wino_item(s) : s->zeros;
     }
     float *to = s->y + tile * s->y_row;
     for (int64_t c = 0; c < s->oc; c += LANES) {
@@ -275,7 +312,7 @@ static void wino_gradient_tile(const struct wino *s, int64_t tile)
             lanes line[4];
 #pragma GCC unroll 4
             for (int j = 0; j < 4; j++)
-                line[j] = lanes_load(pixel[4 * i + j] + c);
+                line[j] = image_load(half, pixel[4 * i + j], c);
             gradient_side(line, 1, side + 6 * i, 1);
         }
 #pragma GCC unroll 6
@@ -290,12 +327,13 @@ static void wino_gradient_tile(const struct wino *s, int64_t tile)
 }
 
 /* Store a tile's outputs of the group from the products `m` of its piece. */
-static void wino_output_tile(const struct wino *s, int64_t tile, const float *m, int64_t width)
+static inline __attribute__((always_inline)) void output_tile(const bool half, const struct wino *s, int64_t tile,
+                                                              const float *m, int64_t width)
 {
     int64_t image, top, left;
     wino_place(s, s->first + tile, &image, &top, &left);
     int64_t rows = s->oh - top < 4 ? s->oh - top : 4, cols = s->ow - left < 4 ? s->ow - left : 4;
-    float *to = s->dst + ((image * s->oh + top) * s->ow + left) * s->oc + s->group * GROUP;
+    char *to = s->dst + (((image * s->oh + top) * s->ow + left) * s->oc + s->group * GROUP) * wino_item(s);
     for (int64_t c = 0; c < width; c += LANES) {
         lanes side[24], out[16];
         lanes bias = s->bias ? lanes_load(s->bias + s->group * GROUP + c) : (lanes){0};
@@ -312,9 +350,21 @@ static void wino_output_tile(const struct wino *s, int64_t tile, const float *m,
             output_side(side + j, 4, out + j, 4);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++)
-                lanes_store(to + (i * s->ow + j) * s->oc + c, out[4 * i + j] + bias);
+                image_store(half, to + (i * s->ow + j) * s->oc * wino_item(s), c, out[4 * i + j] + bias);
     }
 }
+
+#define OF_IMAGE(name, parameters, ...)             \
+    static void wino_##name parameters              \
+    {                                               \
+        if (s->half)                                \
+            name(true, __VA_ARGS__);                \
+        else                                        \
+            name(false, __VA_ARGS__);               \
+    }
+OF_IMAGE(input_tile, (const struct wino *s, int64_t tile), s, tile)
+OF_IMAGE(gradient_tile, (const struct wino *s, int64_t tile), s, tile)
+OF_IMAGE(output_tile, (const struct wino *s, int64_t tile, const float *m, int64_t width), s, tile, m, width)
 
 static void wino_inputs(void *context, int64_t begin, int64_t end)
 {
@@ -489,8 +539,7 @@ enum {
     SUMS_BYTES = 16 << 20,      /* of a block, where the sums are large */
 };
 
-/* Does it pay? Tiles that extend far beyond the output, and few tiles for the transform of the weights, do not. */
-static bool wino_pays(const struct ah_conv *s)
+bool ah_conv_winograd_pays(const struct ah_conv *s)
 {
     int64_t tiles = s->n * ((s->oh + 3) / 4) * ((s->ow + 3) / 4);
     return s->kh == 3 && s->kw == 3 && s->stride[0] == 1 && s->stride[1] == 1 && s->dilation[0] == 1 &&
@@ -522,11 +571,11 @@ static void *wino_scratch(struct ah_arrays *a, int64_t floats)
     return ah_array_scratch(a, (size_t)floats * sizeof(float));
 }
 
-static float *wino_zeros(struct ah_arrays *a, int64_t floats)
+static char *wino_zeros(struct ah_arrays *a, int64_t floats)
 {
-    float *zeros = wino_scratch(a, floats);
+    char *zeros = wino_scratch(a, floats);
     if (zeros)
-        memset(zeros, 0, (size_t)floats * sizeof *zeros);
+        memset(zeros, 0, (size_t)floats * sizeof(float));
     return zeros;
 }
 
@@ -537,7 +586,7 @@ static void wino_make_weights(struct wino *s)
 
 static int wino_run(struct wino *s)
 {
-    ah_trace_kernel("own winograd float32");
+    ah_trace_kernel(s->half ? "own winograd bfloat16" : "own winograd float32");
     wino_tiles(s);
     int threads = ah_num_threads();
     int64_t groups = (s->oc + GROUP - 1) / GROUP, one = ITEMS * wino_u_item(s, least_of(GROUP, s->oc));
@@ -576,36 +625,32 @@ static int wino_run(struct wino *s)
     return 1;
 }
 
-int ah_conv_winograd(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst)
+int ah_conv_winograd(const struct ah_conv *conv, bool half, const void *src, const float *weight, const float *bias,
+                     void *dst)
 {
-    if (!wino_pays(conv))
-        return 0;
     struct wino s = {.n = conv->n, .c = conv->c, .h = conv->h, .w = conv->w, .oc = conv->oc, .oh = conv->oh,
                      .ow = conv->ow, .pad = {conv->padding[0], conv->padding[1]}, .w_out = 9 * conv->c, .w_in = 9,
-                     .src = src, .weight = weight, .bias = bias, .dst = dst};
+                     .half = half, .src = src, .weight = weight, .bias = bias, .dst = dst};
     return wino_run(&s);
 }
 
-int ah_conv_winograd_grad_input(const struct ah_conv *conv, const float *grad_dst, const float *weight,
-                                float *grad_src)
+int ah_conv_winograd_grad_input(const struct ah_conv *conv, bool half, const void *grad_dst, const float *weight,
+                                void *grad_src)
 {
-    if (!wino_pays(conv))
-        return 0;
     struct wino s = {.n = conv->n, .c = conv->oc, .h = conv->oh, .w = conv->ow, .oc = conv->c, .oh = conv->h,
                      .ow = conv->w, .pad = {2 - conv->padding[0], 2 - conv->padding[1]}, .w_out = 9,
-                     .w_in = 9 * conv->c, .turned = true, .src = grad_dst, .weight = weight, .dst = grad_src};
+                     .w_in = 9 * conv->c, .turned = true, .half = half, .src = grad_dst, .weight = weight,
+                     .dst = grad_src};
     return wino_run(&s);
 }
 
-int ah_conv_winograd_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst,
+int ah_conv_winograd_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
                                  float *grad_weight)
 {
-    if (!wino_pays(conv))
-        return 0;
-    ah_trace_kernel("own winograd float32");
+    ah_trace_kernel(half ? "own winograd bfloat16" : "own winograd float32");
     struct wino s = {.n = conv->n, .c = conv->c, .h = conv->h, .w = conv->w, .oc = conv->oc, .oh = conv->oh,
                      .ow = conv->ow, .pad = {conv->padding[0], conv->padding[1]}, .w_out = 9 * conv->c, .w_in = 9,
-                     .src = src, .weight = grad_weight, .dst = (float *)(uintptr_t)grad_dst};
+                     .half = half, .src = src, .weight = grad_weight, .dst = (char *)(uintptr_t)grad_dst};
     wino_tiles(&s);
     int64_t groups = (s.oc + GROUP - 1) / GROUP, one = ITEMS * wino_u_item(&s, least_of(GROUP, s.oc));
     /* The order of additions follows from the block: it must not depend on the number of threads. */
@@ -640,18 +685,24 @@ int ah_conv_winograd_grad_weight(const struct ah_conv *conv, const float *src, c
 
 #else
 
-int ah_conv_winograd(const struct ah_conv *conv, const float *src, const float *weight, const float *bias, float *dst)
+bool ah_conv_winograd_pays(const struct ah_conv *s)
+{
+    return false;
+}
+
+int ah_conv_winograd(const struct ah_conv *conv, bool half, const void *src, const float *weight, const float *bias,
+                     void *dst)
 {
     return 0;
 }
 
-int ah_conv_winograd_grad_input(const struct ah_conv *conv, const float *grad_dst, const float *weight,
-                                float *grad_src)
+int ah_conv_winograd_grad_input(const struct ah_conv *conv, bool half, const void *grad_dst, const float *weight,
+                                void *grad_src)
 {
     return 0;
 }
 
-int ah_conv_winograd_grad_weight(const struct ah_conv *conv, const float *src, const float *grad_dst,
+int ah_conv_winograd_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
                                  float *grad_weight)
 {
     return 0;

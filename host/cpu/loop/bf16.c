@@ -9,7 +9,7 @@
 
 /* The choice and its description; `text` NULL: not determined yet. */
 static struct {
-    bool native, pairs;
+    bool native, in_blocks, pairs;
     const char *text;
 } bf16_choice;
 
@@ -24,6 +24,7 @@ static void bf16_choose(void)
     else if (wanted && !strcmp(wanted, "float32"))
         fast = false;
     bf16_choice.native = fast;
+    bf16_choice.in_blocks = fast && has.blocks;
     bf16_choice.pairs = has.name && !(wanted && !strcmp(wanted, "float32"));
     if (fast)
         bf16_choice.text = found;
@@ -43,6 +44,13 @@ bool ah_bf16_native(void)
     if (!bf16_choice.text)
         bf16_choose();
     return bf16_choice.native;
+}
+
+bool ah_bf16_in_blocks(void)
+{
+    if (!bf16_choice.text)
+        bf16_choose();
+    return bf16_choice.in_blocks;
 }
 
 bool ah_bf16_pairs(void)

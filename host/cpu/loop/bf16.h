@@ -11,6 +11,9 @@
 /* Native? */
 bool ah_bf16_native(void);
 
+/* Native, by instructions for blocks of matrices (AMX), which are many times faster than float32? */
+bool ah_bf16_in_blocks(void);
+
 /* Has the processor sums of products of pairs (AVX512-BF16, FEAT_BF16)? Kernels that read bfloat16 items where they are
  * use these whatever the choice above; $ACCELHOST_BF16 = `float32` disables them. */
 bool ah_bf16_pairs(void);

@@ -7,7 +7,7 @@ struct ah_bf16_processor {
     const char *name;   /* of the instructions; NULL: there are none */
     bool fast;          /* is oneDNN with them faster than with float32? */
     const char *slower; /* the description of the choice where not */
-    bool blocks;        /* has it the instruction of cpu/linear/gemm_blocks.h? */
+    bool blocks;        /* has it instructions for blocks of matrices (AMX, bfmmla)? */
 };
 
 /* Read the processor's identification. */

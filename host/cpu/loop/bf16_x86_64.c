@@ -11,6 +11,6 @@ struct ah_bf16_processor ah_bf16_processor(void)
         found = (struct ah_bf16_processor){.name = "avx512_bf16", .fast = __builtin_cpu_is("amd") != 0,
                                            .slower = "through float32 (this processor's avx512_bf16 is slower)"};
     if (found.name && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1))
-        found = (struct ah_bf16_processor){.name = "amx_bf16", .fast = true, .slower = ""};
+        found = (struct ah_bf16_processor){.name = "amx_bf16", .fast = true, .slower = "", .blocks = true};
     return found;
 }

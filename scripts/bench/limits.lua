@@ -1,4 +1,4 @@
---- How far ops and training steps are from this machine's limits, on one thread: ops that memory binds next to the rate
+--- Shares of this machine's limits that ops and training steps reach on one thread: ops that memory binds next to the rate
 --- of a copy, steps next to the peak of a product. Two tables in Markdown.
 --
 -- usage: accelhost scripts/bench/limits.lua [--rows PATTERN] [--repeat 3] [--no_peer]

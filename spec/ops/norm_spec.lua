@@ -131,7 +131,7 @@ describe("batch norm followed by relu", function()
       accelhost.nn.init.normal_(layer.weight)
       accelhost.nn.init.normal_(layer.bias)
     end
-    layer:train(not case.eval):to(case.dtype or "float32")
+    layer:train(not case.eval):to(case.mixed and "float32" or case.dtype or "float32")
     local x = accelhost.randn(n, 4, height, width):to(case.dtype or "float32"):requires_grad_()
     local kernel = accelhost.randn(channels, 4, 1, 1):to(x.dtype):requires_grad_()
     local other = case.other and accelhost.randn(n, channels, height, width):to(x.dtype):requires_grad_()
@@ -154,7 +154,8 @@ describe("batch norm followed by relu", function()
   for _, shape in ipairs {{3, 33, 7, 5}, {2, 64, 9, 9}, {5, 8, 16, 17}} do
     for _, other in ipairs {false, true} do
       for _, case in ipairs {{}, {last = true}, {eval = true}, {affine = false}, {plain = true}, {dtype = "float64"},
-        {dtype = "bfloat16"}} do
+        {dtype = "bfloat16"}, {dtype = "bfloat16", last = true, eval = true}, {dtype = "bfloat16", mixed = true},
+        {dtype = "float16", mixed = true}} do
         case.shape, case.other = shape, other
         cases[#cases + 1] = case
       end

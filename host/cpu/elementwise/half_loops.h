@@ -17,24 +17,9 @@ static inline ah_lanes_f32 ah_wide_f16(const uint16_t *x)
     return (ah_lanes_f32)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)x));
 }
 
-static inline ah_lanes_f32 ah_wide_bf16(const uint16_t *x)
-{
-    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
-    return (ah_lanes_f32)_mm512_slli_epi32(wide, 16);
-}
-
 static inline void ah_narrow_f16(uint16_t *y, ah_lanes_f32 x)
 {
     _mm256_storeu_si256((__m256i *)(void *)y, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
-}
-
-static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
-{
-    __m512i bits = (__m512i)x, rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-    rounded = _mm512_mask_add_epi32(rounded, _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000)), rounded,
-                                    _mm512_set1_epi32(1));
-    rounded = _mm512_mask_or_epi32(rounded, ah_unordered_f32(x, x), bits, _mm512_set1_epi32(0x400000));
-    _mm256_storeu_si256((__m256i *)(void *)y, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
 
 static inline void ah_narrow_two_f16(uint16_t *y, ah_lanes_f32 low, ah_lanes_f32 high)

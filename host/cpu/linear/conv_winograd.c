@@ -41,36 +41,6 @@ static inline void lanes_store(float *p, lanes v)
     *(ah_lanes_at_f32 *)p = v;
 }
 
-/* LANES items of bfloat16, widened; and stored, rounded as ah_f32_to_bf16 does. */
-typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
-typedef halves halves_at __attribute__((aligned(2), may_alias));
-
-static inline lanes halves_load(const void *p)
-{
-    return (lanes)(__builtin_convertvector(*(const halves_at *)p, ah_lane_bits_f32) << 16);
-}
-
-static inline void halves_store(void *p, lanes v)
-{
-    ah_lane_bits_f32 bits = (ah_lane_bits_f32)v, number = (ah_lane_bits_f32)(v == v);
-    ah_lane_bits_f32 rounded = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
-    *(halves_at *)p = __builtin_convertvector(((rounded & number) | (quiet & ~number)) >> 16, halves);
-}
-
-/* Items of an image: float32, or bfloat16 with `half`. */
-static inline __attribute__((always_inline)) lanes image_load(const bool half, const char *pixel, int64_t c)
-{
-    return half ? halves_load(pixel + 2 * c) : lanes_load((const float *)(const void *)pixel + c);
-}
-
-static inline __attribute__((always_inline)) void image_store(const bool half, char *pixel, int64_t c, lanes v)
-{
-    if (half)
-        halves_store(pixel + 2 * c, v);
-    else
-        lanes_store((float *)(void *)pixel + c, v);
-}
-
 /* The points are 0, +-a, +-b and infinity with a b = 1. */
 #define POINT_A (2.0f / 3)
 #define POINT_B 1.5f
@@ -234,6 +204,7 @@ struct wino {
     const char *zeros;
 };
 
+/* The bytes of an item of an image. */
 static int64_t wino_item(const struct wino *s)
 {
     return s->half ? sizeof(uint16_t) : sizeof(float);
@@ -279,7 +250,7 @@ static inline __attribute__((always_inline)) void input_tile(const bool half, co
             lanes line[6];
 #pragma GCC unroll 6
             for (int j = 0; j < 6; j++)
-                line[j] = image_load(half, pixel[6 * i + j], c);
+                line[j] = ah_lanes_load(half, pixel[6 * i + j], c);
             input_side(line, 1, side + 6 * i, 1);
         }
 #pragma GCC unroll 6
@@ -312,7 +283,7 @@ static inline __attribute__((always_inline)) void gradient_tile(const bool half,
             lanes line[4];
 #pragma GCC unroll 4
             for (int j = 0; j < 4; j++)
-                line[j] = image_load(half, pixel[4 * i + j], c);
+                line[j] = ah_lanes_load(half, pixel[4 * i + j], c);
             gradient_side(line, 1, side + 6 * i, 1);
         }
 #pragma GCC unroll 6
@@ -350,7 +321,7 @@ static inline __attribute__((always_inline)) void output_tile(const bool half, c
             output_side(side + j, 4, out + j, 4);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++)
-                image_store(half, to + (i * s->ow + j) * s->oc * wino_item(s), c, out[4 * i + j] + bias);
+                ah_lanes_store(half, to + (i * s->ow + j) * s->oc * wino_item(s), c, out[4 * i + j] + bias);
     }
 }
 

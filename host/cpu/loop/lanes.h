@@ -1,9 +1,11 @@
 /* Vectors of the widest kind that the level has, for loops whose registers are laid out by hand: types ah_lanes_*, as
  * ah_lanes_at_* unaligned in arrays, ah_lane_ints_* of as many integers of their size; ah_spread_* of one number,
  * ah_fma_* (a b + c), ah_larger_* and ah_smaller_* (the second one where either is NaN or both are equal);
- * ah_lane_tests_* of a condition per lane: ah_unordered_* (either is NaN), ah_any_*, ah_nan_where_*. */
+ * ah_lane_tests_* of a condition per lane: ah_unordered_* (either is NaN), ah_any_*, ah_nan_where_*. bfloat16 is loaded
+ * as float. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #if defined(__SSE2__)
@@ -204,6 +206,72 @@ static inline ah_lanes_f64 ah_exp_down_f64(ah_lanes_f64 x)
         p = ah_fma_f64(p, r, ah_spread_f64(series[i]));
     p *= (ah_lanes_f64)(((ah_lane_bits_f64)shifted << 52) + (ah_lane_bits_f64)one);
     return (ah_lanes_f64)((ah_lane_ints_f64)p & ~(x < ah_spread_f64(-700.0)));
+}
+
+/* As many items of bfloat16 as there are lanes of float: read; rounded as ah_f32_to_bf16 does, still as float; and
+ * rounded and written. */
+#if defined(__AVX512BW__)
+static inline ah_lanes_f32 ah_wide_bf16(const uint16_t *x)
+{
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
+    return (ah_lanes_f32)_mm512_slli_epi32(wide, 16);
+}
+
+static inline __m512i ah_round_bits_bf16(ah_lanes_f32 x)
+{
+    __m512i bits = (__m512i)x, rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    rounded = _mm512_mask_add_epi32(rounded, _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000)), rounded,
+                                    _mm512_set1_epi32(1));
+    return _mm512_mask_or_epi32(rounded, ah_unordered_f32(x, x), bits, _mm512_set1_epi32(0x400000));
+}
+
+static inline ah_lanes_f32 ah_rounded_bf16(ah_lanes_f32 x)
+{
+    return (ah_lanes_f32)_mm512_and_epi32(ah_round_bits_bf16(x), _mm512_set1_epi32((int)0xffff0000));
+}
+
+static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
+{
+    __m256i items = _mm512_cvtepi32_epi16(_mm512_srli_epi32(ah_round_bits_bf16(x), 16));
+    _mm256_storeu_si256((__m256i *)(void *)y, items);
+}
+#else
+typedef uint16_t ah_lanes_bf16 __attribute__((vector_size(AH_LANES_BYTES / 2)));
+typedef ah_lanes_bf16 ah_lanes_at_bf16 __attribute__((aligned(2), may_alias));
+
+static inline ah_lanes_f32 ah_wide_bf16(const uint16_t *x)
+{
+    return (ah_lanes_f32)(__builtin_convertvector(*(const ah_lanes_at_bf16 *)x, ah_lane_bits_f32) << 16);
+}
+
+static inline ah_lanes_f32 ah_rounded_bf16(ah_lanes_f32 x)
+{
+    ah_lane_bits_f32 bits = (ah_lane_bits_f32)x, number = (ah_lane_bits_f32)(x == x);
+    ah_lane_bits_f32 rounded = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
+    return (ah_lanes_f32)(((rounded & number) | (quiet & ~number)) & 0xffff0000);
+}
+
+static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
+{
+    *(ah_lanes_at_bf16 *)y = __builtin_convertvector((ah_lane_bits_f32)ah_rounded_bf16(x) >> 16, ah_lanes_bf16);
+}
+#endif
+
+/* The items from number `at` on of an array of float, or with `half` of bfloat16. */
+static inline __attribute__((always_inline)) ah_lanes_f32 ah_lanes_load(const bool half, const void *array, int64_t at)
+{
+    if (half)
+        return ah_wide_bf16((const uint16_t *)array + at);
+    return *(const ah_lanes_at_f32 *)((const float *)array + at);
+}
+
+static inline __attribute__((always_inline)) void ah_lanes_store(const bool half, void *array, int64_t at,
+                                                                 ah_lanes_f32 v)
+{
+    if (half)
+        ah_narrow_bf16((uint16_t *)array + at, v);
+    else
+        *(ah_lanes_at_f32 *)((float *)array + at) = v;
 }
 
 /* to = scale * the transpose of 4 x 4 numbers; steps from row to row. */

@@ -150,7 +150,8 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     struct ah_arrays a = {0};
     const void *x = ah_norm_open(&a, xt, &storage), *w = ah_array_in(&a, arg->weight.tensor);
     const void *bias = ah_array_in(&a, arg->bias.tensor);
-    const void *addend = other ? ah_array_nhwc(&a, other, false) : NULL;
+    bool half = relu && xt->dtype == AH_BF16;
+    const void *addend = other ? ah_array_nhwc(&a, other, half) : NULL;
     size_t channels = (size_t)b.c * ah_dtype_size(c->extra[0]->dtype);
     void *scale = ah_array_scratch(&a, channels), *shift = ah_array_scratch(&a, channels);
     void *y = ah_norm_out_open(&a, out, &storage);
@@ -165,7 +166,7 @@ static int batch_norm_run(struct ah_call *c, bool relu, struct ah_tensor *other)
     const void *mean = ah_tensor_data(c->extra[0]), *inverse = ah_tensor_data(c->extra[1]);
     AH_BY_REAL(xt->dtype, ah_norm_affine_factors, b.c, mean, inverse, w, bias, scale, shift);
     if (relu)
-        ah_norm_relu_apply(&b, x, scale, shift, addend, y);
+        ah_norm_relu_apply(&b, half, x, scale, shift, addend, y);
     else if (storage.rows)
         ah_row_loops(storage.dtype)->apply(&b, x, scale, shift, y);
     else
@@ -209,35 +210,40 @@ int ah_cpu_batch_norm_backward(struct ah_call *c)
     return ah_arrays_close(&a);
 }
 
+/* A result of images, of the type of items that the kernel writes. */
+static void *images_out(struct ah_arrays *a, struct ah_tensor *out, bool half)
+{
+    out->storage->channels_last = true;
+    return half ? ah_tensor_data(out) : ah_array_out(a, out);
+}
+
 int ah_cpu_batch_norm_relu_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_relu_backward *arg = ah_args(c, batch_norm_relu_backward);
     struct ah_tensor *xt = arg->input.tensor;
     struct ah_batch b = ah_batch_of(xt);
     struct ah_arrays a = {0};
-    bool other = arg->with_other.flag;
-    const float *g = ah_array_nhwc(&a, arg->grad.tensor, false), *x = ah_array_nhwc(&a, xt, false);
-    const float *y = other ? ah_array_nhwc(&a, arg->output.tensor, false) : x; /* else unread */
+    bool other = arg->with_other.flag, half = xt->dtype == AH_BF16;
+    const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *x = ah_array_nhwc(&a, xt, half);
+    const void *y = other ? ah_array_nhwc(&a, arg->output.tensor, half) : x; /* else unread */
     const float *w = ah_array_in(&a, arg->weight.tensor), *bias = ah_array_in(&a, arg->bias.tensor);
     float *scale = ah_array_scratch(&a, 7 * (size_t)b.c * sizeof(float));
-    float *gx = ah_array_out(&a, c->out[0]), *gw = ah_array_out(&a, c->out[1]), *gb = ah_array_out(&a, c->out[2]);
-    float *masked = other ? ah_array_out(&a, c->out[3]) : NULL;
+    void *gx = images_out(&a, c->out[0], half), *masked = other ? images_out(&a, c->out[3], half) : NULL;
+    float *gw = ah_array_out(&a, c->out[1]), *gb = ah_array_out(&a, c->out[2]);
     const float *mean = ah_tensor_data(arg->mean.tensor), *inverse = ah_tensor_data(arg->inverse.tensor);
     if (a.status < 0)
         return ah_arrays_close(&a);
     float *shift = scale + b.c, *sg = shift + b.c, *sx = sg + b.c, *ca = sx + b.c, *cb = ca + b.c, *cc = cb + b.c;
     ah_norm_affine_factors_f32(b.c, mean, inverse, w, bias, scale, shift);
-    a.status = ah_norm_relu_sums(&b, g, x, y, mean, scale, shift, masked, sg, sx);
+    a.status = ah_norm_relu_sums(&b, half, g, x, y, mean, scale, shift, masked, sg, sx);
     if (a.status < 0)
         return ah_arrays_close(&a);
     ah_norm_backward_factors_f32(&b, inverse, w, sg, sx, arg->training.flag, gw, gb, ca, cb, cc);
+    const struct ah_norm_relu_factors factors = {mean, scale, shift, ca, cb, cc};
     if (other)
-        ah_row_loops_f32.combine(&b, masked, x, mean, ca, cb, cc, gx);
+        ah_row_loops(xt->dtype)->combine(&b, masked, x, mean, ca, cb, cc, gx);
     else
-        ah_norm_relu_combine(&b, g, x, mean, scale, shift, ca, cb, cc, gx);
-    c->out[0]->storage->channels_last = true;
-    if (other)
-        c->out[3]->storage->channels_last = true;
+        ah_norm_relu_combine(&b, half, g, x, &factors, gx);
     return ah_arrays_close(&a);
 }
 

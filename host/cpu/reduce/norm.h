@@ -65,13 +65,17 @@ static inline const struct ah_row_loops *ah_row_loops(enum ah_dtype dtype)
     return dtype == AH_BF16 ? &ah_row_loops_bf16 : &ah_row_loops_f32;
 }
 
-/* Batch norm in channels-last order and float32, then relu of its sum with `other` (NULL: of itself). The gradient
- * counts where the output is above 0: with `masked` that is read from the output y, and the gradient that counts is
- * stored there for ah_row_loops' combine; without, it is computed again from x, scale and shift. */
-void ah_norm_relu_apply(const struct ah_batch *b, const float *x, const float *scale, const float *shift,
-                        const float *other, float *y);
-int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, const float *y, const float *mean,
-                      const float *scale, const float *shift, float *masked, float *sum_g, float *sum_gx);
-void ah_norm_relu_combine(const struct ah_batch *b, const float *g, const float *x, const float *mean,
-                          const float *scale, const float *shift, const float *ca, const float *cb, const float *cc,
-                          float *gx);
+/* Batch norm in channels-last order, of float32 or with `half` of bfloat16, then relu of its sum with `other` (NULL: of
+ * itself). The gradient counts where the output is above 0: with `masked` that is read from the output y, and the
+ * gradient that counts is stored there for ah_row_loops' combine; without, it is computed again from x, scale and
+ * shift. */
+struct ah_norm_relu_factors {
+    const float *mean, *scale, *shift, *ca, *cb, *cc;
+};
+void ah_norm_relu_apply(const struct ah_batch *b, bool half, const void *x, const float *scale, const float *shift,
+                        const void *other, void *y);
+int ah_norm_relu_sums(const struct ah_batch *b, bool half, const void *g, const void *x, const void *y,
+                      const float *mean, const float *scale, const float *shift, void *masked, float *sum_g,
+                      float *sum_gx);
+void ah_norm_relu_combine(const struct ah_batch *b, bool half, const void *g, const void *x,
+                          const struct ah_norm_relu_factors *f, void *gx);

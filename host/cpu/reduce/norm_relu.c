@@ -1,7 +1,9 @@
-/* Batch norm and relu in one pass forward and two backward (norm.h). Sums are in the order of norm_rows_loops.h, so
- * that results have the bits of the two ops. */
+/* Batch norm and relu in one pass forward and two backward (norm.h). Sums are in the order of norm_rows_loops.h, and
+ * results of bfloat16 are rounded as often as by the ops, whose bits they have. Functions of `half` are compiled for
+ * both types of items. */
 #include <string.h>
 
+#include "base/numeric/half.h"
 #include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "cpu/loop/column_sum.h"
@@ -27,20 +29,53 @@ static inline float above_zero(float x)
     return x < 0 ? 0 : x;
 }
 
-void ah_norm_relu_apply(const struct ah_batch *b, const float *restrict x, const float *restrict scale,
-                        const float *restrict shift, const float *restrict other, float *restrict y)
+/* The result of an op as it is stored: with `half` rounded to bfloat16. */
+static inline __attribute__((always_inline)) lanes stored_as(const bool half, lanes v)
+{
+    return half ? ah_rounded_bf16(v) : v;
+}
+
+static inline __attribute__((always_inline)) float item_load(const bool half, const void *array, int64_t at)
+{
+    return half ? ah_bf16_to_f32(((const uint16_t *)array)[at]) : ((const float *)array)[at];
+}
+
+static inline __attribute__((always_inline)) void item_store(const bool half, void *array, int64_t at, float value)
+{
+    if (half)
+        ((uint16_t *)array)[at] = ah_f32_to_bf16(value);
+    else
+        ((float *)array)[at] = value;
+}
+
+static inline __attribute__((always_inline)) void apply_row(const bool half, int64_t c, const void *x, int64_t first,
+                                                            const float *restrict scale, const float *restrict shift,
+                                                            const void *other, void *y)
+{
+    int64_t k = 0;
+    for (; k + LANES <= c; k += LANES) {
+        lanes v = ah_lanes_load(half, x, first + k) * load(scale + k) + load(shift + k);
+        if (other)
+            v = stored_as(half, v) + ah_lanes_load(half, other, first + k);
+        ah_lanes_store(half, y, first + k, ah_larger_f32((lanes){0}, v));
+    }
+    for (; k < c; k++) {
+        float v = item_load(half, x, first + k) * scale[k] + shift[k];
+        v = half ? ah_bf16_to_f32(ah_f32_to_bf16(v)) : v;
+        item_store(half, y, first + k, above_zero(other ? v + item_load(half, other, first + k) : v));
+    }
+}
+
+void ah_norm_relu_apply(const struct ah_batch *b, bool half, const void *x, const float *scale, const float *shift,
+                        const void *other, void *y)
 {
     int64_t c = b->c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->pixels; i++) {
-        const float *restrict from = x + i * c, *restrict addend = other ? other + i * c : NULL;
-        float *restrict to = y + i * c;
-        if (addend)
-            for (int64_t k = 0; k < c; k++)
-                to[k] = above_zero(from[k] * scale[k] + shift[k] + addend[k]);
+        if (half)
+            apply_row(true, c, x, i * c, scale, shift, other, y);
         else
-            for (int64_t k = 0; k < c; k++)
-                to[k] = above_zero(from[k] * scale[k] + shift[k]);
+            apply_row(false, c, x, i * c, scale, shift, other, y);
     }
 }
 
@@ -50,26 +85,29 @@ static inline lanes counted(lanes output, lanes gradient)
     return (lanes)((ah_lane_ints_f32)gradient & ~(output <= (lanes){0}));
 }
 
+/* `first` is the number of the first item of a chunk. */
 struct relu_rows {
-    const float *g, *x, *y, *mean, *scale, *shift;
-    float *masked, *sums, *products;
-    int64_t c;
+    const void *g, *x, *y;
+    const float *mean, *scale, *shift;
+    void *masked;
+    float *sums, *products;
+    int64_t c, first;
 };
 
-/* Add the gradient that counts, h, and h (x - mean) of `rows` rows from row `first` on to the sums. */
-static inline __attribute__((always_inline)) void relu_rows_add(const int rows, const bool stored,
-                                                                const struct relu_rows *r, int64_t first)
+/* Add the gradient that counts, h, and h (x - mean) of `rows` rows from row `row` on to the sums. */
+static inline __attribute__((always_inline)) void relu_rows_add(const bool half, const int rows, const bool stored,
+                                                                const struct relu_rows *r, int64_t row)
 {
-    int64_t c = r->c, k = 0;
+    int64_t c = r->c, k = 0, begin = r->first + row * c;
     for (; k + LANES <= c; k += LANES) {
         lanes sum = load(r->sums + k), product = load(r->products + k), mean = load(r->mean + k);
         lanes scale = load(r->scale + k), shift = load(r->shift + k);
         for (int i = 0; i < rows; i++) {
-            int64_t at = (first + i) * c + k;
-            lanes x = load(r->x + at), y = stored ? load(r->y + at) : x * scale + shift;
-            lanes h = counted(y, load(r->g + at));
+            int64_t at = begin + i * c + k;
+            lanes x = ah_lanes_load(half, r->x, at), y = stored ? ah_lanes_load(half, r->y, at) : x * scale + shift;
+            lanes h = counted(y, ah_lanes_load(half, r->g, at));
             if (stored)
-                store(r->masked + at, h);
+                ah_lanes_store(half, r->masked, at, h);
             sum += h;
             product += h * (x - mean);
         }
@@ -78,31 +116,45 @@ static inline __attribute__((always_inline)) void relu_rows_add(const int rows, 
     }
     for (; k < c; k++) {
         for (int i = 0; i < rows; i++) {
-            int64_t at = (first + i) * c + k;
-            float y = stored ? r->y[at] : r->x[at] * r->scale[k] + r->shift[k], h = y <= 0 ? 0 : r->g[at];
+            int64_t at = begin + i * c + k;
+            float x = item_load(half, r->x, at), y = stored ? item_load(half, r->y, at) : x * r->scale[k] + r->shift[k];
+            float h = y <= 0 ? 0 : item_load(half, r->g, at);
             if (stored)
-                r->masked[at] = h;
+                item_store(half, r->masked, at, h);
             r->sums[k] += h;
-            r->products[k] += h * (r->x[at] - r->mean[k]);
+            r->products[k] += h * (x - r->mean[k]);
         }
     }
 }
 
 /* The sums of a chunk of rows: some rows at a time, so that memory is read in order. */
-static inline __attribute__((always_inline)) void relu_chunk(const bool stored, const struct relu_rows *r,
-                                                             int64_t rows)
+static inline __attribute__((always_inline)) void relu_chunk(const bool half, const bool stored,
+                                                             const struct relu_rows *r, int64_t rows)
 {
     memset(r->sums, 0, (size_t)r->c * sizeof(float));
     memset(r->products, 0, (size_t)r->c * sizeof(float));
     int64_t i = 0;
     for (; i + 4 <= rows; i += 4)
-        relu_rows_add(4, stored, r, i);
+        relu_rows_add(half, 4, stored, r, i);
     for (; i < rows; i++)
-        relu_rows_add(1, stored, r, i);
+        relu_rows_add(half, 1, stored, r, i);
 }
 
-int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, const float *y, const float *mean,
-                      const float *scale, const float *shift, float *masked, float *sum_g, float *sum_gx)
+static void relu_chunk_run(bool half, const struct relu_rows *r, int64_t rows)
+{
+    if (half && r->masked)
+        relu_chunk(true, true, r, rows);
+    else if (half)
+        relu_chunk(true, false, r, rows);
+    else if (r->masked)
+        relu_chunk(false, true, r, rows);
+    else
+        relu_chunk(false, false, r, rows);
+}
+
+int ah_norm_relu_sums(const struct ah_batch *b, bool half, const void *g, const void *x, const void *y,
+                      const float *mean, const float *scale, const float *shift, void *masked, float *sum_g,
+                      float *sum_gx)
 {
     int64_t rows = b->n * b->pixels, c = b->c, chunks = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
     AH_CLEANUP(ah_dense_close) struct ah_dense partial = {0};
@@ -111,34 +163,40 @@ int ah_norm_relu_sums(const struct ah_batch *b, const float *g, const float *x, 
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < chunks; i++) {
         int64_t first = i * CHUNK_ROWS, count = rows - first < CHUNK_ROWS ? rows - first : CHUNK_ROWS;
-        const struct relu_rows r = {g + first * c, x + first * c, y + first * c, mean, scale, shift,
-                                    masked ? masked + first * c : NULL, sums + i * c, products + i * c, c};
-        if (masked)
-            relu_chunk(true, &r, count);
-        else
-            relu_chunk(false, &r, count);
+        const struct relu_rows r = {g, x, y, mean, scale, shift, masked, sums + i * c, products + i * c, c, first * c};
+        relu_chunk_run(half, &r, count);
     }
     AH_TRY(ah_column_sum_f32(sums, chunks, c, sum_g));
     return ah_column_sum_f32(products, chunks, c, sum_gx);
 }
 
-void ah_norm_relu_combine(const struct ah_batch *b, const float *restrict g, const float *restrict x,
-                          const float *restrict mean, const float *restrict scale, const float *restrict shift,
-                          const float *restrict ca, const float *restrict cb, const float *restrict cc,
-                          float *restrict gx)
+static inline __attribute__((always_inline)) void combine_row(const bool half, int64_t c, const void *g, const void *x,
+                                                              int64_t first, const struct ah_norm_relu_factors *f,
+                                                              void *gx)
+{
+    int64_t k = 0;
+    for (; k + LANES <= c; k += LANES) {
+        lanes value = ah_lanes_load(half, x, first + k);
+        lanes h = counted(value * load(f->scale + k) + load(f->shift + k), ah_lanes_load(half, g, first + k));
+        lanes along = (value - load(f->mean + k)) * load(f->cc + k);
+        ah_lanes_store(half, gx, first + k, (h - load(f->cb + k) - along) * load(f->ca + k));
+    }
+    for (; k < c; k++) {
+        float value = item_load(half, x, first + k);
+        float h = value * f->scale[k] + f->shift[k] <= 0 ? 0 : item_load(half, g, first + k);
+        item_store(half, gx, first + k, (h - f->cb[k] - (value - f->mean[k]) * f->cc[k]) * f->ca[k]);
+    }
+}
+
+void ah_norm_relu_combine(const struct ah_batch *b, bool half, const void *g, const void *x,
+                          const struct ah_norm_relu_factors *f, void *gx)
 {
     int64_t c = b->c;
 #pragma omp parallel for schedule(static) if (ah_worth_threads(b->n * b->pixels * c, AH_SHARE_MIDDLE))
     for (int64_t i = 0; i < b->n * b->pixels; i++) {
-        const float *from = x + i * c, *incoming = g + i * c;
-        int64_t k = 0;
-        for (; k + LANES <= c; k += LANES) {
-            lanes value = load(from + k), h = counted(value * load(scale + k) + load(shift + k), load(incoming + k));
-            store(gx + i * c + k, (h - load(cb + k) - (value - load(mean + k)) * load(cc + k)) * load(ca + k));
-        }
-        for (; k < c; k++) {
-            float h = from[k] * scale[k] + shift[k] <= 0 ? 0 : incoming[k];
-            gx[i * c + k] = (h - cb[k] - (from[k] - mean[k]) * cc[k]) * ca[k];
-        }
+        if (half)
+            combine_row(true, c, g, x, i * c, f, gx);
+        else
+            combine_row(false, c, g, x, i * c, f, gx);
     }
 }

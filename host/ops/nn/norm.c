@@ -30,12 +30,12 @@ static void note_affine(struct ah_call *c, int at)
     }
 }
 
-/* A half input with weights and statistics in float32, as autocast leaves them. */
-static bool is_mixed(const struct ah_call *c)
+/* A half input with weights and statistics in float32, as autocast leaves them: the arguments up to `end`. */
+static bool is_mixed_to(const struct ah_call *c, int end)
 {
     enum ah_dtype dtype = c->arg[0].tensor->dtype;
     bool any = false;
-    for (int i = 1; i < c->op->param_count; i++) {
+    for (int i = 1; i < end; i++) {
         if (c->arg[i].kind == AH_TENSOR && c->arg[i].tensor->dtype != AH_F32)
             return false;
         any = any || c->arg[i].kind == AH_TENSOR;
@@ -43,12 +43,17 @@ static bool is_mixed(const struct ah_call *c)
     return any && (dtype == AH_F16 || dtype == AH_BF16);
 }
 
+static bool is_mixed(const struct ah_call *c)
+{
+    return is_mixed_to(c, c->op->param_count);
+}
+
 /* Report whether the kernels read such an input as it is: those of the CPU do, and write gradients of the weight's
  * dtype. Weight and bias are the arguments at, at + 1. */
 static bool norm_is_mixed_natively(const struct ah_call *c, int at)
 {
     bool weight = c->arg[at].kind == AH_TENSOR, bias = c->arg[at + 1].kind == AH_TENSOR;
-    return is_mixed(c) && c->device == &ah_cpu && (weight || !bias);
+    return is_mixed_to(c, at + 2) && c->device == &ah_cpu && (weight || !bias);
 }
 
 /* The same op on the input in float32, rounded once at the end: other ops, which record themselves. */
@@ -123,13 +128,15 @@ int ah_forward_batch_norm_backward(struct ah_call *c)
     return x->numel == 0 ? 0 : ah_call_kernel(c);
 }
 
-/* Can one kernel replace the ops? Convolutions in float32 on a CPU leave such inputs. */
+/* Can one kernel replace the ops? Convolutions in float32 and bfloat16 on a CPU leave such inputs. */
 static bool can_norm_and_relu(const struct ah_call *c)
 {
     const struct ah_args_batch_norm_relu *arg = ah_args(c, batch_norm_relu);
     const struct ah_tensor *x = arg->input.tensor, *other = ah_given(&arg->other);
-    return c->device == &ah_cpu && x->dtype == AH_F32 && x->ndim == 4 && x->numel > 0 && x->storage->channels_last &&
-           (!other || (other->dtype == AH_F32 && ah_same_shape(x, other)));
+    if (is_mixed_to(c, 5) && !norm_is_mixed_natively(c, 3))
+        return false;
+    return c->device == &ah_cpu && (x->dtype == AH_F32 || x->dtype == AH_BF16) && x->ndim == 4 && x->numel > 0 &&
+           x->storage->channels_last && (!other || (other->dtype == x->dtype && ah_same_shape(x, other)));
 }
 
 static int batch_norm_relu_by_ops(struct ah_call *c)
@@ -161,9 +168,10 @@ int ah_forward_batch_norm_relu_backward(struct ah_call *c)
 {
     const struct ah_args_batch_norm_relu_backward *arg = ah_args(c, batch_norm_relu_backward);
     const struct ah_tensor *x = arg->input.tensor;
+    enum ah_dtype affine = ah_given(&arg->weight) ? arg->weight.tensor->dtype : x->dtype;
     AH_TRY(ah_call_output(c, 0, x->size, x->ndim, x->dtype));
-    AH_TRY(ah_call_output(c, 1, &x->size[1], 1, x->dtype));
-    AH_TRY(ah_call_output(c, 2, &x->size[1], 1, x->dtype));
+    AH_TRY(ah_call_output(c, 1, &x->size[1], 1, affine));
+    AH_TRY(ah_call_output(c, 2, &x->size[1], 1, affine));
     if (arg->with_other.flag)
         AH_TRY(ah_call_output(c, 3, x->size, x->ndim, x->dtype));
     return ah_call_kernel(c);

@@ -1,5 +1,5 @@
---- Shares of this machine's limits that ops and training steps reach on one thread: ops that memory binds next to the rate
---- of a copy, steps next to the peak of a product. Two tables in Markdown.
+--- Shares of this machine's limits that ops and training steps reach on one thread: ops that memory binds next to a
+--- copy, steps next to the peak of a product. Two tables in Markdown.
 --
 -- usage: accelhost scripts/bench/limits.lua [--rows PATTERN] [--repeat 3] [--no_peer]
 --

@@ -337,15 +337,15 @@ local transformers_name = transformers_version and "transformers " .. transforme
 local peft_version = transformers_python
   and first_line(transformers_python .. " -c 'import peft; print(peft.__version__)'")
 local fine_tunings = {
-  {"encoder_full", "encoder", "full 3 %s", transformers_name},
-  {"encoder_padded", "encoder", "padded 3 %s", transformers_name, true},
-  {"vision_resnet18_224", "vision", "resnet18 8 224 3 %s", "torchvision, timm"},
-  {"vision_resnet50_224", "vision", "resnet50 8 224 3 %s", "torchvision, timm"},
-  {"vision_resnet18_64", "vision", "resnet18 32 64 3 %s", "torchvision, timm", true},
-  {"vision_resnet50_64", "vision", "resnet50 32 64 3 %s", "torchvision, timm", true},
-  {"vision_vit_tiny_224", "vision", "vit_tiny_patch16_224 8 224 3 %s", "torchvision, timm"},
-  {"decoder_full", "decoder", "tune 3 %s full", transformers_name},
-  {"decoder_lora", "decoder", "tune 3 %s lora",
+  {"encoder_full", "encoder", "full 7 %s", transformers_name},
+  {"encoder_padded", "encoder", "padded 7 %s", transformers_name, true},
+  {"vision_resnet18_224", "vision", "resnet18 8 224 7 %s", "torchvision, timm"},
+  {"vision_resnet50_224", "vision", "resnet50 8 224 7 %s", "torchvision, timm"},
+  {"vision_resnet18_64", "vision", "resnet18 32 64 7 %s", "torchvision, timm", true},
+  {"vision_resnet50_64", "vision", "resnet50 32 64 7 %s", "torchvision, timm", true},
+  {"vision_vit_tiny_224", "vision", "vit_tiny_patch16_224 8 224 7 %s", "torchvision, timm"},
+  {"decoder_full", "decoder", "tune 7 %s full", transformers_name},
+  {"decoder_lora", "decoder", "tune 7 %s lora",
     peft_version and ("%s, peft %s"):format(transformers_name, peft_version)},
 }
 local fine_tuning_rows = {}

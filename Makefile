@@ -200,7 +200,8 @@ plugins: $(IMAGE) $(PLOT) $(STORE) $(REGEX) $(EDIT) $(JUPYTER) $(MPI) $(CUDA)
 $(BUILD)/libluajit.a: $(LUAJIT_A) host/bind/lua/lua_code.h
 	@mkdir -p $(@D)
 	$(call say,objcopy $@)$(OBJCOPY) --redefine-sym syscall=ah_lua_syscall --redefine-sym munmap=ah_lua_munmap \
-		--redefine-sym mmap=ah_lua_mmap --redefine-sym mmap64=ah_lua_mmap64 $< $@
+		--redefine-sym mmap=ah_lua_mmap --redefine-sym mmap64=ah_lua_mmap64 \
+		--redefine-sym mremap=ah_lua_mremap $< $@
 
 $(BUILD)/accelhost: $(OBJ) $(LUAJIT)
 	$(call say,ld $@)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)

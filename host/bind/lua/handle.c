@@ -8,6 +8,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/trace/counters.h"
+#include "bind/lua/lua_heap.h"
 
 /* Identities of the tensor metatables: of the state opened last, and of all that are open. */
 enum { STATES = 64 };
@@ -96,6 +97,7 @@ static void handle_collect(lua_State *L)
     int64_t begin = thread_ns();
     account.collecting = true;
     atomic_store_explicit(&ah_counters->collects, 1, memory_order_relaxed);
+    ah_lua_heap_load();
     lua_gc(L, LUA_GCCOLLECT, 0);
     atomic_store_explicit(&ah_counters->collects, 0, memory_order_relaxed);
     account.collecting = false;
@@ -167,10 +169,10 @@ lua_State *ah_entered(void)
     return handle_here ? handle_entered : NULL;
 }
 
-/* Does a collection before the process grows save enough? Inside a step of a CNN it costs 1.05 ms for a Lua heap of
- * 0.9 MB, which the step's data have evicted from the caches (0.25 ms when it is in them); the page faults of 1 MiB
- * cost 0.1 ms, and half of the bytes since the last collection were dead. By time alone the limit would be 20 heaps;
- * with that the peak of a recomputing step rises from 19 to 29 MB. */
+/* Does a collection before the process grows save enough? Inside a step of a CNN it costs 0.4 ms for a Lua heap of
+ * 1 MB, which the step's data have evicted from the caches; the page faults of 1 MiB cost 0.1 ms, and half of the bytes
+ * since the last collection were dead. By time alone the limit would be 8 heaps; with 20 the peak of a recomputing step
+ * rises from 19 to 29 MB. */
 static bool is_growth_due(void)
 {
     size_t debt = account.debt > account.earlier ? account.debt - account.earlier : 0;

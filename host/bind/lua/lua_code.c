@@ -13,6 +13,8 @@
 
 #include <lauxlib.h>
 
+#include "bind/lua/lua_heap.h"
+
 enum { UNIT = 1 << 16, UNITS = 128, TRIES = 15 };
 #define RESERVE ((size_t)UNIT * UNITS)
 /* Any two places this near to LuaJIT's code reach each other; LuaJIT accepts memory within 62 MiB on aarch64. */
@@ -84,7 +86,7 @@ void *ah_lua_mmap(void *hint, size_t bytes, int protection, int flags, int file,
         at = lua_code_alloc(bytes, protection);
         pthread_mutex_unlock(&lua_code_lock);
     }
-    return at != MAP_FAILED ? at : mmap(hint, bytes, protection, flags, file, offset);
+    return at != MAP_FAILED ? at : ah_lua_heap_map(hint, bytes, protection, flags, file, offset);
 }
 
 void *ah_lua_mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset)
@@ -96,7 +98,7 @@ int ah_lua_munmap(void *at, size_t bytes)
 {
     uintptr_t place = (uintptr_t)at - (uintptr_t)lua_code_reserve;
     if (!lua_code_reserve || lua_code_reserve == MAP_FAILED || place >= RESERVE)
-        return munmap(at, bytes);
+        return ah_lua_heap_unmap(at, bytes);
     pthread_mutex_lock(&lua_code_lock);
     /* Mapped again without access, so that its pages are freed and the addresses stay reserved. */
     void *blank = mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -104,4 +106,9 @@ int ah_lua_munmap(void *at, size_t bytes)
         lua_code_used[place / UNIT + i] = false;
     pthread_mutex_unlock(&lua_code_lock);
     return blank == MAP_FAILED ? -1 : 0;
+}
+
+void *ah_lua_mremap(void *at, size_t bytes, size_t wanted, int flags, ...)
+{
+    return ah_lua_heap_remap(at, bytes, wanted, flags);
 }

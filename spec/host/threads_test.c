@@ -51,3 +51,25 @@ AH_TEST(threads_helpers_receive_their_own_faults_and_no_signal_of_another_proces
     CHECK(!sigismember(&blocked, SIGBUS) && !sigismember(&blocked, SIGSEGV) && !sigismember(&blocked, SIGFPE));
     CHECK(sigismember(&blocked, SIGINT) && sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGUSR1));
 }
+
+AH_TEST(threads_leave_a_processor_for_another_one_of_their_mask)
+{
+    struct ah_affinity before = {0}, after = {0}, one;
+    REQUIRE(!sched_getaffinity(0, sizeof before.set, before.set));
+    int moves = 0;
+    for (int i = 0; i < 20; i++) {
+        int cpu = sched_getcpu();
+        CHECK(ah_affinity_leave(cpu) == (CPU_COUNT_S(sizeof before.set, before.set) > 1));
+        moves += sched_getcpu() != cpu;
+    }
+    CHECK((moves > 0) == (CPU_COUNT_S(sizeof before.set, before.set) > 1));
+    REQUIRE(!sched_getaffinity(0, sizeof after.set, after.set));
+    CHECK(CPU_EQUAL_S(sizeof after.set, after.set, before.set));
+
+    ah_affinity_part(0, ah_affinity_count(), &one);
+    REQUIRE(!ah_affinity_set(&one));
+    CHECK(!ah_affinity_leave(sched_getcpu()));
+    sched_getaffinity(0, sizeof after.set, after.set);
+    CHECK(CPU_EQUAL_S(sizeof after.set, after.set, one.set));
+    CHECK(!ah_affinity_set(&before));
+}

@@ -24,6 +24,8 @@ enum {
     CREDIT_NS = 1000000,        /* the part of their savings that counts against later costs */
     SHORTEST_REST_NS = 4000000,
     LONGEST_REST_NS = 128000000,
+    MOVED_NS = 500000,          /* a thread that needs longer to move to another processor has found it busy: */
+    STAY_NS = 50000000,         /* it does not try again for this long */
     LOSS_SHARE = 24,            /* where they have not paid: least length of a rest, in times of the debt before it */
     ANY_CPU = -2,               /* -1: sched_getcpu has failed */
 };
@@ -190,6 +192,22 @@ static void worker_sleep(uint32_t last)
     atomic_fetch_sub(&pool.sleepers, 1);
 }
 
+/* Move to another processor than the caller's. The system wakes a thread where it ran last, without a search for an idle
+ * processor where a cache has two of them and one is busy (Linux 6.18): the thread would wait behind the caller in each
+ * region. False if the others are busy, too. */
+static bool worker_leave(int cpu)
+{
+    static _Thread_local int64_t stays_until;
+    int64_t begin = ah_now_ns();
+    if (begin < stays_until || !ah_affinity_leave(cpu))
+        return false;
+    int64_t now = ah_now_ns();
+    if (now - begin < MOVED_NS)
+        return true;
+    stays_until = now + STAY_NS;
+    return false;
+}
+
 static void *worker_run(void *index)
 {
     uint32_t last = 0;
@@ -203,9 +221,9 @@ static void *worker_run(void *index)
             continue;
         struct region region = pool_region();
         last = region.generation;
-        /* The system finds no other processor for this thread: it would run in place of the caller. */
-        if (sched_getcpu() == atomic_load_explicit(&pool.caller_cpu, memory_order_relaxed))
-            worker_sleep(last);
+        int caller_cpu = atomic_load_explicit(&pool.caller_cpu, memory_order_relaxed);
+        if (sched_getcpu() == caller_cpu && !worker_leave(caller_cpu))
+            worker_sleep(last); /* it would run in place of the caller */
         else
             run_pieces(region, region.homes, &shortest);
     }

@@ -45,6 +45,16 @@ int ah_affinity_set(const struct ah_affinity *affinity)
     return sched_setaffinity(0, sizeof affinity->set, affinity->set);
 }
 
+bool ah_affinity_leave(int cpu)
+{
+    struct ah_affinity mine = {0}, others;
+    if (sched_getaffinity(0, sizeof mine.set, mine.set))
+        return false;
+    others = mine;
+    CPU_CLR_S((size_t)cpu, sizeof others.set, others.set);
+    return CPU_COUNT_S(sizeof others.set, others.set) > 0 && !ah_affinity_set(&others) && !ah_affinity_set(&mine);
+}
+
 int ah_cpu_count(void)
 {
     int count = ah_affinity_count();

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Return the number of processors for this process: those of its affinity mask, at most its control groups' quota,
@@ -21,6 +22,8 @@ void ah_affinity_part(int part, int parts, struct ah_affinity *out);
 /* Set the affinity of the calling thread, which its new threads and processes inherit; -1 and errno on failure. A
  * signal handler may call it. */
 int ah_affinity_set(const struct ah_affinity *affinity);
+/* Move the calling thread off a processor of its mask; its mask is the same afterwards. False if it has no other. */
+bool ah_affinity_leave(int cpu);
 /* In a new thread of kernels, its number > 0: where its parent is bound to one processor (OMP_PROC_BIND), bind it to
  * the next ones of the mask of the process in turn. */
 void ah_affinity_bind(int thread);

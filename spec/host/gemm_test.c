@@ -1,7 +1,8 @@
-/* Products of bfloat16 matrices: exact where the sums are, and with the bits that cpu/linear/gemm_blocks.h states. */
+/* Products of matrices: exact where the sums are; of bfloat16 with the bits that cpu/linear/gemm_blocks.h states. */
 #include <stdlib.h>
 
 #include "base/numeric/half.h"
+#include "base/process/threads.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/linear/gemm_blocks.h"
 #include "test.h"
@@ -97,4 +98,38 @@ AH_TEST(products_of_bfloat16_by_blocks_add_pairs_in_order)
 {
     if (ah_gemm_blocks_found())
         check_sizes(false);
+}
+
+enum { DEEP_ROWS = 33, DEEP_COLS = 65, DEEP = 9000 };
+
+/* Whole numbers, so that the sums are exact in any order; a product of this shape is divided along its sums. */
+AH_TEST(deep_products_of_float32_are_exact_for_any_number_of_threads)
+{
+    static float a[DEEP_ROWS * DEEP], b[DEEP_COLS * DEEP], biases[DEEP_COLS], exact[DEEP_ROWS * DEEP_COLS];
+    float c[DEEP_ROWS * (DEEP_COLS + 3)];
+    int before = ah_num_threads();
+    for (int i = 0; i < DEEP_ROWS * DEEP; i++)
+        a[i] = (float)(rand() % 17 - 8);
+    for (int i = 0; i < DEEP_COLS * DEEP; i++)
+        b[i] = (float)(rand() % 17 - 8);
+    for (int j = 0; j < DEEP_COLS; j++)
+        biases[j] = (float)(rand() % 17 - 8);
+    for (int i = 0; i < DEEP_ROWS; i++)
+        for (int j = 0; j < DEEP_COLS; j++) {
+            exact[i * DEEP_COLS + j] = biases[j];
+            for (int d = 0; d < DEEP; d++)
+                exact[i * DEEP_COLS + j] += a[i * DEEP + d] * b[j * DEEP + d];
+        }
+    for (int threads = 1; threads <= 5; threads++) {
+        ah_set_num_threads(threads);
+        for (int i = 0; i < DEEP_ROWS * (DEEP_COLS + 3); i++)
+            c[i] = -1;
+        CHECK_OK(ah_gemm_bias_f32(false, true, DEEP_ROWS, DEEP_COLS, DEEP, a, DEEP, b, DEEP, biases, c, DEEP_COLS + 3));
+        int wrong = 0;
+        for (int i = 0; i < DEEP_ROWS; i++)
+            for (int j = 0; j < DEEP_COLS + 3; j++)
+                wrong += c[i * (DEEP_COLS + 3) + j] != (j < DEEP_COLS ? exact[i * DEEP_COLS + j] : -1);
+        CHECK(wrong == 0);
+    }
+    ah_set_num_threads(before);
 }

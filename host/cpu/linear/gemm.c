@@ -35,11 +35,13 @@ struct product {
     bool wide; /* C is float32 whatever the dtype */
 };
 
-/* A product divided into `rows` x `cols` pieces; all but the last of a side have `row_step` or `col_step`. */
+/* A product divided into `rows` x `cols` pieces, or into `depths` along the sums; all but the last of a side have
+ * `row_step`, `col_step` or `depth_step`. */
 struct division {
     const struct product *whole;
-    int rows, cols;
-    int64_t row_step, col_step;
+    int rows, cols, depths;
+    int64_t row_step, col_step, depth_step;
+    float *partial; /* sums of all depths but the last, which has the bias and is in C */
     struct ah_onednn_entry *primitive, *last; /* of all pieces but the last, and of the last; NULL: no primitive */
     char *scratch;                            /* `scratch_bytes` for each thread */
     size_t scratch_bytes;
@@ -52,6 +54,7 @@ enum {
     SMALL_WORK = 300000,  /* below it OpenBLAS has the lowest cost */
     ROW_STEP = 8,         /* sizes of the libraries' inner blocks */
     COL_STEP = 16,
+    DEPTH_STEP = 64,
 };
 
 const char *ah_blas_version(void)
@@ -129,9 +132,33 @@ enum { DOT_BLOCK = 4096 };
 DOT(f32, float)
 DOT(f64, double)
 
+static int division_pieces(const struct division *d)
+{
+    return d->rows * d->cols * d->depths;
+}
+
+/* Part `index` of a product that is divided along its sums. */
+static struct product depth_piece(const struct division *d, int index)
+{
+    struct product part = *d->whole;
+    int64_t at = index * d->depth_step, item = (int64_t)ah_dtype_size(part.dtype);
+    part.a = (const char *)part.a + (part.ta ? at * part.lda : at) * item;
+    part.b = (const char *)part.b + (part.tb ? at : at * part.ldb) * item;
+    part.k -= at;
+    if (index + 1 < d->depths) {
+        part.k = d->depth_step;
+        part.bias = NULL;
+        part.c = d->partial + index * part.m * part.n;
+        part.ldc = part.n;
+    }
+    return part;
+}
+
 /* Piece `index` of a divided product. */
 static struct product division_piece(const struct division *d, int index)
 {
+    if (d->depths > 1)
+        return depth_piece(d, index);
     struct product part = *d->whole;
     int64_t row = index / d->cols * d->row_step, col = index % d->cols * d->col_step;
     int64_t item = (int64_t)ah_dtype_size(part.dtype);
@@ -144,46 +171,81 @@ static struct product division_piece(const struct division *d, int index)
     return part;
 }
 
-/* Divide `size` into at most `count` steps, a multiple of `unit`; returns their number. A rest of one row or column is
- * part of the last step: libraries have other kernels for vectors, slower ones for these strides. */
+/* Divide `size` into at most `count` steps, a multiple of `unit`; returns their number. The last step may be the
+ * largest one: steps are rounded to whichever side makes that one smaller, and a rest of one row or column is part of
+ * it, as libraries have other kernels for vectors, slower ones for these strides. */
 static int divide_side(int64_t size, int count, int64_t unit, int64_t *step)
 {
-    *step = ((size + count - 1) / count + unit - 1) / unit * unit;
-    int steps = (int)((size + *step - 1) / *step);
-    return steps > 1 && size % *step == 1 ? steps - 1 : steps;
+    int64_t low = size / count / unit * unit, high = ((size + count - 1) / count + unit - 1) / unit * unit;
+    *step = low > 0 && size - (count - 1) * low < high ? low : high;
+    int steps = *step == low ? count : (int)((size + *step - 1) / *step);
+    return steps > 1 && size % *step == 1 && *step == high ? steps - 1 : steps;
 }
 
-static int most_pieces(double work)
+/* The number of pieces for which a product is worth dividing; of large ones twice as many are too. */
+static int least_pieces(double work)
 {
     int threads = ah_num_threads();
     double most = work / LEAST_WORK;
     if (threads == 1 || most < 2 || ah_region_is_divided())
         return 1;
-    return most < threads ? (int)most : work >= 2.0 * threads * LARGE_WORK ? 2 * threads : threads;
+    return most < threads ? (int)most : threads;
 }
 
-/* The time of the largest piece, in multiplications for each column of A: for its result, and the
- * additional cost of a row and a column of it (measured: the libraries' inner blocks are wide, so few columns cost
- * much). */
-static double piece_cost(const struct division *d)
+static int64_t largest_step(int64_t size, int count, int64_t step)
 {
-    double rows = (double)d->row_step, cols = (double)d->col_step;
-    return rows * cols + 64 * rows + 5 * cols;
+    int64_t last = size - (count - 1) * step;
+    return last > step ? last : step;
 }
 
-/* Choose the division whose largest piece is the fastest. `one_side`: divide rows or columns, not both. */
+/* The time of the busiest thread, in multiplications for each column of A: for the results of its pieces, and the
+ * additional cost of a row and a column of each (measured: the libraries' inner blocks are wide, so few columns cost
+ * much; columns of a transposed B are packed), or of the sum of partial results. */
+static double division_cost(const struct division *d)
+{
+    const struct product *p = d->whole;
+    int threads = ah_num_threads(), pieces = division_pieces(d);
+    double rows = (double)largest_step(p->m, d->rows, d->row_step);
+    double cols = (double)largest_step(p->n, d->cols, d->col_step);
+    double depth = (double)largest_step(p->k, d->depths, d->depth_step) / (double)p->k;
+    double cost = (rows * cols + 64 * rows + (p->tb ? 12 : 5) * cols) * depth * ((pieces + threads - 1) / threads);
+    return cost + 16 * rows * cols * (d->depths - 1) / (double)p->k;
+}
+
+/* Choose the fastest division into `count` pieces. `one_side`: divide rows, columns or sums, not several. */
+static struct division divide_by(const struct product *whole, int count, bool one_side)
+{
+    const struct division one = {.whole = whole, .rows = 1, .cols = 1, .depths = 1, .row_step = whole->m,
+                                 .col_step = whole->n, .depth_step = whole->k};
+    struct division best = one;
+    for (int rows = 1; rows <= count; rows++) {
+        if (count % rows || (one_side && rows > 1 && rows < count))
+            continue;
+        struct division trial = one;
+        trial.rows = divide_side(whole->m, rows, ROW_STEP, &trial.row_step);
+        trial.cols = divide_side(whole->n, count / rows, COL_STEP, &trial.col_step);
+        if (division_cost(&trial) < division_cost(&best))
+            best = trial;
+    }
+    if (one_side && whole->dtype == AH_F32) {
+        struct division trial = one;
+        trial.depths = divide_side(whole->k, count, DEPTH_STEP, &trial.depth_step);
+        if (division_cost(&trial) < division_cost(&best))
+            best = trial;
+    }
+    return best;
+}
+
+/* Choose the fastest division. Two pieces for each thread may cost a little more: a late one then costs less. */
 static struct division divide(const struct product *whole, bool one_side)
 {
-    struct division best = {.whole = whole, .rows = 1, .cols = 1, .row_step = whole->m, .col_step = whole->n};
-    int most = most_pieces(product_work(whole));
-    for (int rows = 1; rows <= most; rows++) {
-        if (most % rows || (one_side && rows > 1 && rows < most))
-            continue;
-        struct division trial = {.whole = whole};
-        trial.rows = divide_side(whole->m, rows, ROW_STEP, &trial.row_step);
-        trial.cols = divide_side(whole->n, most / rows, COL_STEP, &trial.col_step);
-        if (piece_cost(&trial) < piece_cost(&best))
-            best = trial;
+    double work = product_work(whole);
+    int least = least_pieces(work);
+    struct division best = divide_by(whole, least, one_side);
+    if (least > 1 && work >= 2.0 * least * LARGE_WORK) {
+        struct division more = divide_by(whole, 2 * least, one_side);
+        if (division_cost(&more) < 1.03 * division_cost(&best))
+            return more;
     }
     return best;
 }
@@ -228,7 +290,7 @@ static void run_division_piece(void *context, int index)
 {
     struct division *d = context;
     struct product part = division_piece(d, index);
-    struct ah_onednn_entry *primitive = index + 1 == d->rows * d->cols ? d->last : d->primitive;
+    struct ah_onednn_entry *primitive = index + 1 == division_pieces(d) ? d->last : d->primitive;
     char *scratch = d->scratch + (size_t)ah_thread_index() * d->scratch_bytes;
     int status = 0;
     if (primitive)
@@ -244,7 +306,7 @@ static int run_division(struct division *d)
 {
     struct ah_failure failure = {0};
     d->failure = &failure;
-    ah_pool_run(d->rows * d->cols, run_division_piece, d);
+    ah_pool_run(division_pieces(d), run_division_piece, d);
     return ah_failure_result(&failure);
 }
 
@@ -253,7 +315,7 @@ static int run_with_scratch(struct division *d, size_t bytes)
 {
     AH_CLEANUP(ah_dense_close) struct ah_dense scratch = {0};
     d->scratch_bytes = bytes;
-    AH_TRY(ah_dense_scratch(&scratch, bytes * (size_t)(d->rows * d->cols > 1 ? ah_num_threads() : 1)));
+    AH_TRY(ah_dense_scratch(&scratch, bytes * (size_t)(division_pieces(d) > 1 ? ah_num_threads() : 1)));
     d->scratch = scratch.block;
     return run_division(d);
 }
@@ -264,18 +326,39 @@ static int find_primitive(const struct product *p, struct ah_onednn_entry **out)
                                  p->bias != NULL, out);
 }
 
+/* Add the partial sums to the rows [begin, end) of C, in the order of the depths. */
+static void add_partials(void *context, int64_t begin, int64_t end)
+{
+    const struct division *d = context;
+    const struct product *p = d->whole;
+    for (int depth = 0; depth + 1 < d->depths; depth++)
+        for (int64_t row = begin; row < end; row++) {
+            float *restrict to = (float *)p->c + row * p->ldc;
+            const float *restrict from = d->partial + (depth * p->m + row) * p->n;
+            for (int64_t j = 0; j < p->n; j++)
+                to[j] += from[j];
+        }
+}
+
 /* Run a product by a primitive of oneDNN: 1 done, 0 there is none. */
 static int run_by_primitive(const struct product *p)
 {
+    AH_CLEANUP(ah_dense_close) struct ah_dense partial = {0};
     struct division d = divide(p, true);
-    struct product first = division_piece(&d, 0), last = division_piece(&d, d.rows * d.cols - 1);
+    struct product first = division_piece(&d, 0), last = division_piece(&d, division_pieces(&d) - 1);
     int found = find_primitive(&first, &d.primitive);
     if (found > 0)
         found = find_primitive(&last, &d.last);
     if (found <= 0)
         return found;
+    if (d.depths > 1) {
+        AH_TRY(ah_dense_scratch(&partial, (size_t)((d.depths - 1) * p->m * p->n) * sizeof(float)));
+        d.partial = (float *)partial.block;
+    }
     size_t one = ah_onednn_scratch_bytes(d.primitive), other = ah_onednn_scratch_bytes(d.last);
     AH_TRY(run_with_scratch(&d, one > other ? one : other));
+    if (d.depths > 1)
+        ah_parallel_for(p->m, ah_grain(p->n, AH_SHARE_LIGHT), add_partials, &d);
     return 1;
 }
 

@@ -2,11 +2,13 @@
 #include "base/process/thread_pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/process/threads.h"
+#include "base/trace/time.h"
 #include "test.h"
 
 enum { MOST = 64, THREADS = 3 };
@@ -136,5 +138,24 @@ AH_TEST(thread_pool_works_in_a_child_of_fork)
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK(runs_each_once(MOST));
+    ah_set_num_threads(before);
+}
+
+AH_TEST(thread_pool_runs_each_piece_once_while_other_programs_use_the_processors)
+{
+    int before = ah_num_threads(), failed = 0, programs = ah_cpu_count() < 8 ? ah_cpu_count() : 8;
+    pid_t busy[8];
+    ah_set_num_threads(THREADS);
+    for (int i = 0; i < programs; i++)
+        if ((busy[i] = fork()) == 0)
+            for (volatile long turn = 0;; turn++)
+                ;
+    for (int64_t end = ah_now_ns() + 500000000; ah_now_ns() < end;)
+        failed += !runs_each_once(MOST);
+    for (int i = 0; i < programs; i++) {
+        kill(busy[i], SIGKILL);
+        waitpid(busy[i], NULL, 0);
+    }
+    CHECK(failed == 0);
     ah_set_num_threads(before);
 }

@@ -23,10 +23,13 @@ enum {
     DEBT_NS = 100000,           /* the threads cost this much more than they saved: the caller rests them */
     CREDIT_NS = 1000000,        /* the part of their savings that counts against later costs */
     SHORTEST_REST_NS = 4000000,
-    LONGEST_REST_NS = 128000000,
+    LONGEST_REST_NS = 256000000,
     MOVED_NS = 500000,          /* a thread that needs longer to move to another processor has found it busy: */
     STAY_NS = 50000000,         /* it does not try again for this long */
     LOSS_SHARE = 24,            /* where they have not paid: least length of a rest, in times of the debt before it */
+    PROBE_NS = 10000000,        /* after such a rest threads poll for longer than a turn of the scheduler (4 or 8 ms) */
+    PROBE_LOST_NS = 1000000,    /* their processors are free if they were preempted for less than this, ... */
+    PROBE_WAIT_NS = 12000000,   /* ... and have reported that in this time */
     ANY_CPU = -2,               /* -1: sched_getcpu has failed */
 };
 
@@ -49,6 +52,8 @@ static struct {
     atomic_bool caller_sleeps;
     _Alignas(64) _Atomic uint32_t alarm; /* counts wake-ups; idle threads sleep on it */
     atomic_int sleepers;
+    _Atomic uint32_t probe;              /* counts probes of the threads' processors */
+    atomic_int found_free;               /* by the last probe */
     int started;                         /* threads, the caller included; 0 before the first region */
     atomic_flag running;                 /* one region at a time */
 } pool = {.running = ATOMIC_FLAG_INIT};
@@ -60,6 +65,7 @@ static struct {
 /* When the threads pay. Of the thread that has the region. */
 static struct {
     int64_t until, length;
+    enum { PROBE_NONE, PROBE_DUE, PROBE_RUNS } probe; /* after `until` */
     int64_t balance;     /* ns that the threads saved, less those that they cost, at most CREDIT_NS */
     int64_t saved, lost; /* ns since the last rest */
 } rest;
@@ -165,13 +171,19 @@ static bool worker_sees_region(uint32_t last)
     return pool_region().generation != last && self.index < atomic_load(&pool.width);
 }
 
-/* Poll for a region after the `last`. False: none has started, or the system runs other programs on this processor. */
-static bool worker_poll(uint32_t last)
+static bool worker_sees_probe(uint32_t last)
+{
+    return atomic_load(&pool.probe) != last && self.index < atomic_load(&pool.width);
+}
+
+/* Poll for a region or a probe after the last ones. False: none has started, or the system runs other programs on this
+ * processor. */
+static bool worker_poll(uint32_t last, uint32_t last_probe)
 {
     int64_t begin = ah_now_ns(), before = begin;
     while (self.index < atomic_load_explicit(&pool.width, memory_order_relaxed)) {
         for (int i = 0; i < POLLS; i++) {
-            if (worker_sees_region(last))
+            if (worker_sees_region(last) || worker_sees_probe(last_probe))
                 return true;
             ah_relax();
         }
@@ -183,18 +195,18 @@ static bool worker_poll(uint32_t last)
     return false;
 }
 
-static void worker_sleep(uint32_t last)
+static void worker_sleep(uint32_t last, uint32_t last_probe)
 {
     atomic_fetch_add(&pool.sleepers, 1);
     uint32_t seen = atomic_load(&pool.alarm);
-    if (!worker_sees_region(last))
+    if (!worker_sees_region(last) && !worker_sees_probe(last_probe))
         pool_sleep(&pool.alarm, seen);
     atomic_fetch_sub(&pool.sleepers, 1);
 }
 
-/* Move to another processor than the caller's. The system wakes a thread where it ran last, without a search for an idle
- * processor where a cache has two of them and one is busy (Linux 6.18): the thread would wait behind the caller in each
- * region. False if the others are busy, too. */
+/* Move to another processor than the caller's. The system wakes a thread where it ran last, without a search for an
+ * idle processor where a cache has two of them and one is busy (Linux 6.18): the thread would wait behind the caller in
+ * each region. False if the others are busy, too. */
 static bool worker_leave(int cpu)
 {
     static _Thread_local int64_t stays_until;
@@ -208,24 +220,52 @@ static bool worker_leave(int cpu)
     return false;
 }
 
+/* Is this thread on another processor than the caller's, if need be after a move? */
+static bool worker_is_apart(void)
+{
+    int caller_cpu = atomic_load_explicit(&pool.caller_cpu, memory_order_relaxed);
+    return sched_getcpu() != caller_cpu || worker_leave(caller_cpu);
+}
+
+/* Poll, to find out whether other programs use this processor: without a piece, so that the caller does not wait. */
+static void worker_probe(uint32_t last)
+{
+    uint32_t probe = atomic_load(&pool.probe);
+    int64_t begin = ah_now_ns(), before = begin, now = begin, lost = 0;
+    if (!worker_is_apart())
+        return;
+    for (; now - begin < PROBE_NS && lost < PROBE_LOST_NS; before = now) {
+        for (int i = 0; i < POLLS; i++)
+            ah_relax();
+        if (worker_sees_region(last))
+            return;
+        now = ah_now_ns();
+        lost += now - before > PREEMPTED_NS ? now - before : 0;
+    }
+    if (lost < PROBE_LOST_NS && probe == atomic_load(&pool.probe))
+        atomic_fetch_add(&pool.found_free, 1);
+}
+
 static void *worker_run(void *index)
 {
-    uint32_t last = 0;
+    uint32_t last = 0, last_probe = 0;
     int64_t shortest;
     self.index = (int)(intptr_t)index;
     ah_affinity_bind(self.index);
     for (;;) {
-        if (!worker_poll(last))
-            worker_sleep(last);
-        if (!worker_sees_region(last))
-            continue;
-        struct region region = pool_region();
-        last = region.generation;
-        int caller_cpu = atomic_load_explicit(&pool.caller_cpu, memory_order_relaxed);
-        if (sched_getcpu() == caller_cpu && !worker_leave(caller_cpu))
-            worker_sleep(last); /* it would run in place of the caller */
-        else
-            run_pieces(region, region.homes, &shortest);
+        if (!worker_poll(last, last_probe))
+            worker_sleep(last, last_probe);
+        if (worker_sees_region(last)) {
+            struct region region = pool_region();
+            last = region.generation;
+            if (worker_is_apart())
+                run_pieces(region, region.homes, &shortest);
+            else
+                worker_sleep(last, last_probe); /* it would run in place of the caller */
+        } else if (worker_sees_probe(last_probe)) {
+            last_probe = atomic_load(&pool.probe);
+            worker_probe(last);
+        }
     }
     return NULL;
 }
@@ -234,6 +274,7 @@ static void *worker_run(void *index)
 static void pool_forget(void)
 {
     pool.started = 0;
+    rest.probe = PROBE_NONE;
     atomic_store(&pool.sleepers, 0);
     atomic_flag_clear(&pool.running);
     self.index = 0;
@@ -257,20 +298,31 @@ static void pool_start(int threads)
     atomic_store_explicit(&pool.width, threads < pool.started ? threads : pool.started, memory_order_relaxed);
 }
 
+static void pool_set_caller(int cpu)
+{
+    atomic_store_explicit(&pool.caller_cpu, cpu < 0 ? ANY_CPU : cpu, memory_order_relaxed);
+}
+
+/* Wake `threads` of those that sleep, if any. */
+static void pool_alarm(int threads)
+{
+    if (atomic_load(&pool.sleepers) > 0) {
+        atomic_fetch_add(&pool.alarm, 1);
+        pool_wake(&pool.alarm, threads);
+    }
+}
+
 static struct region pool_publish(int pieces, int homes, ah_piece_fn fn, void *context, int cpu)
 {
     struct region region = {pool_region().generation + 1, pieces, homes < pieces ? homes : pieces};
     region.generation += region.generation == 0; /* a thread that has seen none has seen 0 */
     pool.fn = fn;
     pool.context = context;
-    atomic_store_explicit(&pool.caller_cpu, cpu < 0 ? ANY_CPU : cpu, memory_order_relaxed);
+    pool_set_caller(cpu);
     atomic_store_explicit(&pool.open, (uint32_t)pieces, memory_order_relaxed);
     atomic_store(&pool.region,
                  (uint64_t)region.generation << 32 | (uint64_t)pieces << 16 | (uint64_t)region.homes);
-    if (atomic_load(&pool.sleepers) > 0) {
-        atomic_fetch_add(&pool.alarm, 1);
-        pool_wake(&pool.alarm, pool.started > atomic_load(&pool.width) ? pool.started : region.homes - 1);
-    }
+    pool_alarm(pool.started > atomic_load(&pool.width) ? pool.started : region.homes - 1);
     return region;
 }
 
@@ -292,6 +344,13 @@ static void pool_wait(void)
     }
 }
 
+static void rest_begin(int64_t length, int64_t least)
+{
+    rest.length = length < SHORTEST_REST_NS ? SHORTEST_REST_NS : length;
+    rest.length = rest.length > LONGEST_REST_NS ? LONGEST_REST_NS : rest.length;
+    rest.until = ah_now_ns() + (rest.length > least ? rest.length : least);
+}
+
 /* Account for a region in which other threads ran `others` pieces of `piece` ns, after the caller had needed `woke` ns
  * to wake them, and `waited` ns for their end. Pieces are not of one size, so a wait for one more is no loss. A quarter
  * of the saved time counts: on a busy machine caches are cold, pieces slow, and the time seems longer. */
@@ -306,12 +365,34 @@ static void rest_account(int others, int64_t piece, int64_t woke, int64_t waited
     if (rest.balance > -DEBT_NS)
         return;
     bool paid = rest.saved > 2 * rest.lost; /* since the last rest: an exception, not a busy machine */
-    int64_t least = paid ? 0 : LOSS_SHARE * -rest.balance;
-    rest.length = paid ? rest.length / 2 : 2 * rest.length;
-    rest.length = rest.length < SHORTEST_REST_NS ? SHORTEST_REST_NS : rest.length;
-    rest.length = rest.length > LONGEST_REST_NS ? LONGEST_REST_NS : rest.length;
-    rest.until = ah_now_ns() + (rest.length > least ? rest.length : least);
+    rest_begin(paid ? rest.length / 2 : 2 * rest.length, paid ? 0 : LOSS_SHARE * -rest.balance);
+    rest.probe = paid ? PROBE_NONE : PROBE_DUE;
     rest.saved = rest.lost = rest.balance = 0;
+}
+
+/* After a rest in which the threads had not paid: have them find out whether their processors are free, and rest on
+ * while they are not. Returns false as long as the caller should run alone. */
+static bool rest_has_ended(int64_t now)
+{
+    if (now < rest.until)
+        return false;
+    if (rest.probe == PROBE_NONE)
+        return true;
+    if (rest.probe == PROBE_DUE) {
+        rest.probe = PROBE_RUNS;
+        rest.until = now + PROBE_WAIT_NS;
+        pool_set_caller(sched_getcpu());
+        atomic_store(&pool.found_free, 0);
+        atomic_fetch_add(&pool.probe, 1);
+        pool_alarm(pool.started);
+        return false;
+    }
+    rest.probe = PROBE_NONE;
+    if (2 * atomic_load(&pool.found_free) >= atomic_load(&pool.width) - 1)
+        return true;
+    rest_begin(2 * rest.length, 0);
+    rest.probe = PROBE_DUE;
+    return false;
 }
 
 static void run_alone(int pieces, ah_piece_fn fn, void *context)
@@ -328,7 +409,7 @@ void ah_pool_run(int pieces, ah_piece_fn fn, void *context)
         return;
     }
     int64_t begin = ah_now_ns();
-    if (begin < rest.until) {
+    if (!rest_has_ended(begin)) {
         run_alone(pieces, fn, context);
     } else {
         pool_start(threads);

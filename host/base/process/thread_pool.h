@@ -5,7 +5,7 @@
  * Which thread runs a piece must not change a result: pieces follow from sizes and the number of threads alone.
  *
  * A waiting thread polls for 0.1 ms, then sleeps. Where the threads did not pay lately, because other programs use the
- * processors, the caller runs all pieces itself for a while. */
+ * processors, the caller runs all pieces itself, until the threads have polled for a while without being preempted. */
 #pragma once
 
 #include <stdbool.h>

@@ -200,7 +200,7 @@ static int64_t largest_step(int64_t size, int count, int64_t step)
 
 /* The time of the busiest thread, in multiplications for each column of A: for the results of its pieces, and the
  * additional cost of a row and a column of each (measured: the libraries' inner blocks are wide, so few columns cost
- * much; columns of a transposed B are packed), or of the sum of partial results. */
+ * much; columns of B are packed if they are bfloat16 or B is transposed), or of the sum of partial results. */
 static double division_cost(const struct division *d)
 {
     const struct product *p = d->whole;
@@ -208,7 +208,9 @@ static double division_cost(const struct division *d)
     double rows = (double)largest_step(p->m, d->rows, d->row_step);
     double cols = (double)largest_step(p->n, d->cols, d->col_step);
     double depth = (double)largest_step(p->k, d->depths, d->depth_step) / (double)p->k;
-    double cost = (rows * cols + 64 * rows + (p->tb ? 12 : 5) * cols) * depth * ((pieces + threads - 1) / threads);
+    bool half = p->dtype == AH_BF16;
+    double row = half ? 32 : 64, column = half ? 16 : p->tb ? 12 : 5;
+    double cost = (rows * cols + row * rows + column * cols) * depth * ((pieces + threads - 1) / threads);
     return cost + 16 * rows * cols * (d->depths - 1) / (double)p->k;
 }
 

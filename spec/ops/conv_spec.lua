@@ -112,6 +112,9 @@ describe("conv2d", function()
       for _, shapes in ipairs {{{3, 33, 9, 7}, {65, 33, 1, 1}}, {{2, 1200, 2, 3}, {900, 1200, 1, 1}},
         {{2, 65, 5, 3}, {33, 65, 1, 1}}, {{64, 7, 5}, {96, 64, 1, 1}}} do
         precision.agree(F.conv2d, shapes, nil, dtype)
+        for _, stride in ipairs {2, {1, 3}, {3, 2}} do
+          precision.agree(function(x, w) return F.conv2d(x, w, nil, stride) end, shapes, nil, dtype)
+        end
       end
     end)
   end

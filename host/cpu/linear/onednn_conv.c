@@ -204,8 +204,8 @@ static int64_t conv_weight_items(const struct ah_conv *s)
     return s->oc * (s->c / s->groups) * s->kh * s->kw;
 }
 
-/* Choose the pieces. Each has its own sum of the weight's gradient, in float32: the library divides where these would
- * be larger than their inputs, and where there are fewer images than threads. */
+/* Choose the pieces. Each reads the weight, or has its own sum of its gradient, in float32: the library divides where
+ * these would be larger than their images, and where there are fewer images than threads. */
 static void conv_divide(struct conv_run *run)
 {
     const struct ah_conv *s = run->shape;
@@ -215,7 +215,7 @@ static void conv_divide(struct conv_run *run)
     run->step = s->n;
     if (threads == 1 || work < 2 * LEAST_WORK || ah_region_is_divided())
         return;
-    int64_t sums = run->kind == GRAD_WEIGHT ? threads * conv_weight_items(s) : 0;
+    int64_t sums = (run->kind == GRAD_WEIGHT ? threads : 1) * conv_weight_items(s);
     run->team = s->n < threads || 4 * sums > s->n * (conv_src_items(s) + conv_dst_items(s));
     if (run->team)
         return;

@@ -141,6 +141,24 @@ describe("The gradient of a linear map's weight on CUDA", function()
       {DTYPE = dtype, PRECISION = precision})
   end
 
+  -- Of 2 MiB each; the rows that are used, and a convolution's columns, need less.
+  local made = [[
+    local function peak(net, ...)
+      local backward, inputs = prepared(net, "no", dot), {...}
+      for _ = 1, 3 do backward(unpack(inputs)) end
+      if not ACCUMULATES then net.weight.grad = nil end
+      collectgarbage() collectgarbage()
+      accelhost.cuda.reset_peak_memory_stats()
+      local live = accelhost.cuda.memory_stats()["allocated_bytes.all.current"]
+      backward(unpack(inputs))
+      return (accelhost.cuda.memory_stats()["allocated_bytes.all.peak"] - live) / 2 ^ 20 < 1
+    end
+    local ids, g = accelhost.randint(0, 4096, {16}), accelhost.randn {16, 128}
+    local images, h = accelhost.randn {1, 256, 4, 4}, accelhost.randn {1, 2048, 4, 4}
+    print(peak(nn.Embedding(4096, 128), ids, g), peak(nn.Conv2d(256, 2048, 1, {bias = false}), images, h))]]
+  case("is stored in the arena as well of a table and of a convolution", "true\ttrue\n", made, {ACCUMULATES = "false"})
+  case("is added to the arena of a table, to a sum of a convolution", "true\tfalse\n", made, {ACCUMULATES = "true"})
+
   case("reaches the hooks of the weight", "true\t2\n", [[
     local net, x, g = nn.Linear(40, 24), accelhost.randn {48, 40}, accelhost.randn {48, 24}
     local backward, count = prepared(net, "no", dot), 0

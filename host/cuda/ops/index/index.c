@@ -122,19 +122,21 @@ static int index_clear(struct ah_call *c, struct ah_tensor *t)
 
 /* Fold the rows of `given` into a result of zeros, by an index that the forward has checked. */
 static int fold_gradient(struct ah_call *c, struct ah_tensor *index, struct ah_tensor *given, struct ah_cuda_rows rows,
-                         int64_t skip)
+                         int64_t skip, bool fresh)
 {
     struct ah_tensor *out = c->out[0];
     AH_CLEANUP(ah_cuda_inputs_close) struct ah_cuda_inputs in = {.device = c->device};
-    struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = skip, .fresh = true};
+    struct ah_cuda_row_fold fold = {.fold = AH_INDEX_ADD, .alpha = 1, .skip = skip, .fresh = fresh};
     struct ah_tensor *at = ah_cuda_input(&in, index, AH_I64), *grad = ah_cuda_input(&in, given, out->dtype);
     AH_TRY(in.status);
-    AH_TRY(index_clear(c, out));
+    if (fresh)
+        AH_TRY(index_clear(c, out));
     return ah_cuda_fold_rows(c, out, grad, at, rows, fold);
 }
 
 AH_CUDA_OP_WITH(index_select_backward, index_select_backward,
-                fold_gradient(c, arg->index.tensor, arg->grad.tensor, rows_of(c->out[0], (int)arg->dim.integer), -1))
+                fold_gradient(c, arg->index.tensor, arg->grad.tensor, rows_of(c->out[0], (int)arg->dim.integer), -1,
+                              true))
 
 /* index_add, index_copy, index_fill. */
 static int place_rows(struct ah_call *c, struct ah_tensor *source, struct ah_cuda_row_fold fold)
@@ -240,15 +242,20 @@ int ah_cuda_embedding(struct ah_call *c)
     return index_pick(c, table, at, (struct ah_cuda_rows){1, w->size[0], w->size[1]});
 }
 
-int ah_cuda_embedding_backward(struct ah_call *c)
+static int embedding_backward(struct ah_call *c, struct ah_tensor *index, struct ah_tensor *grad,
+                              const struct ah_value *padding_idx, bool fresh)
 {
-    const struct ah_args_embedding_backward *arg = ah_args(c, embedding_backward);
     struct ah_cuda_rows rows = {1, c->out[0]->size[0], c->out[0]->size[1]};
     int64_t skip = -1;
-    if (arg->padding_idx.kind != AH_NONE)
-        skip = arg->padding_idx.integer + (arg->padding_idx.integer < 0 ? rows.n : 0);
-    return fold_gradient(c, arg->input.tensor, arg->grad.tensor, rows, skip);
+    if (padding_idx->kind != AH_NONE)
+        skip = padding_idx->integer + (padding_idx->integer < 0 ? rows.n : 0);
+    return fold_gradient(c, index, grad, rows, skip, fresh);
 }
+
+AH_CUDA_OP_WITH(embedding_backward, embedding_backward,
+                embedding_backward(c, arg->input.tensor, arg->grad.tensor, &arg->padding_idx, true))
+AH_CUDA_OP_WITH(embedding_backward_add, embedding_backward_add,
+                embedding_backward(c, arg->input.tensor, arg->grad.tensor, &arg->padding_idx, false))
 
 /* Lines. */
 

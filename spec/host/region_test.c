@@ -89,6 +89,66 @@ AH_TEST(a_large_block_has_the_memory_of_gaps_that_do_not_touch)
     CHECK(ah_region_cached() == 0);
 }
 
+/* A word in each page of a block tells whose it is. */
+static void mark(char *block, size_t bytes, unsigned number)
+{
+    for (size_t at = 0; at < bytes; at += 4096)
+        memcpy(block + at, &(unsigned){number + (unsigned)(at >> 12)}, sizeof number);
+}
+
+static bool is_marked(const char *block, size_t bytes, unsigned number)
+{
+    for (size_t at = 0; at < bytes; at += 4096) {
+        unsigned found;
+        memcpy(&found, block + at, sizeof found);
+        if (found != number + (unsigned)(at >> 12))
+            return false;
+    }
+    return true;
+}
+
+AH_TEST(blocks_keep_their_contents_while_memory_is_moved_around_them)
+{
+    enum { COUNT = 24, TURNS = 1500 };
+    struct { char *at; size_t bytes; unsigned number; } block[COUNT] = {{0}};
+    char *other = ah_region_grow((size_t)300 << 20); /* small processes move nothing */
+    size_t live = 0, cached = ah_region_cached();
+    unsigned random = 12345;
+    REQUIRE(other);
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        random = random * 1664525 + 1013904223;
+        unsigned i = (random >> 8) % COUNT;
+        if (block[i].at) {
+            CHECK(is_marked(block[i].at, block[i].bytes, block[i].number));
+            ah_region_free(block[i].at, block[i].bytes);
+            live -= block[i].bytes;
+            block[i].at = NULL;
+            continue;
+        }
+        block[i].bytes = (size_t)AH_REGION_UNIT * ((random >> 24) % 16 + (i < COUNT / 4 ? 200 : 40));
+        if (turn % 300 == 0)
+            ah_region_trim();
+        block[i].at = ah_region_reuse(block[i].bytes);
+        if (!block[i].at)
+            block[i].at = ah_region_grow(block[i].bytes);
+        REQUIRE(block[i].at && (uintptr_t)block[i].at % AH_REGION_UNIT == 0);
+        block[i].number = turn * 100003;
+        mark(block[i].at, block[i].bytes, block[i].number);
+        live += block[i].bytes;
+    }
+    for (int i = 0; i < COUNT; i++) {
+        if (!block[i].at)
+            continue;
+        CHECK(is_marked(block[i].at, block[i].bytes, block[i].number));
+        ah_region_free(block[i].at, block[i].bytes);
+        live -= block[i].bytes;
+    }
+    CHECK(live == 0 && ah_region_cached() >= cached);
+    ah_region_free(other, (size_t)300 << 20);
+    ah_region_trim();
+    CHECK(ah_region_cached() == 0);
+}
+
 AH_TEST(a_block_that_needs_more_than_all_gaps_have_is_not_made_of_them)
 {
     char *low = ah_region_grow(8 * MIB), *high = ah_region_grow(2 * MIB);

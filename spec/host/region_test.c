@@ -89,7 +89,7 @@ AH_TEST(a_large_block_has_the_memory_of_gaps_that_do_not_touch)
     CHECK(ah_region_cached() == 0);
 }
 
-/* A word in each page of a block tells whose it is. */
+/* A word in each page of a block that names it. */
 static void mark(char *block, size_t bytes, unsigned number)
 {
     for (size_t at = 0; at < bytes; at += 4096)

@@ -14,6 +14,7 @@
 #include "cpu/kernels.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/dense.h"
+#include "cpu/loop/draws.h"
 #include "cpu/loop/lanes.h"
 #include "cpu/loop/shape_copy.h"
 #include "ops/dispatch/op.h"
@@ -282,59 +283,77 @@ static void close_reading(struct reading *r, struct ah_attention *plan)
 }
 
 /* The draws of dropout: as for a matrix of weights for each head, row by row. With `at` it is that of a padded sequence
- * of `tokens`, of which query and key i are rows at[i]. */
+ * of `tokens`, of which query and key i are rows at[i]. A unit is a head of a sequence. */
 struct drawing {
-    uint8_t *row;
+    const struct ah_attention *plan;
+    uint64_t *words;
+    uint8_t *rows; /* for each thread one of `most` bytes */
+    int64_t most;
     double keep; /* probability */
     const int64_t *at;
     int64_t tokens;
 };
 
-static void skip_rows(const struct drawing *d, int64_t rows)
+static int64_t drawing_before(const void *context, int64_t unit)
 {
-    ah_generator_skip(ah_default_generator(), 2 * d->tokens * rows);
+    const struct drawing *d = context;
+    int64_t draws = 0, heads = d->plan->heads;
+    if (d->at)
+        return 2 * d->tokens * d->tokens * unit;
+    for (const struct ah_attention_span *span = d->plan->span; unit > 0; span++, unit -= heads)
+        draws += 2 * span->queries * span->keys * (unit < heads ? unit : heads);
+    return draws;
 }
 
-/* The decisions of one head of a sequence; returns the end of its words. */
-static uint64_t *draw_head(const struct drawing *d, const struct ah_attention_span *span, uint64_t *words)
+/* The decisions of one head of a sequence, into its words. */
+static void draw_head(const struct drawing *d, struct ah_generator *g, const struct ah_attention_span *span,
+                      uint64_t *words)
 {
     const int64_t *at = d->at ? d->at + span->query : NULL;
     int64_t keys = span->keys, first = span->number * d->tokens, row = first;
+    uint8_t *stays = d->rows + ah_thread_index() * d->most;
     for (int64_t i = 0; i < span->queries; i++) {
         int bit = (int)(i % AH_ATTENTION_QUERIES);
         if (bit == 0)
             memset(words, 0, (size_t)keys * sizeof *words);
         if (at) {
-            skip_rows(d, at[i] - row);
+            ah_generator_skip(g, 2 * d->tokens * (at[i] - row));
             row = at[i] + 1;
         }
-        ah_generator_fill_keep(ah_default_generator(), d->row, at ? d->tokens : keys, d->keep);
+        ah_generator_fill_keep(g, stays, at ? d->tokens : keys, d->keep);
         for (int64_t j = 0; j < keys; j++)
-            words[j] |= (uint64_t)d->row[at ? at[j] - first : j] << bit;
-        if (bit == AH_ATTENTION_QUERIES - 1 || i == span->queries - 1)
+            words[j] |= (uint64_t)stays[at ? at[j] - first : j] << bit;
+        if (bit == AH_ATTENTION_QUERIES - 1)
             words += keys;
     }
     if (at)
-        skip_rows(d, first + d->tokens - row);
-    return words;
+        ah_generator_skip(g, 2 * d->tokens * (first + d->tokens - row));
+}
+
+static void draw_heads(const void *context, struct ah_generator *g, int64_t begin, int64_t end)
+{
+    const struct drawing *d = context;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const struct ah_attention_span *span = &d->plan->span[unit / d->plan->heads];
+        int64_t words = ah_attention_blocks(span->queries) * span->keys * (unit % d->plan->heads);
+        draw_head(d, g, span, d->words + span->words + words);
+    }
 }
 
 static int draw_keep(const struct ah_attention *plan, const struct ah_args_attention *arg, uint64_t *words)
 {
-    struct drawing drawing = {.keep = 1 - arg->dropout_p.number};
+    struct drawing drawing = {.plan = plan, .words = words, .keep = 1 - arg->dropout_p.number};
     if (ah_given(&arg->padded_at)) {
         drawing.at = ah_tensor_data(arg->padded_at.tensor);
         drawing.tokens = arg->longest.ints.at[2];
     }
-    int64_t most = drawing.tokens;
+    drawing.most = drawing.tokens;
     for (int64_t s = 0; s < plan->spans; s++)
-        most = plan->span[s].keys > most ? plan->span[s].keys : most;
-    AH_CLEANUP(ah_dense_close) struct ah_dense row = {0};
-    AH_TRY(ah_dense_scratch(&row, (size_t)most));
-    drawing.row = row.block;
-    for (int64_t s = 0; s < plan->spans; s++)
-        for (int64_t head = 0; head < plan->heads; head++)
-            words = draw_head(&drawing, &plan->span[s], words);
+        drawing.most = plan->span[s].keys > drawing.most ? plan->span[s].keys : drawing.most;
+    AH_CLEANUP(ah_dense_close) struct ah_dense rows = {0};
+    AH_TRY(ah_dense_scratch(&rows, (size_t)(drawing.most * ah_num_threads())));
+    drawing.rows = rows.block;
+    ah_draw_units(plan->spans * plan->heads, drawing_before, draw_heads, &drawing);
     return 0;
 }
 

@@ -194,6 +194,7 @@ struct wino {
     const float *weight, *bias;
     char *dst;
     int64_t rows, cols, tiles; /* of tiles in an image; of all images */
+    int64_t block;             /* tiles of a block */
     int64_t first, count;      /* the tiles of this block */
     int64_t group;             /* of output channels */
     int64_t v_row, v_item;     /* steps in `v`: from tile to tile, from item to item */
@@ -208,6 +209,11 @@ struct wino {
 static int64_t wino_item(const struct wino *s)
 {
     return s->half ? sizeof(uint16_t) : sizeof(float);
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 static int64_t wino_width(const struct wino *s, int64_t group)
@@ -470,6 +476,21 @@ static void wino_piece(void *context, int piece)
         wino_output_tile(s, begin + t, m + t * width, width);
 }
 
+/* Blocks that one thread computes from the inputs to the outputs, with the weights of all groups. */
+static void wino_blocks(void *context, int64_t begin, int64_t end)
+{
+    struct wino s = *(const struct wino *)context;
+    s.v += ah_thread_index() * ITEMS * s.v_item;
+    for (int64_t block = begin; block < end; block++) {
+        s.first = block * s.block;
+        s.count = least_of(s.block, s.tiles - s.first);
+        wino_inputs(&s, 0, s.count);
+        for (s.group = 0; s.group * GROUP < s.oc; s.group++)
+            for (int piece = 0; piece * s.chunk < s.count; piece++)
+                wino_piece(&s, piece);
+    }
+}
+
 /* The same for a block of few tiles: the products of one item for all of them, and then the outputs. */
 static void wino_item_piece(void *context, int i)
 {
@@ -518,11 +539,6 @@ bool ah_conv_winograd_pays(const struct ah_conv *s)
            s->oc % 16 == 0 && s->c >= 32 && s->oc >= 32 && s->n * s->oh * s->ow >= 5 * tiles + 40;
 }
 
-static int64_t least_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void wino_tiles(struct wino *s)
 {
     s->rows = (s->oh + 3) / 4;
@@ -555,31 +571,21 @@ static void wino_make_weights(struct wino *s)
     ah_parallel_for(s->c / DEPTH, ah_grain(DEPTH * GROUP * ITEMS, AH_SHARE_LIGHT), wino_weights, s);
 }
 
-static int wino_run(struct wino *s)
+/* Tiles of a block that one thread computes, a multiple of the chunk: one chunk where larger blocks were too few for the
+ * threads. 0: there are too few tiles. */
+static int64_t wino_own_block(const struct wino *s, int threads)
 {
-    ah_trace_kernel(s->half ? "own winograd bfloat16" : "own winograd float32");
-    wino_tiles(s);
-    int threads = ah_num_threads();
-    int64_t groups = (s->oc + GROUP - 1) / GROUP, one = ITEMS * wino_u_item(s, least_of(GROUP, s->oc));
-    bool kept = groups * one * (int64_t)sizeof(float) <= SMALL_WEIGHTS;
-    int64_t block = wino_block(s, kept ? (int64_t)BLOCK_BYTES * threads : LARGE_BLOCK, s->c);
-    s->u_group = kept ? one : 0;
-    s->v_row = s->c;
-    s->v_item = block * s->c + PAD;
-    s->chunk = s->c >= 256 ? 48 : 24;
-    bool by_item = block < s->chunk * threads;
-    s->m_item = (by_item ? block : s->chunk) * least_of(GROUP, s->oc) + PAD;
-    struct ah_arrays a = {0};
-    s->zeros = wino_zeros(&a, s->c);
-    s->v = wino_scratch(&a, ITEMS * s->v_item);
-    s->u = wino_scratch(&a, kept ? groups * one : one);
-    s->m = wino_scratch(&a, (by_item ? 1 : threads) * ITEMS * s->m_item);
-    if (a.status < 0)
-        return ah_arrays_close(&a);
-    for (s->group = 0; kept && s->group < groups; s->group++)
-        wino_make_weights(s);
-    for (s->first = 0; s->first < s->tiles; s->first += block) {
-        s->count = least_of(block, s->tiles - s->first);
+    int64_t block = wino_block(s, BLOCK_BYTES, s->c) / s->chunk * s->chunk;
+    if (block == 0 || s->tiles < 8 * block * threads)
+        block = s->chunk;
+    return threads == 1 || s->tiles >= 2 * block * threads ? block : 0;
+}
+
+/* All blocks, each divided among the threads. */
+static void wino_shared_blocks(struct wino *s, int64_t groups, bool kept, bool by_item)
+{
+    for (s->first = 0; s->first < s->tiles; s->first += s->block) {
+        s->count = least_of(s->block, s->tiles - s->first);
         ah_parallel_for(s->count, ah_grain(ITEMS * s->c, AH_SHARE_LIGHT), wino_inputs, s);
         for (s->group = 0; s->group < groups; s->group++) {
             if (!kept)
@@ -592,6 +598,36 @@ static int wino_run(struct wino *s)
             }
         }
     }
+}
+
+static int wino_run(struct wino *s)
+{
+    ah_trace_kernel(s->half ? "own winograd bfloat16" : "own winograd float32");
+    wino_tiles(s);
+    int threads = ah_num_threads();
+    int64_t groups = (s->oc + GROUP - 1) / GROUP, one = ITEMS * wino_u_item(s, least_of(GROUP, s->oc));
+    bool kept = groups * one * (int64_t)sizeof(float) <= SMALL_WEIGHTS;
+    s->chunk = s->c >= 256 ? 48 : 24;
+    int64_t own = kept ? wino_own_block(s, threads) : 0;
+    s->block = own ? own : wino_block(s, kept ? (int64_t)BLOCK_BYTES * threads : LARGE_BLOCK, s->c);
+    s->u_group = kept ? one : 0;
+    s->v_row = s->c;
+    s->v_item = s->block * s->c + PAD;
+    bool by_item = !own && s->block < s->chunk * threads;
+    s->m_item = (by_item ? s->block : s->chunk) * least_of(GROUP, s->oc) + PAD;
+    struct ah_arrays a = {0};
+    s->zeros = wino_zeros(&a, s->c);
+    s->v = wino_scratch(&a, (own ? threads : 1) * ITEMS * s->v_item);
+    s->u = wino_scratch(&a, kept ? groups * one : one);
+    s->m = wino_scratch(&a, (by_item ? 1 : threads) * ITEMS * s->m_item);
+    if (a.status < 0)
+        return ah_arrays_close(&a);
+    for (s->group = 0; kept && s->group < groups; s->group++)
+        wino_make_weights(s);
+    if (own)
+        ah_parallel_for((s->tiles + own - 1) / own, 1, wino_blocks, s);
+    else
+        wino_shared_blocks(s, groups, kept, by_item);
     ah_arrays_close(&a);
     return 1;
 }

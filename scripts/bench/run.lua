@@ -261,22 +261,28 @@ for threads = 1, 2 do
   }
 end
 
--- Two threads while another program keeps one processor busy: against the peer under the same load, and (`own`) against
--- one thread of ours alone, which a second thread should never make slower.
-local function with_busy_loop(command)
-  return command and ("(timeout 900 sh -c 'while :; do :; done' & b=$!; %s; s=$?; kill $b; exit $s)"):format(command)
+-- Two threads while `count` other programs are busy: against the peer under the same load, and (`own`) against one
+-- thread of ours, which a second thread should never make slower: alone for one program, under the load of two.
+local function with_busy_loops(count, command)
+  local loop = "timeout 900 sh -c 'while :; do :; done' & b=\"$b $!\"; "
+  return command and ("(b=; %s%s; s=$?; kill $b; exit $s)"):format(loop:rep(count), command)
 end
 for name, script in pairs {mnist_cnn = "train.lua mnist_cnn 10 7", mlp = "train.lua mlp 500 7",
   char_gpt = "char_gpt.lua bench 8 7"} do
   local file, arguments = script:match "^(%S+) (.*)$"
-  local busy = with_busy_loop(ours(file, arguments, 1, 2))
-  workloads[name .. "_2t_busy"] = {
-    ours = busy,
-    peer = with_busy_loop(options.against and run_by(options.against, file, arguments, 1, 2)
-      or torch((file:gsub("lua$", "py")), arguments, 1, 2)),
-    peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
-  }
-  workloads[name .. "_2t_busy_own"] = {ours = busy, peer = ours(file, arguments, 1, 1), peer_name = "1 thread, alone"}
+  for count, suffix in ipairs {"_2t_busy", "_2t_busy2"} do
+    local busy, one = with_busy_loops(count, ours(file, arguments, 1, 2)), ours(file, arguments, 1, 1)
+    workloads[name .. suffix] = {
+      ours = busy,
+      peer = with_busy_loops(count, options.against and run_by(options.against, file, arguments, 1, 2)
+        or torch((file:gsub("lua$", "py")), arguments, 1, 2)),
+      peer_name = options.against and "the other build" or python and "PyTorch " .. torch_version,
+    }
+    workloads[name .. suffix .. "_own"] = {
+      ours = busy, peer = count == 1 and one or with_busy_loops(count, one),
+      peer_name = count == 1 and "1 thread, alone" or "1 thread under that load",
+    }
+  end
 end
 
 -- Fine-tuning a checkpoint, against transformers on PyTorch.
@@ -370,12 +376,18 @@ for _, case in ipairs(fine_tunings) do
   end
 end
 
--- Two processes against twice the rate of one that runs alone.
+-- Two processes against twice the rate of one that runs alone, and two threads against one.
 local scaled = {}
-for net, steps in pairs {mnist_cnn = 10, mlp = 200, resnet18_28 = 2, bert_tiny = 10, char_gpt = 10} do
+for net, steps in pairs {mnist_cnn = 10, mlp = 200, resnet18_28 = 2, bert_tiny = 10, char_gpt = 10, wide = 5} do
   local arguments = ("%s %d 7"):format(net, steps)
-  local name = net .. "_2p_scaling"
-  scaled[#scaled + 1] = name
+  local name, threads = net .. "_2p_scaling", net .. "_2t_scaling"
+  scaled[#scaled + 1], scaled[#scaled + 2] = name, threads
+  workloads[threads] = {
+    ours = ours("train.lua", arguments, 1, 2),
+    peer = options.against and run_by(options.against, "train.lua", arguments, 1, 2)
+      or ours("train.lua", arguments, 1, 1),
+    peer_name = options.against and "the other build" or "1 thread",
+  }
   workloads[name] = {
     ours = ours("train.lua", arguments, 2, 1),
     peer = options.against and run_by(options.against, "train.lua", arguments, 2, 1)
@@ -421,11 +433,12 @@ end
 for _, name in ipairs {"bert_sst2", "bert_shakespeare", "gpt2_sst2", "gpt2_shakespeare"} do
   row("tokenize_" .. name, "tokenize_" .. name, "call_ms", "ms", true)
 end
-for _, name in ipairs {"char_gpt_1t", "char_gpt_2t", "char_gpt_2t_busy", "char_gpt_2t_busy_own"} do
-  row(name, name, "tokens_per_s", "tokens/s")
-end
-for _, name in ipairs {"mnist_cnn_2t_busy", "mnist_cnn_2t_busy_own", "mlp_2t_busy", "mlp_2t_busy_own"} do
-  row(name, name, "items_per_s", "images/s")
+for _, name in ipairs {"char_gpt_1t", "char_gpt_2t"} do row(name, name, "tokens_per_s", "tokens/s") end
+for _, net in ipairs {"char_gpt", "mnist_cnn", "mlp"} do
+  for _, load in ipairs {"_2t_busy", "_2t_busy_own", "_2t_busy2", "_2t_busy2_own"} do
+    local is_text = net == "char_gpt"
+    row(net .. load, net .. load, is_text and "tokens_per_s" or "items_per_s", is_text and "tokens/s" or "images/s")
+  end
 end
 for _, shape in ipairs {"1t", "2t", "2p"} do
   row("minilm_ft_" .. shape, "minilm_ft_" .. shape, "tokens_per_s", "tokens/s")

@@ -571,8 +571,8 @@ static void wino_make_weights(struct wino *s)
     ah_parallel_for(s->c / DEPTH, ah_grain(DEPTH * GROUP * ITEMS, AH_SHARE_LIGHT), wino_weights, s);
 }
 
-/* Tiles of a block that one thread computes, a multiple of the chunk: one chunk where larger blocks were too few for the
- * threads. 0: there are too few tiles. */
+/* Tiles of a block that one thread computes, a multiple of the chunk: one chunk where larger blocks were too few for
+ * the threads. 0: there are too few tiles. */
 static int64_t wino_own_block(const struct wino *s, int threads)
 {
     int64_t block = wino_block(s, BLOCK_BYTES, s->c) / s->chunk * s->chunk;

@@ -107,6 +107,16 @@ local tiny = {
   loss = function(model, input, labels) return F.mse_loss(model(input), labels) end,
 }
 
+-- The wide perceptron of precision.lua.
+local wide = {
+  batch_size = 256,
+  make = function()
+    return nn.Sequential(nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10))
+  end,
+  batch = function() return accelhost.randn(256, 1024), accelhost.randint(0, 10, {256}) end,
+  loss = function(model, input, labels) return F.cross_entropy(model(input), labels) end,
+}
+
 local Lstm = nn.Module:extend "Lstm"
 function Lstm:init()
   self.embedding, self.lstm = nn.Embedding(65, 64), nn.LSTM(64, 128, {batch_first = true})
@@ -127,6 +137,7 @@ local lstm = {
 
 return {
   tiny = tiny,
+  wide = wide,
   lstm = lstm,
   mnist_cnn = classifier(BasicNet, 64, 1, 28, "float32", F.nll_loss),
   mlp = classifier(Mlp, 64, 1, 28, "float32", F.nll_loss),

@@ -352,7 +352,9 @@ describe("group_norm", function()
   for _, dtype in ipairs {"float32", "bfloat16", "float16"} do
     it("agrees between " .. dtype .. " and float64 in both memory orders", function()
       local last = {memory_format = "channels_last"}
-      for _, case in ipairs {{2, 4, 9, 7}, {1, 6, 53, 41}, {3, 17, 1, 5}, {2, 33, 13, 11}, {70, 8, 1, 1}} do
+      for _, case in ipairs {
+        {2, 4, 9, 7}, {1, 6, 53, 41}, {3, 17, 1, 5}, {2, 33, 13, 11}, {70, 8, 1, 1}, {3, 4200, 1, 1},
+      } do
         local groups = case[2] % 2 == 0 and 2 or 1
         local function norm(x, a, b) return F.group_norm(x, groups, a, b) end
         local function ordered(x, a, b) return norm(x:contiguous(last), a, b):contiguous(last) end
@@ -401,7 +403,10 @@ describe("group_norm", function()
 
   it("has the same bits for every number of threads", function()
     local threads = accelhost.get_num_threads()
-    for _, case in ipairs {{{1, 3, 200, 199}, 1}, {{2, 6, 90, 91}, 3}, {{40, 8, 13, 11}, 4}, {{300, 96}, 3}} do
+    for _, case in ipairs {
+      {{1, 3, 200, 199}, 1}, {{2, 6, 90, 91}, 3}, {{40, 8, 13, 11}, 4}, {{300, 96}, 3}, {{9, 40, 7, 7}, 20},
+      {{1, 6000}, 3},
+    } do
       for _, dtype in ipairs {"float32", "bfloat16", "float64"} do
         accelhost.manual_seed(3)
         local shape, groups = unpack(case)

@@ -27,6 +27,15 @@ struct ah_plane_gradient {
     double w, sum, mean, along, inverse;
 };
 
+/* Planes of n items in a row, `groups` of a sample, whose items are scaled and shifted by the factors of their place
+ * in it: of the dtype that is computed in, NULL where a group is only normalised. `mean` and `inverse` are of each
+ * group. */
+struct ah_plane_groups {
+    int64_t n, groups;
+    double *mean, *inverse;
+    const void *w, *bias;
+};
+
 struct ah_plane_loops {
     struct ah_moments (*moments)(int64_t n, const void *x);
     /* y = (x - mean) scale + shift. */
@@ -34,12 +43,17 @@ struct ah_plane_loops {
     /* Add up g and g (x - mean). */
     void (*sums)(int64_t n, const void *g, const void *x, double mean, double *sum_g, double *sum_gx);
     void (*combine)(int64_t n, const void *g, const void *x, const struct ah_plane_gradient *f, void *gx);
-    /* Planes in a row, each item with its own w and bias, which are in the dtype that is computed in:
-     * y = (x - mean) inverse w + bias, and the gradient. */
-    void (*apply_each)(int64_t n, const void *x, double mean, double inverse, const void *w, const void *bias,
-                       void *y);
-    void (*combine_each)(int64_t n, const void *g, const void *x, const void *w, const struct ah_plane_gradient *f,
-                         void *gx);
+    /* Groups in a row, from the first up to the end; `f` is that of the first. Set mean and, in place of `inverse`, the
+     * sum of squares about it; normalise; set the sums of w g and w g (x - mean) as `sum` and `along`; the gradient;
+     * add up the gradients of each item's w and bias. */
+    void (*group_moments)(const struct ah_plane_groups *p, int64_t first, int64_t end, const void *x);
+    void (*group_apply)(const struct ah_plane_groups *p, int64_t first, int64_t end, const void *x, void *y);
+    void (*group_sums)(const struct ah_plane_groups *p, int64_t first, int64_t end, const void *g, const void *x,
+                       struct ah_plane_gradient *f);
+    void (*group_combine)(const struct ah_plane_groups *p, int64_t first, int64_t end, const void *g, const void *x,
+                          const struct ah_plane_gradient *f, void *gx);
+    void (*group_channels)(const struct ah_plane_groups *p, int64_t first, int64_t end, const void *g, const void *x,
+                           void *weight, void *bias);
 };
 
 /* Return the loops for items of a floating dtype; halves are computed in float32. */

@@ -387,8 +387,7 @@ int ah_forward_group_norm(struct ah_call *c)
     }
     AH_TRY(check_vector("group_norm", "weight", arg->weight.tensor, x, mixed ? AH_F32 : x->dtype));
     AH_TRY(check_vector("group_norm", "bias", arg->bias.tensor, x, mixed ? AH_F32 : x->dtype));
-    bool columns = x->numel == x->size[0] * x->size[1] && x->dtype == AH_F64; /* the kernel's slowest case */
-    if (c->device != &ah_cpu || x->numel == 0 || columns)
+    if (c->device != &ah_cpu || x->numel == 0)
         return group_norm_by_ops(c);
     enum ah_dtype dtype = ah_compute_dtype(x->dtype);
     int64_t size[2] = {x->size[0], groups};

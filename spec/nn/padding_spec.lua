@@ -15,6 +15,16 @@ describe("pad", function()
     assert.same({3, 4, 0, 1, 2, 3, 4, 0}, row("circular", 2, 1))
   end)
 
+  it("copies rows of every length between the edges", function()
+    for _, dtype in ipairs {"float32", "uint8", "float64"} do
+      for n = 2, 300, dtype == "float32" and 1 or 13 do
+        local x = (accelhost.arange(3 * n) % 251):view(3, n):to(dtype)
+        local first, last = x:narrow(1, 1, 1), x:narrow(1, n - 2, 1)
+        assert.is_true(accelhost.cat({first, x, last}, 1):equal(F.pad(x, {1, 1}, {mode = "reflect"})), dtype .. n)
+      end
+    end
+  end)
+
   it("cuts where a number is negative", function()
     assert.same({1, 2, 3, 4, 4}, row("replicate", -1, 1))
     assert.same({0, 1, 2}, row("constant", 0, -2))

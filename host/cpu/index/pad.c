@@ -72,84 +72,67 @@ static int pad_open(struct pad *pad, const int64_t *size, int ndim, const struct
     return 0;
 }
 
-/* Rows of the output, one after the other: the place in each dim but the last, and, up to each dim, the offset of the
- * source in the input (-1: there is none). */
-struct pad_rows {
-    int64_t place[AH_MAX_DIMS], start[AH_MAX_DIMS];
-};
-
-static void rows_locate(const struct pad *pad, struct pad_rows *rows, int from)
+/* Return the offset in the input of a plane of the output's last two dims, or -1 where the input has none. */
+static int64_t plane_start(const struct pad *pad, int64_t plane)
 {
-    for (int d = from; d < pad->ndim - 1; d++) {
-        int64_t before = d > 0 ? rows->start[d - 1] : 0, at = pad->at[d][rows->place[d]];
-        rows->start[d] = before < 0 || at < 0 ? -1 : before + at * pad->stride[d];
+    int64_t start = 0;
+    for (int d = pad->ndim - 3; d >= 0; d--) {
+        int64_t at = pad->at[d][plane % pad->padded[d]];
+        if (at < 0)
+            return -1;
+        start += at * pad->stride[d];
+        plane /= pad->padded[d];
     }
+    return start;
 }
 
-static void rows_begin(const struct pad *pad, struct pad_rows *rows, int64_t row)
-{
-    for (int d = pad->ndim - 2; d >= 0; d--) {
-        rows->place[d] = row % pad->padded[d];
-        row /= pad->padded[d];
-    }
-    rows_locate(pad, rows, 0);
-}
-
-static void rows_next(const struct pad *pad, struct pad_rows *rows)
-{
-    int d = pad->ndim - 2;
-    for (; d > 0 && rows->place[d] + 1 == pad->padded[d]; d--)
-        rows->place[d] = 0;
-    if (d >= 0 && ++rows->place[d] < pad->padded[d])
-        rows_locate(pad, rows, d);
-}
-
-/* Write places begin to end of a row. */
-#define PAD_ENDS(type)                                                                                        \
-    static inline void pad_ends_##type(const struct pad *pad, type *to, const type *from, int64_t begin,      \
-                                       int64_t end)                                                           \
+/* The rows of the output, of `wide` items: at both ends by the table, between them a copy. */
+#define PAD_ROWS(type)                                                                                        \
+    static inline void pad_row_##type(const struct pad *pad, type *to, const type *from, const int64_t *at)   \
     {                                                                                                         \
-        const int64_t *at = pad->at[pad->ndim - 1];                                                           \
-        for (int64_t i = begin; i < end; i++)                                                                 \
-            to[i] = from && at[i] >= 0 ? from[at[i]] : (type)pad->constant;                                   \
-    }                                                                                                         \
-    static void pad_row_##type(const struct pad *pad, char *row, const char *source)                          \
-    {                                                                                                         \
-        int64_t wide = pad->padded[pad->ndim - 1], begin = source ? pad->begin : wide, end = pad->end;        \
-        type *to = (type *)row;                                                                               \
-        const type *from = (const type *)source;                                                              \
-        if (!from && pad->constant == 0)                                                                      \
-            memset(to, 0, (size_t)wide * sizeof *to);                                                         \
-        else                                                                                                  \
-            pad_ends_##type(pad, to, from, 0, begin);                                                         \
-        if (!from)                                                                                            \
-            return;                                                                                           \
+        const int64_t begin = pad->begin, end = pad->end, wide = pad->padded[pad->ndim - 1];                  \
+        const type constant = (type)pad->constant;                                                            \
+        for (int64_t i = 0; i < begin; i++)                                                                   \
+            to[i] = at[i] < 0 ? constant : from[at[i]];                                                       \
+        for (int64_t i = end; i < wide; i++)                                                                  \
+            to[i] = at[i] < 0 ? constant : from[at[i]];                                                       \
         if (end > begin)                                                                                      \
-            ah_copy_bytes((char *)(to + begin), (const char *)(from + pad->at[pad->ndim - 1][begin]),         \
+            ah_copy_bytes((char *)(to + begin), (const char *)(from + at[begin]),                             \
                           (size_t)(end - begin) * sizeof *to);                                                \
-        pad_ends_##type(pad, to, from, end, wide);                                                            \
+    }                                                                                                         \
+    static void pad_rows_##type(const struct pad *pad, int64_t begin, int64_t end)                            \
+    {                                                                                                         \
+        const int last = pad->ndim - 1;                                                                       \
+        const int64_t wide = pad->padded[last], tall = last > 0 ? pad->padded[last - 1] : 1;                  \
+        const int64_t stride = last > 0 ? pad->stride[last - 1] : 0;                                          \
+        const int64_t *rows = last > 0 ? pad->at[last - 1] : NULL, *at = pad->at[last];                       \
+        type *to = (type *)pad->out + begin * wide;                                                           \
+        for (int64_t k = begin, next; k < end; k = next) {                                                    \
+            int64_t plane = k / tall, start = plane_start(pad, plane);                                        \
+            next = (plane + 1) * tall < end ? (plane + 1) * tall : end;                                       \
+            for (; k < next; k++, to += wide) {                                                               \
+                int64_t row = rows ? rows[k - plane * tall] : 0;                                              \
+                if (start >= 0 && row >= 0)                                                                   \
+                    pad_row_##type(pad, to, (const type *)pad->input + start + row * stride, at);             \
+                else                                                                                          \
+                    for (int64_t i = 0; i < wide; i++)                                                        \
+                        to[i] = (type)pad->constant;                                                          \
+            }                                                                                                 \
+        }                                                                                                     \
     }
-PAD_ENDS(uint8_t)
-PAD_ENDS(uint16_t)
-PAD_ENDS(uint32_t)
-PAD_ENDS(uint64_t)
+PAD_ROWS(uint8_t)
+PAD_ROWS(uint16_t)
+PAD_ROWS(uint32_t)
+PAD_ROWS(uint64_t)
 
 static void pad_rows(void *context, int64_t begin, int64_t end)
 {
     const struct pad *pad = context;
-    size_t item = pad->item, bytes = (size_t)pad->padded[pad->ndim - 1] * item;
-    struct pad_rows rows;
-    rows_begin(pad, &rows, begin);
-    for (int64_t k = begin; k < end; k++, rows_next(pad, &rows)) {
-        int64_t start = pad->ndim > 1 ? rows.start[pad->ndim - 2] : 0;
-        const char *from = start < 0 ? NULL : pad->input + (size_t)start * item;
-        char *to = pad->out + (size_t)k * bytes;
-        switch (item) {
-        case 1: pad_row_uint8_t(pad, to, from); break;
-        case 2: pad_row_uint16_t(pad, to, from); break;
-        case 4: pad_row_uint32_t(pad, to, from); break;
-        default: pad_row_uint64_t(pad, to, from); break;
-        }
+    switch (pad->item) {
+    case 1: pad_rows_uint8_t(pad, begin, end); break;
+    case 2: pad_rows_uint16_t(pad, begin, end); break;
+    case 4: pad_rows_uint32_t(pad, begin, end); break;
+    default: pad_rows_uint64_t(pad, begin, end); break;
     }
 }
 

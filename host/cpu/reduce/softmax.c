@@ -62,7 +62,8 @@ static int softmax_rows(struct ah_tensor *x, struct ah_tensor *y, struct ah_tens
 {
     struct ah_arrays a = {0};
     struct ah_softmax_items of = {ah_items_in(&a, x), ah_items_in(&a, y), ah_items_out(out), NULL};
-    of.room = ah_array_scratch(&a, (size_t)(ah_num_threads() * AH_SOFTMAX_ROOM * e->length) * sizeof(float));
+    int64_t block = ah_softmax_block(e->length) * e->length;
+    of.room = ah_array_scratch(&a, (size_t)(ah_num_threads() * AH_SOFTMAX_ROOM * block) * sizeof(float));
     if (a.status == 0)
         (y ? ah_softmax_rows_backward : ah_softmax_rows)(&of, e->outer, e->length, log);
     return ah_arrays_close(&a);

@@ -22,13 +22,14 @@ struct ah_masked {
 AH_SOFTMAX_LOOPS(f32, float)
 AH_SOFTMAX_LOOPS(f64, double)
 
-/* Rows that are computed in float32 and converted one at a time: `out` of `x` or, backward, of the gradient `x` and the
- * result `y`. `room` has AH_SOFTMAX_ROOM rows for each thread. */
+/* Rows that are computed in float32 and converted a block of ah_softmax_block(n) rows at a time: `out` of `x` or,
+ * backward, of the gradient `x` and the result `y`. `room` has AH_SOFTMAX_ROOM blocks for each thread. */
 enum { AH_SOFTMAX_ROOM = 3 };
 struct ah_softmax_items {
     struct ah_items x, y, out;
     float *room;
 };
 bool ah_softmax_by_rows(int64_t n, int64_t inner); /* can they be; short rows are computed several at a time */
+int64_t ah_softmax_block(int64_t n);
 void ah_softmax_rows(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log);
 void ah_softmax_rows_backward(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log);

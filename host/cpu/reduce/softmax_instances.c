@@ -29,33 +29,49 @@ bool ah_softmax_by_rows(int64_t n, int64_t inner)
     return inner == 1 && n >= SHORT;
 }
 
+/* Conversions of less than 1,024 items cost a call and, at their ends, loads that wait for several stores. */
+int64_t ah_softmax_block(int64_t n)
+{
+    enum { ITEMS = 1024 };
+    return n < ITEMS ? ITEMS / n : 1;
+}
+
 void ah_softmax_rows(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log)
 {
+    const int64_t block = ah_softmax_block(n);
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * n, AH_SHARE_HEAVY))
-    for (int64_t i = 0; i < rows; i++) {
-        float *room = of->room + ah_thread_index() * AH_SOFTMAX_ROOM * n;
-        const float *x = ah_row_in_f32(&of->x, i * n, n, room);
-        float *y = ah_row_room_f32(&of->out, i * n, room + n);
-        if (take_log)
-            log_softmax_row_f32(x, y, n);
-        else
-            softmax_row_f32(x, y, n);
-        ah_row_out_f32(&of->out, i * n, n, y);
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t items = (rows - first < block ? rows - first : block) * n;
+        float *room = of->room + ah_thread_index() * AH_SOFTMAX_ROOM * block * n;
+        const float *x = ah_row_in_f32(&of->x, first * n, items, room);
+        float *y = ah_row_room_f32(&of->out, first * n, room + block * n);
+        for (int64_t at = 0; at < items; at += n) {
+            if (take_log)
+                log_softmax_row_f32(x + at, y + at, n);
+            else
+                softmax_row_f32(x + at, y + at, n);
+        }
+        ah_row_out_f32(&of->out, first * n, items, y);
     }
 }
 
 void ah_softmax_rows_backward(const struct ah_softmax_items *of, int64_t rows, int64_t n, bool take_log)
 {
+    const int64_t block = ah_softmax_block(n);
 #pragma omp parallel for schedule(static) if (ah_worth_threads(rows * n, AH_SHARE_HEAVY))
-    for (int64_t i = 0; i < rows; i++) {
-        float *room = of->room + ah_thread_index() * AH_SOFTMAX_ROOM * n;
-        const float *g = ah_row_in_f32(&of->x, i * n, n, room), *y = ah_row_in_f32(&of->y, i * n, n, room + n);
-        float *gx = ah_row_room_f32(&of->out, i * n, room + 2 * n);
-        if (take_log)
-            log_softmax_row_backward_f32(g, y, gx, n);
-        else
-            softmax_row_backward_f32(g, y, gx, n);
-        ah_row_out_f32(&of->out, i * n, n, gx);
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t items = (rows - first < block ? rows - first : block) * n;
+        float *room = of->room + ah_thread_index() * AH_SOFTMAX_ROOM * block * n;
+        const float *g = ah_row_in_f32(&of->x, first * n, items, room);
+        const float *y = ah_row_in_f32(&of->y, first * n, items, room + block * n);
+        float *gx = ah_row_room_f32(&of->out, first * n, room + 2 * block * n);
+        for (int64_t at = 0; at < items; at += n) {
+            if (take_log)
+                log_softmax_row_backward_f32(g + at, y + at, gx + at, n);
+            else
+                softmax_row_backward_f32(g + at, y + at, gx + at, n);
+        }
+        ah_row_out_f32(&of->out, first * n, items, gx);
     }
 }
 

@@ -3,10 +3,31 @@
 #include "cpu/loop/dense.h"
 
 #include "base/memory/alloc.h"
+#include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "cpu/loop/iterate.h"
 #include "cpu/loop/shape_copy.h"
 #include "tensor/tensor.h"
+
+/* A conversion of adjacent items that threads share. */
+struct dense_cast {
+    char *out;
+    const char *in;
+    enum ah_dtype to, from;
+};
+
+static void dense_cast_range(void *context, int64_t begin, int64_t end)
+{
+    const struct dense_cast *c = context;
+    ah_cast(end - begin, c->out + (size_t)begin * ah_dtype_size(c->to), c->to, 1,
+            c->in + (size_t)begin * ah_dtype_size(c->from), c->from, 1);
+}
+
+static void dense_cast(int64_t n, void *out, enum ah_dtype to, const void *in, enum ah_dtype from)
+{
+    struct dense_cast c = {out, in, to, from};
+    ah_parallel_for(n, AH_SHARE_MIDDLE, dense_cast_range, &c);
+}
 
 int ah_dense_scratch(struct ah_dense *dense, size_t bytes)
 {
@@ -49,7 +70,7 @@ int ah_dense_open(struct ah_dense *dense, struct ah_tensor *tensor)
     AH_CLEANUP(ah_dense_close) struct ah_dense packed = *dense;
     *dense = (struct ah_dense){0};
     AH_TRY(ah_dense_scratch(dense, (size_t)tensor->numel * sizeof(float)));
-    ah_cast(tensor->numel, dense->block, AH_F32, 1, packed.data, tensor->dtype, 1);
+    dense_cast(tensor->numel, dense->block, AH_F32, packed.data, tensor->dtype);
     return 0;
 }
 
@@ -74,7 +95,7 @@ int ah_dense_out_open(struct ah_dense_out *dense, struct ah_tensor *out)
 void ah_dense_out_close(struct ah_dense_out *dense)
 {
     if (dense->block) {
-        ah_cast(dense->out->numel, ah_tensor_data(dense->out), dense->out->dtype, 1, dense->block, AH_F32, 1);
+        dense_cast(dense->out->numel, ah_tensor_data(dense->out), dense->out->dtype, dense->block, AH_F32);
         ah_block_free(dense->block, dense->bytes);
     }
     dense->block = NULL;
@@ -122,7 +143,7 @@ const int64_t *ah_array_ints(struct ah_arrays *a, struct ah_tensor *tensor)
         return from;
     int64_t *to = ah_array_scratch(a, (size_t)tensor->numel * sizeof *to);
     if (to)
-        ah_cast(tensor->numel, to, AH_I64, 1, from, tensor->dtype, 1);
+        dense_cast(tensor->numel, to, AH_I64, from, tensor->dtype);
     return to;
 }
 

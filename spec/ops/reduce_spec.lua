@@ -292,6 +292,79 @@ describe("norms", function()
   end)
 end)
 
+describe("renorm", function()
+  local function by_ops(x, p, dim, most)
+    local others = {}
+    for d = 0, x:dim() - 1 do
+      if d ~= dim then others[#others + 1] = d end
+    end
+    local norm = x:norm(p, others, true)
+    return x * accelhost.where(norm:gt(most), most / (norm + 1e-7), 1)
+  end
+
+  it("scales slices along any dim of any layout, whatever the norm and the dtype", function()
+    accelhost.manual_seed(4)
+    for _, dtype in ipairs {"float32", "float64", "bfloat16", "float16"} do
+      local whole = accelhost.randn(3, 70, 41):to(dtype)
+      for _, x in ipairs {
+        whole, whole:transpose(0, 2), whole:narrow(1, 3, 60), whole:select(1, 2), whole:select(0, 1),
+      } do
+        for dim = 0, x:dim() - 1 do
+          for _, p in ipairs {0.5, 1, 2, 3, math.huge} do
+            local norms = x:norm(p, dim == 0 and 1 or 0, true):float()
+            local most = norms:median():item() * 0.9
+            local wanted, before = by_ops(x:double(), p, dim, most), x:clone()
+            local step = dtype == "float64" and 1e-12 or dtype == "float32" and 1e-6 or 0.01
+            check.near(check.flat(wanted), x:renorm(p, dim, most):double(), step * 4)
+            local own = x:clone():transpose(0, 1):contiguous():transpose(0, 1)
+            assert.is_true(rawequal(own, own:renorm_(p, dim, most)))
+            check.near(check.flat(wanted), own:double(), step * 4) -- norms are summed in the order of memory
+            assert.is_true(x:equal(before))
+          end
+        end
+      end
+    end
+  end)
+
+  it("has first and second derivatives, in place too, and leaves gradients of short slices alone", function()
+    local x = accelhost.randn({3, 4, 2}, {dtype = "float64"}):requires_grad_()
+    for _, p in ipairs {1, 2, 3, math.huge} do
+      for dim = 0, 2 do
+        gradcheck.gradcheck(function(t) return t:renorm(p, dim, 1.1) end, {x}, {atol = 1e-4})
+      end
+    end
+    gradcheck.gradgradcheck(function(t) return t:renorm(2, 1, 1.1) end, {x}, {atol = 1e-3, rtol = 1e-3})
+    gradcheck.gradcheck(function(t) return (t * 2):renorm_(2, 1, 1.1) end, {x}, {atol = 1e-4})
+    local short = accelhost.tensor({{0.1, 0.2}, {0, 0}}, {requires_grad = true})
+    short:renorm(2, 0, 1):sum():backward()
+    assert.same({{1, 1}, {1, 1}}, short.grad:tolist())
+  end)
+
+  it("has the same bits for every number of threads", function()
+    local threads, x = accelhost.get_num_threads(), accelhost.randn(300, 257)
+    for dim = 0, 1 do
+      local results = {}
+      for _, count in ipairs {1, 2, 3} do
+        accelhost.set_num_threads(count)
+        results[count] = x:renorm(2, dim, 1)
+      end
+      accelhost.set_num_threads(threads)
+      assert.is_true(results[1]:equal(results[2]) and results[1]:equal(results[3]))
+    end
+  end)
+
+  it("refuses other norms, limits, dims and dtypes", function()
+    local x = accelhost.ones(2, 3)
+    check.raises("renorm: p: expected a number above 0, got 0", function() x:renorm(0, 0, 1) end)
+    check.raises("renorm: maxnorm: expected a number of at least 0, got -1", function() x:renorm(2, 0, -1) end)
+    check.raises("renorm: dim 2 is out of range (expected -2..1)", function() x:renorm(2, 2, 1) end)
+    check.raises("renorm: input: expected at least 2 dims, got shape (3,)", function()
+      accelhost.ones(3):renorm(2, 0, 1)
+    end)
+    check.raises("renorm: expected a floating input, got int64", function() x:long():renorm(2, 0, 1) end)
+  end)
+end)
+
 describe("logsumexp", function()
   it("neither overflows nor underflows", function()
     check.near({1000 + math.log(2), -1000 + math.log(2)}, T({{1000, 1000}, {-1000, -1000}}):logsumexp(1), 1e-6)

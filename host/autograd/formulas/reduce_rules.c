@@ -3,6 +3,7 @@
 
 #include "autograd/graph/graph.h"
 #include "autograd/graph/rules.h"
+#include "ops/math/renorm.h"
 
 static uint32_t mask_of(const struct ah_rule *r)
 {
@@ -141,24 +142,15 @@ static struct ah_tensor *reduce_shared(struct ah_rule *r, struct ah_tensor *x, s
 AH_BACKWARD(amax, reduce_finish(r, reduce_shared(r, ah_args(r, amax)->input.tensor, with_dims(r, r->out[0]),
                                                  with_dims(r, r->grad_out[0]))))
 
-void ah_backward_norm(struct ah_rule *r)
+/* The gradient of x, not stretched to its shape yet, from that of its norm `out`; both have the reduced dims. */
+static struct ah_tensor *reduce_norm(struct ah_rule *r, struct ah_tensor *x, struct ah_tensor *out, struct ah_tensor *g,
+                                     double p)
 {
-    const struct ah_args_norm *arg = ah_args(r, norm);
-    double p = arg->p.number;
-    struct ah_tensor *x = arg->input.tensor, *out = with_dims(r, r->out[0]), *g = with_dims(r, r->grad_out[0]);
-    if (p == 0) {
-        r->grad_in[0] = ah_r_zeros_input(r, 0);
-        return;
-    }
     struct ah_tensor *sign = p == 2 ? NULL : ah_r(r, AH_OP_sign, AH_T(x));
-    if (p == 1) {
-        reduce_finish(r, ah_r_mul(r, g, sign));
-        return;
-    }
-    if (isinf(p)) {
-        reduce_finish(r, ah_r_mul(r, sign, reduce_shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g)));
-        return;
-    }
+    if (p == 1)
+        return ah_r_mul(r, g, sign);
+    if (isinf(p))
+        return ah_r_mul(r, sign, reduce_shared(r, ah_r(r, AH_OP_abs, AH_T(x)), out, g));
     /* sign(x) (|x| / out)^(p-1), and 0 where the norm is 0. The quotient first: it is at most 1, where powers of its
      * parts may be beyond the numbers of a half. */
     struct ah_tensor *zero = ah_r(r, AH_OP_eq, AH_T(out), AH_N(0));
@@ -169,7 +161,32 @@ void ah_backward_norm(struct ah_rule *r)
             unit = ah_r(r, AH_OP_masked_fill, AH_T(unit), AH_T(ah_r(r, AH_OP_eq, AH_T(x), AH_N(0))), AH_N(1));
         unit = ah_r_mul(r, sign, ah_r(r, AH_OP_pow, AH_T(unit), AH_N(p - 1)));
     }
-    reduce_finish(r, ah_r_mul(r, ah_r_masked(r, unit, zero), g));
+    return ah_r_mul(r, ah_r_masked(r, unit, zero), g);
+}
+
+void ah_backward_norm(struct ah_rule *r)
+{
+    const struct ah_args_norm *arg = ah_args(r, norm);
+    if (arg->p.number == 0)
+        r->grad_in[0] = ah_r_zeros_input(r, 0);
+    else
+        reduce_finish(r, reduce_norm(r, arg->input.tensor, with_dims(r, r->out[0]), with_dims(r, r->grad_out[0]),
+                                     arg->p.number));
+}
+
+/* y = f x with f = most / (norm + eps) where the norm is above it: g f + sum(g x) df/dnorm dnorm/dx. */
+void ah_backward_renorm(struct ah_rule *r)
+{
+    const struct ah_args_renorm *arg = ah_args(r, renorm);
+    struct ah_tensor *x = arg->input.tensor, *g = r->grad_out[0];
+    struct ah_tensor *norm = ah_r(r, AH_OP_norm, AH_T(x), arg->p, dims_of(r), AH_B(true));
+    struct ah_tensor *above = ah_r(r, AH_OP_gt, AH_T(norm), arg->maxnorm);
+    struct ah_tensor *shifted = ah_r_shift(r, norm, AH_RENORM_EPS);
+    struct ah_tensor *factor = ah_r(r, AH_OP_div, arg->maxnorm, AH_T(shifted));
+    struct ah_tensor *along = ah_r(r, AH_OP_sum, AH_T(ah_r_mul(r, g, x)), dims_of(r), AH_B(true));
+    along = ah_r_where(r, above, ah_r_mul(r, along, ah_r_scale(r, ah_r_div(r, factor, shifted), -1)), AH_N(0));
+    struct ah_tensor *scaled = ah_r_mul(r, g, ah_r_where(r, above, factor, AH_N(1)));
+    reduce_finish(r, ah_r_add(r, scaled, reduce_norm(r, x, norm, along, arg->p.number)));
 }
 
 /* If all inputs are -infinity so is the result, and its gradient is 0, not NaN. */

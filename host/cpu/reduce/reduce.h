@@ -25,6 +25,10 @@ enum ah_fold {
     AH_FOLD_ABS_MIN,
 };
 
+/* The fold of a p-norm, and the norm of a folded value. */
+enum ah_fold ah_norm_fold(double p);
+double ah_norm_of(double folded, double p);
+
 /* The inner loops of a fold of one input type: `row` folds n inputs into one accumulator (double or int64), `column`
  * folds each of `rows` rows of n inputs, `stride` apart, into n accumulators. `p` is that of AH_FOLD_POWERS. */
 struct ah_fold_loops {

@@ -104,24 +104,30 @@ int ah_cpu_mean(struct ah_call *c)
     return 0;
 }
 
+enum ah_fold ah_norm_fold(double p)
+{
+    return p == 2           ? AH_FOLD_SQUARES
+           : p == 1         ? AH_FOLD_ABS
+           : p == 0         ? AH_FOLD_COUNT
+           : p == INFINITY  ? AH_FOLD_ABS_MAX
+           : p == -INFINITY ? AH_FOLD_ABS_MIN
+                            : AH_FOLD_POWERS;
+}
+
+double ah_norm_of(double folded, double p)
+{
+    enum ah_fold how = ah_norm_fold(p);
+    return how == AH_FOLD_SQUARES ? sqrt(folded) : how == AH_FOLD_POWERS ? pow(folded, 1 / p) : folded;
+}
+
 int ah_cpu_norm(struct ah_call *c)
 {
     double p = ah_args(c, norm)->p.number;
-    enum ah_fold how = p == 2           ? AH_FOLD_SQUARES
-                       : p == 1         ? AH_FOLD_ABS
-                       : p == 0         ? AH_FOLD_COUNT
-                       : p == INFINITY  ? AH_FOLD_ABS_MAX
-                       : p == -INFINITY ? AH_FOLD_ABS_MIN
-                                        : AH_FOLD_POWERS;
     struct ah_reduction r;
-    AH_TRY(reduce_fold(c, &r, how, NULL, p));
+    AH_TRY(reduce_fold(c, &r, ah_norm_fold(p), NULL, p));
     double *value = r.data;
-    if (how == AH_FOLD_SQUARES)
-        for (int64_t i = 0; i < r.count; i++)
-            value[i] = sqrt(value[i]);
-    else if (how == AH_FOLD_POWERS)
-        for (int64_t i = 0; i < r.count; i++)
-            value[i] = pow(value[i], 1 / p);
+    for (int64_t i = 0; !r.integral && i < r.count; i++)
+        value[i] = ah_norm_of(value[i], p);
     ah_reduction_store(&r, c->out[0]);
     ah_reduction_free(&r);
     return 0;

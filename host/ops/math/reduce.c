@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "ops/dispatch/rows.h"
+#include "ops/math/renorm.h"
+#include "tensor/owned.h"
 
 /* The dims named by an argument (I? or i?) as a bit mask; absent or an empty table means all. */
 static int dim_mask(const struct ah_call *c, const struct ah_value *dim, uint32_t *mask)
@@ -105,6 +107,50 @@ int ah_forward_norm(struct ah_call *c)
     const struct ah_args_norm *arg = ah_args(c, norm);
     AH_TRY(ah_call_expect_float(c, 0));
     return reduce_forward(c, &arg->dim, arg->keepdim.flag, arg->input.tensor->dtype);
+}
+
+/* As its kernel: the norms in the dtype that is computed in, their factors rounded to the input's. */
+static int renorm_by_ops(struct ah_call *c, struct ah_value others)
+{
+    const struct ah_args_renorm *arg = ah_args(c, renorm);
+    const struct ah_tensor *x = arg->input.tensor;
+    AH_OWNED_LIST(made, 7);
+    int n = 0;
+    c->recording = false;
+    AH_TRY(ah_op1(AH_OP_to, &made[n++], arg->input, AH_D(ah_compute_dtype(x->dtype))));
+    AH_TRY(ah_op1(AH_OP_norm, &made[n++], AH_T(made[0]), arg->p, others, AH_B(true)));
+    AH_TRY(ah_op1(AH_OP_gt, &made[n++], AH_T(made[1]), arg->maxnorm));
+    AH_TRY(ah_op1(AH_OP_add, &made[n++], AH_T(made[1]), AH_N(AH_RENORM_EPS)));
+    AH_TRY(ah_op1(AH_OP_div, &made[n++], arg->maxnorm, AH_T(made[3])));
+    AH_TRY(ah_op1(AH_OP_where, &made[n++], AH_T(made[2]), AH_T(made[4]), AH_N(1)));
+    AH_TRY(ah_op1(AH_OP_to, &made[n++], AH_T(made[5]), AH_D(x->dtype)));
+    const struct ah_value args[] = {arg->input, AH_T(made[6])};
+    ah_tensor_release(c->out[0]); /* in place: the product's again */
+    c->out[0] = NULL;
+    return ah_op_call(AH_OP_mul, args, 2, c->inplace, c->out, &c->out_count);
+}
+
+int ah_forward_renorm(struct ah_call *c)
+{
+    const struct ah_args_renorm *arg = ah_args(c, renorm);
+    const struct ah_tensor *x = arg->input.tensor;
+    int64_t others[AH_MAX_DIMS];
+    int dim, count = 0;
+    AH_TRY(ah_call_expect_float(c, 0));
+    if (x->ndim < 2)
+        return ah_fail(AH_EINVAL, "renorm: input: expected at least 2 dims, got shape %s", ah_shape(x));
+    if (!(arg->p.number > 0))
+        return ah_fail(AH_EINVAL, "renorm: p: expected a number above 0, got %g", arg->p.number);
+    if (!(arg->maxnorm.number >= 0))
+        return ah_fail(AH_EINVAL, "renorm: maxnorm: expected a number of at least 0, got %g", arg->maxnorm.number);
+    AH_TRY(ah_wrap_dim("renorm", arg->dim.integer, x->ndim, &dim));
+    for (int d = 0; d < x->ndim; d++)
+        if (d != dim)
+            others[count++] = d;
+    c->state.reduce.dims = ((1u << x->ndim) - 1) & ~(1u << dim);
+    if (c->device != &ah_cpu)
+        return renorm_by_ops(c, AH_INTS_OF(others, count));
+    return ah_call_single(c, x->size, x->ndim, x->dtype);
 }
 
 int ah_forward_logsumexp(struct ah_call *c)

@@ -37,9 +37,9 @@ local files = {
     both = "median nanmedian kthvalue mode quantile nanquantile nanmean aminmax cov corrcoef",
   },
   variants = {
-    both = "renorm mvlgamma split_with_sizes real conj resolve_conj resolve_neg round",
+    both = "mvlgamma split_with_sizes real conj resolve_conj resolve_neg round",
     functions = "unravel_index where",
-    methods = "addmm_ baddbmm_ addmv_ addr_ addbmm_ renorm_ round_ sum_to_size",
+    methods = "addmm_ baddbmm_ addmv_ addr_ addbmm_ round_ sum_to_size",
     renamed = {where = "where_method"},
   },
   windows = {functions = "bartlett_window blackman_window hann_window hamming_window kaiser_window"},

@@ -4,7 +4,7 @@ local C = require "accelhost._C"
 local arguments = require "accelhost.util.arguments"
 local autocast = require "accelhost.util.autocast"
 local dims = require "accelhost.util.dims"
-local fail, signature, shape_text = arguments.fail, arguments.signature, arguments.shape_text
+local fail, signature = arguments.fail, arguments.signature
 local checked, named = arguments.checked, arguments.named
 
 local variants = {}
@@ -60,29 +60,6 @@ function variants.where(condition, ...)
   if select("#", ...) > 0 or not C.is_tensor(condition) then return C.where(condition, ...) end
   return condition:nonzero(true)
 end
-
---- The input with each slice along a dim whose p-norm exceeds maxnorm scaled down to it.
----@param input userdata floating, at least 2 dims
-variants.renorm = named("renorm", {
-  "input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative",
-}, function(what, input, p, dim, most)
-  if input:dim() < 2 then fail("renorm: input: expected at least 2 dims, got shape %s", shape_text(input)) end
-  dim = dims.wrap(what, dim, input:dim())
-  local others = {}
-  for d = 0, input:dim() - 1 do
-    if d ~= dim then others[#others + 1] = d end
-  end
-  local norm = input:norm(p, others, true)
-  return input * C.where(norm:gt(most), most / (norm + 1e-7), 1)
-end)
-
---- renorm, written into the input.
----@return userdata input
-variants.renorm_ = checked("renorm_", {
-  "input: tensor", "p: positive", "dim: integer", "maxnorm: nonnegative",
-}, function(input, p, dim, most)
-  return input:copy_(variants.renorm(input.requires_grad and input:clone() or input, p, dim, most))
-end)
 
 --- The logarithm of the gamma function of p dimensions: a constant and the sum of lgamma(input - k/2), k in 0..p - 1.
 ---@param input userdata above (p - 1) / 2, where it is the logarithm of the function
@@ -194,6 +171,5 @@ variants.resolve_conj = itself "resolve_conj"
 variants.resolve_neg = itself "resolve_neg"
 
 autocast(variants, "own", "addmm_ baddbmm_ addmv_ addr_ addbmm_")
-autocast(variants, "none", "renorm", "float32")
 
 return variants

@@ -388,6 +388,8 @@ describe("a wrong index", function()
           fails("index_select: " .. message, vector.index_select, vector, 0, index)
           fails("gather: " .. message, vector.gather, vector, 0, index)
           fails("scatter_add: " .. message, vector.scatter_add, vector, 0, index, vector)
+          fails("scatter: " .. message, vector.scatter, vector, 0, index, vector)
+          fails("scatter: " .. message, vector.scatter, vector, 0, index, 5)
         end
       end
       for dim, size in ipairs {1000, 300} do
@@ -395,6 +397,8 @@ describe("a wrong index", function()
         index[900][299], index[999][0] = size, -1
         fails(("gather: index %d at position 270299 is outside 0..%d (dim %d of (1000, 300))"):format(
           size, size - 1, dim - 1), matrix.gather, matrix, dim - 1, index)
+        fails(("scatter: index %d at position 270299 is outside 0..%d (dim %d of (1000, 300))"):format(
+          size, size - 1, dim - 1), matrix.scatter, matrix, dim - 1, index, matrix)
       end
       accelhost.set_num_threads(restore)
     end
@@ -405,6 +409,9 @@ describe("a wrong index", function()
     fails("index 5 at position 1 is outside 0..2", function() y:index_fill_(0, ints {0, 5}, 1) end)
     fails("index 5 at position 1 is outside 0..2", function() y:scatter_(0, ints {1, 5}, 1) end)
     assert.same({0, 0, 0}, y:tolist())
+    fails("scatter: index 0 at position 0 is outside 0..-1", function()
+      accelhost.zeros(0):scatter(0, ints {0}, 1)
+    end)
   end)
 
   it("is refused by dtype and shape", function()

@@ -65,6 +65,9 @@ struct ah_line_move {
 };
 void ah_line_move(const struct ah_line_move *m);
 
+/* Scatter a plain line. False, with a part of it written: an index is not below `places`. */
+bool ah_line_scatter(const struct ah_line_move *m, int64_t places);
+
 /* Run BODY(storage type, load, store) for the dtype, where load and store convert to and from the type of sums. */
 #define AH_LOAD_SELF(x) (x)
 #define AH_STORE_BOOL(x) ((x) != 0)

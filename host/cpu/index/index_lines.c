@@ -23,7 +23,7 @@ struct lines {
     int across;     /* the last dim, when it is not dim: walked in blocks inside a line; else -1 */
     int64_t blocks; /* of `across` */
     enum ah_dtype dtype;
-    int64_t places; /* of gather: indices are checked against this number while they are in the first-level cache */
+    int64_t places; /* indices are checked against this number while they are in the first-level cache; -1: before */
     bool outside;   /* one was not below it, and the result is undefined */
 };
 
@@ -57,10 +57,15 @@ static void run_lines(struct lines *l, int64_t d0, int64_t s0, int64_t i0, int64
         m.dst_across = l->ds[a];
         m.src_across = l->ss[a];
     }
-    if (l->action == AH_GATHER && lines_are_outside(&m, l->places))
-        __atomic_store_n(&l->outside, true, __ATOMIC_RELAXED);
+    bool inside = true;
+    if (l->places >= 0 && m.plain && l->action == AH_SCATTER)
+        inside = ah_line_scatter(&m, l->places);
+    else if (l->places >= 0 && lines_are_outside(&m, l->places))
+        inside = false;
     else
         ah_line_move(&m);
+    if (!inside)
+        __atomic_store_n(&l->outside, true, __ATOMIC_RELAXED);
 }
 
 static void lines_range(void *context, int64_t begin, int64_t end)
@@ -91,8 +96,8 @@ static void set_strides(int64_t *to, const struct ah_tensor *tensor)
         to[d] = tensor && d < tensor->ndim ? tensor->stride[d] : 0;
 }
 
-/* src NULL in strides: one value for all (a scalar). Returns whether an index of gather, all of which must be below
- * `places`, was not. */
+/* src NULL in strides: one value for all (a scalar). Returns whether an index was not below `places`, after which
+ * dst is undefined; -1: they have been checked. */
 static bool slices_run(enum ah_line_action action, struct ah_tensor *dst, const struct ah_tensor *src,
                        const struct ah_tensor *at, int dim, int64_t places)
 {
@@ -158,7 +163,7 @@ int ah_cpu_gather_backward(struct ah_call *c)
     AH_TRY(ah_checked_index("gather", arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
     AH_TRY(ah_sum_open(&sum, out, NULL, at->numel));
     AH_TRY(ah_contiguous_as(&grad, arg->grad.tensor, sum->dtype));
-    slices_run(AH_SCATTER_ADD, sum, grad, at, dim, 0);
+    slices_run(AH_SCATTER_ADD, sum, grad, at, dim, -1);
     return ah_copy(out, sum);
 }
 
@@ -169,7 +174,12 @@ static int slices_scatter(struct ah_call *c, enum ah_line_action action)
     AH_OWNED struct ah_tensor *at = NULL, *src = NULL;
     struct ah_target target = {out, out};
     int dim = (int)arg->dim.integer;
-    AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, slices_length(out, dim), false, dim, out, &at));
+    int64_t n = slices_length(out, dim);
+    bool late = action == AH_SCATTER && !c->inplace; /* an error leaves no tensor of the caller half-written */
+    if (late)
+        AH_TRY(ah_contiguous_as(&at, arg->index.tensor, AH_I64));
+    else
+        AH_TRY(ah_checked_index(c->op->name, arg->index.tensor, n, false, dim, out, &at));
     if (arg->src.tensor->wrapped)
         AH_TRY(ah_contiguous_as(&src, arg->src.tensor, out->dtype));
     else
@@ -178,12 +188,12 @@ static int slices_scatter(struct ah_call *c, enum ah_line_action action)
         AH_OWNED struct ah_tensor *sum = NULL, *addends = NULL;
         AH_TRY(ah_sum_open(&sum, out, c->arg[0].tensor, at->numel));
         AH_TRY(ah_contiguous_as(&addends, src, sum->dtype));
-        slices_run(action, sum, addends, at, dim, 0);
+        slices_run(action, sum, addends, at, dim, -1);
         return ah_copy(out, sum);
     }
     AH_TRY(ah_target_open(c, true, &target));
-    slices_run(action, target.work, src, at, dim, 0);
-    return ah_target_close(&target, 0);
+    bool outside = slices_run(action, target.work, src, at, dim, late ? n : -1);
+    return ah_target_close(&target, outside ? ah_index_fail(c->op->name, at, 0, n, dim, out) : 0);
 }
 
 int ah_cpu_scatter(struct ah_call *c)

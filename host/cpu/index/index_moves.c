@@ -39,6 +39,24 @@ static void moves_fold(const struct ah_line_move *m)
 #undef FOLD
 }
 
+bool ah_line_scatter(const struct ah_line_move *m, int64_t places)
+{
+    const int64_t *to = m->at, width = m->width;
+#define SCATTER(type)                                \
+    do {                                             \
+        type *dst = m->dst;                          \
+        const type *src = m->src;                    \
+        for (int64_t j = 0; j < width; j++) {        \
+            if ((uint64_t)to[j] >= (uint64_t)places) \
+                return false;                        \
+            dst[to[j]] = src[j];                     \
+        }                                            \
+    } while (0)
+    AH_ITEM_TYPES(ah_dtype_size(m->dtype), SCATTER)
+#undef SCATTER
+    return true;
+}
+
 void ah_line_move(const struct ah_line_move *m)
 {
     int64_t n = m->n, width = m->width, dd = m->dst_step, sd = m->src_step, da = m->dst_across, sa = m->src_across;

@@ -34,3 +34,11 @@ void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
         body(context, 0, n);
     }
 }
+
+void ah_parallel_units(int64_t n, int64_t elements, enum ah_share share, ah_range_fn body, void *context)
+{
+    int64_t grain = ah_grain(elements, share);
+    if (n > grain)
+        grain = grain < 8 ? 1 : grain / 8;
+    ah_parallel_for(n, grain, body, context);
+}

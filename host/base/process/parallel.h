@@ -31,6 +31,10 @@ static inline int ah_worth_threads(int64_t elements, enum ah_share share)
     return elements > (int64_t)share;
 }
 
+/* The same over n units of `elements` each, by several threads where there are more than one thread's share. The parts
+ * are then of about the same size: their borders are multiples of an eighth of the share, or of one unit. */
+void ah_parallel_units(int64_t n, int64_t elements, enum ah_share share, ah_range_fn body, void *context);
+
 /* For ah_parallel_for: return the number of units of `elements` each in a thread's share; at least 1. */
 static inline int64_t ah_grain(int64_t elements, enum ah_share share)
 {

@@ -162,7 +162,7 @@ static int apply_bits(struct ah_tensor *out, struct ah_tensor *input, struct ah_
 {
     struct dropout_run run = dropout_run_of(out, input, mask, scale);
     if (run.loop) {
-        ah_parallel_for(dropout_chunk_count(&run), ah_grain(CHUNK, AH_SHARE_LIGHT), dropout_chunks, &run);
+        ah_parallel_units(dropout_chunk_count(&run), CHUNK, AH_SHARE_LIGHT, dropout_chunks, &run);
         return 0;
     }
     AH_OWNED struct ah_tensor *bytes = NULL;

@@ -48,7 +48,7 @@ int ah_checked_index(const char *op, struct ah_tensor *index, int64_t n, bool fr
     AH_OWNED struct ah_tensor *list = NULL;
     AH_TRY(ah_contiguous_as(&list, index, AH_I64));
     struct range_job job = {.at = ah_tensor_data(list), .low = from_end ? -n : 0, .n = n};
-    ah_parallel_for(list->numel, AH_SHARE_COPY, range_part, &job);
+    ah_parallel_units(list->numel, 1, AH_SHARE_COPY, range_part, &job);
     if (job.outside)
         return ah_index_fail(op, list, job.low, n, dim, shape_of);
     if (!job.negative) {
@@ -197,8 +197,8 @@ int ah_pick_rows(const char *op, struct ah_tensor *out, struct ah_tensor *x, str
     struct ah_rows rows = rows_of(x->size, x->ndim, dim, at);
     struct pick_job job = {ah_tensor_data(out), ah_tensor_data(source), &rows, ah_dtype_size(x->dtype), false};
     if (out->numel > 0)
-        ah_parallel_for(rows.outer * rows.count, ah_grain(rows.inner, AH_SHARE_LIGHT),
-                        elements ? pick_elements : pick_range, &job);
+        ah_parallel_units(rows.outer * rows.count, rows.inner, AH_SHARE_LIGHT,
+                          elements ? pick_elements : pick_range, &job);
     return job.outside ? ah_index_fail(op, at, 0, n, dim, x) : 0;
 }
 
@@ -267,7 +267,7 @@ void ah_rows_add(void *dst, const void *src, const struct ah_rows *rows, double 
     struct rows_job job = {.dst = dst, .src = src, .rows = rows, .alpha = alpha, .dtype = dtype};
     int64_t grain = ah_grain(rows->count, AH_SHARE_LIGHT);
     if (rows->outer > 1)
-        ah_parallel_for(rows->outer, ah_grain(rows->count * rows->inner, AH_SHARE_LIGHT), add_outers, &job);
+        ah_parallel_units(rows->outer, rows->count * rows->inner, AH_SHARE_LIGHT, add_outers, &job);
     else if (rows->outer == 1)
         ah_parallel_for(rows->inner, grain < 16 ? 16 : grain, add_columns, &job);
 }

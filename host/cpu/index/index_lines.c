@@ -132,7 +132,7 @@ static bool slices_run(enum ah_line_action action, struct ah_tensor *dst, const 
         if (d != dim && d != l.across)
             units *= l.size[d];
     int64_t per_unit = at->numel / units + 1;
-    ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_MIDDLE), lines_range, &l);
+    ah_parallel_units(units, per_unit, AH_SHARE_MIDDLE, lines_range, &l);
     return l.outside;
 }
 

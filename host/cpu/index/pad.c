@@ -151,7 +151,7 @@ static int pad_run(struct pad *pad, struct ah_tensor *out, struct ah_tensor *x)
     }
     pad->out = ah_tensor_data(out);
     pad->item = ah_dtype_size(x->dtype);
-    ah_parallel_for(rows, ah_grain(pad->padded[last], AH_SHARE_COPY), pad_rows, pad);
+    ah_parallel_units(rows, pad->padded[last], AH_SHARE_COPY, pad_rows, pad);
     return 0;
 }
 
@@ -237,8 +237,8 @@ int ah_cpu_edge_pad_backward(struct ah_call *c)
     pad.input = ah_array_in(&a, g);
     pad.out = ah_array_out(&a, gx);
     if (a.status == 0)
-        ah_parallel_for(pad.planes, ah_grain(pad.plane, AH_SHARE_MIDDLE),
-                        ah_compute_dtype(g->dtype) == AH_F64 ? fold_planes_f64 : fold_planes_f32, &pad);
+        ah_parallel_units(pad.planes, pad.plane, AH_SHARE_MIDDLE,
+                          ah_compute_dtype(g->dtype) == AH_F64 ? fold_planes_f64 : fold_planes_f32, &pad);
     free(pad.places);
     return ah_arrays_close(&a);
 }

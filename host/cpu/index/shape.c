@@ -172,7 +172,7 @@ int ah_cpu_slice_backward(struct ah_call *c)
                                 .middle = (size_t)grad->size[dim] * inner};
         job.after = row - job.before - job.middle;
         int64_t rows = out->numel / (out->stride[dim] * out->size[dim]);
-        ah_parallel_for(rows, ah_grain((int64_t)row / (int64_t)sizeof(float), AH_SHARE_LIGHT), slice_rows, &job);
+        ah_parallel_units(rows, (int64_t)row / (int64_t)sizeof(float), AH_SHARE_LIGHT, slice_rows, &job);
         return 0;
     }
     int64_t stride[AH_MAX_DIMS];

@@ -261,7 +261,7 @@ int ah_cpu_searchsorted(struct ah_call *c)
                        .n = edges->size[edges->ndim - 1],
                        .per_row = edges->ndim > 1 ? x->size[x->ndim - 1] : x->numel,
                        .right = arg->right.flag};
-    ah_parallel_for(x->numel, AH_SHARE_SORT,
-                    dtype == AH_I64 ? search_int64_t : dtype == AH_F32 ? search_float : search_double, &s);
+    ah_parallel_units(x->numel, 1, AH_SHARE_SORT,
+                      dtype == AH_I64 ? search_int64_t : dtype == AH_F32 ? search_float : search_double, &s);
     return 0;
 }

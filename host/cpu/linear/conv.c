@@ -110,7 +110,7 @@ static const void *pointwise_rows(struct ah_arrays *a, const struct ah_conv *s, 
         return x;
     struct pixels p = pixels_open(a, s, half, x);
     if (p.rows)
-        ah_parallel_for(s->n * s->oh, ah_grain(s->ow * s->c, AH_SHARE_LIGHT), pixels_gather, &p);
+        ah_parallel_units(s->n * s->oh, s->ow * s->c, AH_SHARE_LIGHT, pixels_gather, &p);
     return p.rows;
 }
 
@@ -195,7 +195,7 @@ static int pointwise_grad_input(struct ah_arrays *a, const struct ah_conv *s, bo
     struct pixels p = pixels_open(a, s, half, x);
     int done = p.rows ? pointwise_product(half, false, false, rows, s->c, s->oc, g, w, p.rows) : a->status;
     if (done > 0)
-        ah_parallel_for(s->n * s->h, ah_grain(s->w * s->c, AH_SHARE_LIGHT), pixels_scatter, &p);
+        ah_parallel_units(s->n * s->h, s->w * s->c, AH_SHARE_LIGHT, pixels_scatter, &p);
     return done;
 }
 

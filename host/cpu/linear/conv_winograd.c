@@ -568,7 +568,7 @@ static char *wino_zeros(struct ah_arrays *a, int64_t floats)
 
 static void wino_make_weights(struct wino *s)
 {
-    ah_parallel_for(s->c / DEPTH, ah_grain(DEPTH * GROUP * ITEMS, AH_SHARE_LIGHT), wino_weights, s);
+    ah_parallel_units(s->c / DEPTH, DEPTH * GROUP * ITEMS, AH_SHARE_LIGHT, wino_weights, s);
 }
 
 /* Tiles of a block that one thread computes, a multiple of the chunk: one chunk where larger blocks were too few for
@@ -586,13 +586,13 @@ static void wino_shared_blocks(struct wino *s, int64_t groups, bool kept, bool b
 {
     for (s->first = 0; s->first < s->tiles; s->first += s->block) {
         s->count = least_of(s->block, s->tiles - s->first);
-        ah_parallel_for(s->count, ah_grain(ITEMS * s->c, AH_SHARE_LIGHT), wino_inputs, s);
+        ah_parallel_units(s->count, ITEMS * s->c, AH_SHARE_LIGHT, wino_inputs, s);
         for (s->group = 0; s->group < groups; s->group++) {
             if (!kept)
                 wino_make_weights(s);
             if (by_item) {
                 ah_pool_run(ITEMS, wino_item_piece, s);
-                ah_parallel_for(s->count, ah_grain(ITEMS * GROUP, AH_SHARE_LIGHT), wino_outputs, s);
+                ah_parallel_units(s->count, ITEMS * GROUP, AH_SHARE_LIGHT, wino_outputs, s);
             } else {
                 ah_pool_run((int)((s->count + s->chunk - 1) / s->chunk), wino_piece, s);
             }
@@ -678,12 +678,12 @@ int ah_conv_winograd_grad_weight(const struct ah_conv *conv, bool half, const vo
         return ah_arrays_close(&a);
     for (s.first = 0; s.first < s.tiles; s.first += block) {
         s.count = least_of(block, s.tiles - s.first);
-        ah_parallel_for(s.count, ah_grain(ITEMS * (s.c + s.oc), AH_SHARE_LIGHT), wino_inputs_and_gradients, &s);
+        ah_parallel_units(s.count, ITEMS * (s.c + s.oc), AH_SHARE_LIGHT, wino_inputs_and_gradients, &s);
         for (s.group = 0; s.group < groups; s.group++) {
             ah_pool_run(ITEMS, wino_sums_piece, &s);
             if (s.first + block >= s.tiles)
-                ah_parallel_for(s.c / DEPTH, ah_grain(DEPTH * GROUP * ITEMS, AH_SHARE_LIGHT), wino_weight_gradients,
-                                &s);
+                ah_parallel_units(s.c / DEPTH, DEPTH * GROUP * ITEMS, AH_SHARE_LIGHT, wino_weight_gradients,
+                                  &s);
         }
     }
     ah_arrays_close(&a);

@@ -42,7 +42,7 @@ int ah_cpu_fp8_quantize(struct ah_call *c)
     struct quantize q = {.from = in.data, .to = ah_tensor_data(c->out[0]), .e5m2 = arg->e5m2.flag,
                          .scale = *(const float *)ah_tensor_data(arg->scale.tensor),
                          .amax = amax ? ah_fp8_bits(*(const float *)ah_tensor_data(amax)) : 0};
-    ah_parallel_for(c->out[0]->numel, AH_SHARE_MIDDLE, quantize_range, &q);
+    ah_parallel_units(c->out[0]->numel, 1, AH_SHARE_MIDDLE, quantize_range, &q);
     if (amax)
         *(float *)ah_tensor_data(amax) = ah_fp8_of_bits(q.amax);
     return 0;

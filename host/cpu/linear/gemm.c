@@ -123,7 +123,7 @@ enum { DOT_BLOCK = 4096 };
         double total = 0;                                                                                      \
         for (; d.first < blocks; d.first += most) {                                                            \
             int64_t count = blocks - d.first < most ? blocks - d.first : most;                                 \
-            ah_parallel_for(count, ah_grain(DOT_BLOCK, AH_SHARE_LIGHT), dot_blocks_##suffix, &d);              \
+            ah_parallel_units(count, DOT_BLOCK, AH_SHARE_LIGHT, dot_blocks_##suffix, &d);                      \
             for (int64_t i = 0; i < count; i++)                                                                \
                 total += d.sum[i];                                                                             \
         }                                                                                                      \
@@ -360,7 +360,7 @@ static int run_by_primitive(const struct product *p)
     size_t one = ah_onednn_scratch_bytes(d.primitive), other = ah_onednn_scratch_bytes(d.last);
     AH_TRY(run_with_scratch(&d, one > other ? one : other));
     if (d.depths > 1)
-        ah_parallel_for(p->m, ah_grain(p->n, AH_SHARE_LIGHT), add_partials, &d);
+        ah_parallel_units(p->m, p->n, AH_SHARE_LIGHT, add_partials, &d);
     return 1;
 }
 

@@ -175,7 +175,7 @@ GEMV_BY_COUNT(pairs)
 static void gemv_run(const struct ah_gemv *v, const ah_range_fn *rows, const char *kernel)
 {
     ah_trace_kernel(kernel);
-    ah_parallel_for(v->n, ah_grain(v->k * v->m, AH_SHARE_COPY), rows[v->m - 1], (void *)v);
+    ah_parallel_units(v->n, v->k * v->m, AH_SHARE_COPY, rows[v->m - 1], (void *)v);
 }
 
 void ah_gemv_f32(const struct ah_gemv *v)

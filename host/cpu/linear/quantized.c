@@ -75,7 +75,7 @@ static void panel_rows(void *context, int64_t begin, int64_t end)
 
 static void panel_fill(const struct panel *p, int64_t rows)
 {
-    ah_parallel_for(rows, ah_grain(p->count, AH_SHARE_LIGHT), panel_rows, (void *)(uintptr_t)p);
+    ah_parallel_units(rows, p->count, AH_SHARE_LIGHT, panel_rows, (void *)(uintptr_t)p);
 }
 
 /* A product: y [m, n] = x [m, k] times the weight or its transpose. */
@@ -149,7 +149,7 @@ static void product_by_rows(const struct quantized_product *p, char *ordered)
         for (int r = 0; r < count; r++)
             ah_quantized_vector(&p->q, (const float *)p->x + (i + r) * p->k, ordered + (size_t)r * bytes);
         struct few_vectors v = {p, ordered, (float *)p->y + i * p->n, count};
-        ah_parallel_for(p->n, ah_grain(p->k * count, AH_SHARE_COPY), few_rows, &v);
+        ah_parallel_units(p->n, p->k * count, AH_SHARE_COPY, few_rows, &v);
     }
 }
 
@@ -277,7 +277,7 @@ int ah_cpu_quantize_int8(struct ah_call *c)
     struct quantizing z = {.x = ah_array_in(&a, x), .block = x->size[1], .codes = ah_tensor_data(c->out[0]),
                            .absmax = ah_tensor_data(c->out[1])};
     if (a.status == 0)
-        ah_parallel_for(x->size[0], ah_grain(z.block, AH_SHARE_MIDDLE), quantize_int8_rows, &z);
+        ah_parallel_units(x->size[0], z.block, AH_SHARE_MIDDLE, quantize_int8_rows, &z);
     return ah_arrays_close(&a);
 }
 
@@ -332,7 +332,7 @@ int ah_cpu_quantize_4bit(struct ah_call *c)
         quantized_sort(z.code, z.order);
         for (int i = 0; i < 15; i++)
             z.bounds[i] = (z.code[z.order[i]] + z.code[z.order[i + 1]]) / 2;
-        ah_parallel_for(c->out[1]->numel, ah_grain(z.block, AH_SHARE_HEAVY), quantize_4bit_blocks, &z);
+        ah_parallel_units(c->out[1]->numel, z.block, AH_SHARE_HEAVY, quantize_4bit_blocks, &z);
     }
     return ah_arrays_close(&a);
 }
@@ -375,7 +375,7 @@ int ah_cpu_quantize_blockwise(struct ah_call *c)
     if (a.status == 0) {
         for (int i = 0; i < 255; i++)
             z.bounds[i] = 0.5f * (z.code[i] + z.code[i + 1]);
-        ah_parallel_for(c->out[1]->numel, ah_grain(z.block, AH_SHARE_HEAVY), quantize_8bit_blocks, &z);
+        ah_parallel_units(c->out[1]->numel, z.block, AH_SHARE_HEAVY, quantize_8bit_blocks, &z);
     }
     return ah_arrays_close(&a);
 }

@@ -403,7 +403,7 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
     }
     iterate_simplify(&plan);
     iterate_classify(&plan);
-    ah_parallel_for(plan.numel, AH_SHARE_MIDDLE, iterate_run, &plan);
+    ah_parallel_units(plan.numel, 1, AH_SHARE_MIDDLE, iterate_run, &plan);
 done:
     for (int k = 1; k < count; k++)
         ah_tensor_release(copy[k]);

@@ -196,7 +196,7 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
         return;
     }
     if (c.ndim == 1) {
-        ah_parallel_for(total, AH_SHARE_COPY, flat_range, &c);
+        ah_parallel_units(total, 1, AH_SHARE_COPY, flat_range, &c);
         return;
     }
     int inner = c.ndim - 1;
@@ -210,7 +210,7 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
             for (int k = 0; k < inner - 1; k++)
                 units *= c.size[k];
             int64_t per_unit = total / units;
-            ah_parallel_for(units, ah_grain(per_unit, AH_SHARE_COPY), strips_range, &c);
+            ah_parallel_units(units, per_unit, AH_SHARE_COPY, strips_range, &c);
             return;
         }
     }
@@ -218,7 +218,7 @@ void ah_strided_copy(void *dst, const int64_t *dst_stride, const void *src,
     if (c.size[inner] < (c.ss[inner] == 0 ? SHORT : FEW) && c.size[inner - 1] > SHORT)
         swap_dims(&c, inner, inner - 1);
     int64_t rows = total / c.size[inner];
-    ah_parallel_for(rows, ah_grain(c.size[inner], AH_SHARE_COPY), rows_range, &c);
+    ah_parallel_units(rows, c.size[inner], AH_SHARE_COPY, rows_range, &c);
 }
 
 static void zero_range(void *context, int64_t begin, int64_t end)

@@ -144,7 +144,7 @@ static int by_rows(struct ah_call *c, struct ah_tensor *input, enum ah_dtype dty
     AH_TRY(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job->columns));
     job->input = ah_tensor_data(matrix);
     job->out = ah_tensor_data(out);
-    ah_parallel_for(rows, ah_grain(job->columns, AH_SHARE_MIDDLE), body, job);
+    ah_parallel_units(rows, job->columns, AH_SHARE_MIDDLE, body, job);
     return 0;
 }
 
@@ -226,7 +226,7 @@ static int reduce_extreme(struct ah_call *c, bool largest, struct ah_tensor *val
     AH_TRY(ah_reduce_rows(&matrix, input, mask_of(c), dtype, &rows, &job.columns));
     job.input = ah_tensor_data(matrix);
     job.out = wide ? ah_tensor_data(wide) : values ? ah_tensor_data(values) : NULL;
-    ah_parallel_for(rows, ah_grain(job.columns, AH_SHARE_MIDDLE), body, &job);
+    ah_parallel_units(rows, job.columns, AH_SHARE_MIDDLE, body, &job);
     if (wide)
         AH_TRY(ah_copy(values, wide));
     return 0;

@@ -117,9 +117,9 @@ static int renorm_scattered(struct renorm *r, struct ah_arrays *a, struct ah_ten
     ah_reduction_free(&norms);
     AH_TRY(a->status);
     if (r->inner == 1)
-        ah_parallel_for(x->numel / r->n, ah_grain(r->n, AH_SHARE_MIDDLE), renorm_rows, r);
+        ah_parallel_units(x->numel / r->n, r->n, AH_SHARE_MIDDLE, renorm_rows, r);
     else
-        ah_parallel_for(x->numel / r->inner, ah_grain(r->inner, AH_SHARE_MIDDLE), renorm_runs, r);
+        ah_parallel_units(x->numel / r->inner, r->inner, AH_SHARE_MIDDLE, renorm_runs, r);
     return 0;
 }
 
@@ -147,7 +147,7 @@ int ah_cpu_renorm(struct ah_call *c)
     r.y = ah_tensor_data(y);
     r.fold = ah_fold_loops(x->dtype, ah_norm_fold(r.p));
     if (r.n * r.inner == x->numel)
-        ah_parallel_for(r.n, ah_grain(r.inner, AH_SHARE_MIDDLE), renorm_slices, &r);
+        ah_parallel_units(r.n, r.inner, AH_SHARE_MIDDLE, renorm_slices, &r);
     else
         a.status = renorm_scattered(&r, &a, x, others);
     AH_TRY(ah_arrays_close(&a));

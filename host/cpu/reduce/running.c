@@ -179,7 +179,7 @@ static int running_run(struct ah_call *c, struct bodies bodies, struct lines *l)
         AH_TRY(ah_tensor_empty(&y, out->size, out->ndim, dtype, &ah_cpu));
     l->x = ah_tensor_data(x);
     l->y = ah_tensor_data(y);
-    ah_parallel_for(out->numel / l->n, ah_grain(l->n, AH_SHARE_MIDDLE), body, l);
+    ah_parallel_units(out->numel / l->n, l->n, AH_SHARE_MIDDLE, body, l);
     return direct ? 0 : ah_copy(out, y);
 }
 

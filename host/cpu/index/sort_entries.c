@@ -21,18 +21,18 @@ static uint64_t float_key(double value)
 static uint64_t float32_key(float value)
 {
     union { float f; uint32_t u; } v = {value == 0 ? 0 : value};
-    if (value != value)
-        return UINT32_MAX;
-    return v.u >> 31 ? ~v.u : v.u | UINT32_C(1) << 31;
+    uint32_t key = v.u ^ ((uint32_t)-(int32_t)(v.u >> 31) | UINT32_C(1) << 31);
+    return value != value ? UINT32_MAX : key;
 }
 
 void ah_sort_keys(struct ah_sort_entry *entry, int64_t n, const void *data, int64_t stride,
                       enum ah_dtype dtype, bool descending)
 {
-#define KEYS(type, to_key)                                  \
-    for (int64_t i = 0; i < n; i++) {                       \
-        entry[i].key = to_key(((const type *)data)[i * stride]); \
-        entry[i].at = i;                                    \
+    const uint64_t flip = !descending ? 0 : dtype == AH_I64 || dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
+#define KEYS(type, to_key)                                                \
+    for (int64_t i = 0; i < n; i++) {                                     \
+        entry[i].key = to_key(((const type *)data)[i * stride]) ^ flip;   \
+        entry[i].at = i;                                                  \
     }
 #define INT_KEY(x) ((uint64_t)(int64_t)(x) ^ UINT64_C(1) << 63)
 #define INT32_KEY(x) ((uint32_t)(x) ^ UINT32_C(1) << 31)
@@ -55,9 +55,6 @@ void ah_sort_keys(struct ah_sort_entry *entry, int64_t n, const void *data, int6
     case AH_DTYPE_COUNT: break;
     }
 #undef KEYS
-    uint64_t flip = !descending ? 0 : dtype == AH_I64 || dtype == AH_F64 ? UINT64_MAX : UINT32_MAX;
-    for (int64_t i = 0; i < n; i++)
-        entry[i].key ^= flip;
 }
 
 static void insertion_sort(struct ah_sort_entry *entry, int64_t n)

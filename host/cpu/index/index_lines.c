@@ -29,12 +29,13 @@ struct lines {
 
 static bool lines_are_outside(const struct ah_line_move *m, int64_t places)
 {
+    const int64_t n = m->n, width = m->width;
     uint64_t most = 0;
-    for (int64_t k = 0; k < m->n; k++)
-        for (int64_t j = 0; j < m->width; j++) {
-            uint64_t at = (uint64_t)m->at[k * m->at_step + j];
-            most = at > most ? at : most;
-        }
+    for (int64_t k = 0; k < n; k++) {
+        const uint64_t *at = (const uint64_t *)m->at + k * m->at_step;
+        for (int64_t j = 0; j < width; j++)
+            most = at[j] > most ? at[j] : most;
+    }
     return most >= (uint64_t)places;
 }
 

@@ -68,6 +68,7 @@ void ah_line_move(const struct ah_line_move *m)
         for (int64_t k = 0; k < n; k++) {                            \
             const int64_t *to = m->at + k * m->at_step;              \
             if (plain && m->action == AH_GATHER)                     \
+                _Pragma("GCC unroll 4")                              \
                 for (int64_t j = 0; j < width; j++)                  \
                     dst[j] = src[to[j]];                             \
             else if (m->action == AH_GATHER)                         \

@@ -116,6 +116,13 @@ end)
 --   F.tanhshrink(accelhost.tensor{0})  --> tensor([0.])
 F.tanhshrink = unary("tanhshrink", function(input) return input - C.tanh(input) end)
 
+-- The shape in which a weight for each channel broadcasts against an input.
+local function sizes_of_channels(dims, count)
+  local sizes = {}
+  for d = 2, dims do sizes[d - 1] = d == 2 and count or 1 end
+  return sizes
+end
+
 --- x where x > 0, else weight x, with one weight or one for each channel (dim 1).
 --
 --   F.prelu(accelhost.tensor{-4, 4}, accelhost.tensor{0.25})  --> tensor([-1.,  4.])
@@ -126,12 +133,11 @@ F.prelu = checked("prelu", {"input: tensor", "weight: tensor"}, function(input, 
     fail("prelu: weight: expected 1 number or one for each of %d channels, got shape %s", channels,
       arguments.shape_text(weight))
   end
-  if weight:dim() == 1 then
-    local sizes = {}
-    for d = 1, dims do sizes[d] = d == 2 and count or 1 end
-    weight = weight:view(sizes)
-  end
-  return C.sloped(input, weight)
+  if count == 1 and dims > 0 or dims == 2 then return C.sloped(input, weight) end
+  local shaped = dims == 4 and weight:view(count, 1, 1) or weight:view(sizes_of_channels(dims, count))
+  local result = C.sloped(input, shaped)
+  shaped:free()
+  return result
 end)
 
 --- a sigmoid(b) of the halves a and b of a dim (Dauphin et al., 2017).

@@ -30,6 +30,12 @@ local cases = {
     {mask = "first", seen = 61}},
   ["few queries, the first blocks masked"] = {{1, 2, 8, 16}, {1, 2, 150, 16}, {1, 2, 150, 16},
     {mask = "last", seen = 130}},
+  ["few queries, more keys than a block of them"] = {{1, 2, 5, 48}, {1, 2, 1100, 48}, {1, 2, 1100, 48},
+    {mask = "bool"}},
+  ["one query, more keys than a block of them"] = {{1, 3, 1, 16}, {1, 3, 1027, 16}, {1, 3, 1027, 80}, {}},
+  ["few queries, all keys of the first block masked"] = {{1, 1, 4, 32}, {1, 1, 700, 32}, {1, 1, 700, 32},
+    {mask = "last", seen = 601}},
+  ["few queries, a mask that is added"] = {{2, 2, 3, 24}, {2, 2, 70, 24}, {2, 2, 70, 24}, {mask = "added"}},
   ["a mask that is added"] = {{2, 2, 34, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {mask = "added"}},
 }
 

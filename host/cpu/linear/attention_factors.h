@@ -24,6 +24,11 @@ static inline SUFFIX(ah_lanes_at) *SUFFIX(factors)(const REAL *at)
     return (SUFFIX(ah_lanes_at) *)at;
 }
 
+static inline SUFFIX(ah_lanes) SUFFIX(row_factors)(const REAL *at, bool whole)
+{
+    return *SUFFIX(lanes)(at);
+}
+
 static inline SUFFIX(ah_lanes) SUFFIX(spread_factor)(const char *at)
 {
     return SUFFIX(ah_spread)(*(const REAL *)(const void *)at);

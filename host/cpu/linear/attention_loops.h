@@ -72,24 +72,103 @@ static void KIND(finish)(const struct ah_attention *a, const struct ah_attention
 }
 
 /* Few queries, such as the heads of a decoder's next token that share keys, would leave most lanes of their vectors
- * empty: here the keys of a block are the lanes, and scores are stored as [query][key]. Measured on a Zen 4, 3 x 3
- * queries, 171 of 256 keys: bfloat16 9 us instead of 19; float32 gains nothing. */
+ * empty: here the keys of a block are the lanes, and scores are stored as [query][key]. Rows are fetched ahead: a
+ * decoder has read all its weights since it read them, and the processor's own prefetching ends at each page. */
 
-enum { KIND(FEW) = 8 };
+enum {
+    KIND(FEW) = 8,
+    KIND(FEW_KEYS) = AH_ATTENTION_KEYS * SUFFIX(WIDE) / KIND(FEW), /* of a block: it has as many scores as others */
+    KIND(PER) = SUFFIX(LANE) * sizeof(REAL) / sizeof(ITEM),        /* items in a vector */
+    KIND(AHEAD) = 2048,                                            /* bytes */
+};
 
 static bool KIND(are_few)(const struct ah_attention *a, int64_t count)
 {
-    return sizeof(ITEM) < sizeof(REAL) && count <= KIND(FEW) && a->left < 0 && a->right < 0 && !a->keep &&
+    return count <= KIND(FEW) && a->left < 0 && a->right < 0 && !a->keep &&
            (!a->mask || (a->boolean && a->mask_key == 1));
 }
 
-/* Does a query see a key of the block, whose part of the mask is at `seen`? */
-static bool KIND(some_seen)(const struct ah_attention *a, const uint8_t *seen, int64_t keys, int64_t count)
+/* Narrow [*begin, *end) to the first and the last key that a query sees. `seen`: the mask of key 0, or NULL. */
+static void KIND(narrow_few)(const struct ah_attention *a, const uint8_t *seen, int64_t count, int64_t *begin,
+                             int64_t *end)
 {
-    for (int64_t i = 0; seen && i < (a->mask_query ? count : 1); i++)
-        if (memchr(seen + i * a->mask_query, 1, (size_t)keys))
-            return true;
-    return !seen;
+    int64_t first = *end, last = *begin;
+    for (int64_t i = 0; seen && i < (a->mask_query ? count : 1); i++) {
+        const uint8_t *row = seen + i * a->mask_query;
+        const uint8_t *at = memchr(row + *begin, 1, (size_t)(*end - *begin));
+        int64_t left = *end;
+        while (at && !row[left - 1])
+            left--;
+        first = at && at - row < first ? at - row : first;
+        last = at && left > last ? left : last;
+    }
+    if (seen) {
+        *begin = first < last ? first : last;
+        *end = last;
+    }
+}
+
+/* Fetch `count` rows of `width` items. */
+static inline void KIND(fetch_rows)(const ITEM *rows, int64_t step, int64_t count, int64_t width)
+{
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t d = 0; d < width; d += 64 / (int64_t)sizeof(ITEM))
+            __builtin_prefetch(rows + j * step + d);
+}
+
+/* Add the products of a vector of each of `m` queries and of FOLD rows, LANE / FOLD apart, to their sums. */
+static inline __attribute__((always_inline)) void
+KIND(dots_step)(SUFFIX(ah_lanes) (*sum)[SUFFIX(FOLD)], const int m, const ITEM *query, int64_t query_step,
+                const ITEM *rows, int64_t step, const bool whole)
+{
+    SUFFIX(ah_lanes) row[SUFFIX(FOLD)];
+#pragma GCC unroll 4
+    for (int j = 0; j < SUFFIX(FOLD); j++)
+        row[j] = KIND(row_factors)(rows + j * (SUFFIX(LANE) / SUFFIX(FOLD)) * step, whole);
+#pragma GCC unroll 4
+    for (int i = 0; i < m; i++) {
+        SUFFIX(ah_lanes) x = KIND(row_factors)(query + i * query_step, whole);
+#pragma GCC unroll 4
+        for (int j = 0; j < SUFFIX(FOLD); j++)
+            sum[i][j] = KIND(add_product)(x, row[j], sum[i][j]);
+    }
+}
+
+/* to[i][j] = scale * the product of query i and row j, of `m` queries and as many rows as a vector has lanes. */
+static inline __attribute__((always_inline)) void KIND(dots)(REAL *to, const int m, const ITEM *query,
+                                                             int64_t query_step, const ITEM *rows, int64_t step,
+                                                             int64_t width, REAL scale)
+{
+    enum { FOLD = SUFFIX(FOLD), GROUPS = SUFFIX(LANE) / FOLD };
+    SUFFIX(ah_lanes) part[4][GROUPS];
+    for (int g = 0; g < GROUPS; g++, rows += step) {
+        SUFFIX(ah_lanes) sum[4][FOLD] = {{{0}}};
+        int64_t d = 0;
+        for (; d + KIND(PER) <= width; d += KIND(PER))
+            KIND(dots_step)(sum, m, query + d, query_step, rows + d, step, true);
+        if (d < width)
+            KIND(dots_step)(sum, m, query + d, query_step, rows + d, step, false);
+#pragma GCC unroll 4
+        for (int i = 0; i < m; i++)
+            part[i][g] = SUFFIX(folded)(sum[i], FOLD);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < m; i++)
+        *SUFFIX(lanes)(to + i * KIND(FEW_KEYS)) = SUFFIX(folded)(part[i], GROUPS) * SUFFIX(ah_spread)(scale);
+}
+
+/* The same of `count` queries. Not inlined: the sums of a larger function are not kept in registers. */
+static __attribute__((noinline)) void KIND(dots_of)(REAL *to, int64_t count, const ITEM *query, int64_t query_step,
+                                                    const ITEM *rows, int64_t step, int64_t width, REAL scale)
+{
+    for (; count >= 4; count -= 4, to += 4 * KIND(FEW_KEYS), query += 4 * query_step)
+        KIND(dots)(to, 4, query, query_step, rows, step, width, scale);
+    switch (count) {
+    case 3: KIND(dots)(to, 3, query, query_step, rows, step, width, scale); break;
+    case 2: KIND(dots)(to, 2, query, query_step, rows, step, width, scale); break;
+    case 1: KIND(dots)(to, 1, query, query_step, rows, step, width, scale); break;
+    default: break;
+    }
 }
 
 /* The scores of a block, -inf where a key is not seen and beyond the last one. */
@@ -97,18 +176,28 @@ static void KIND(score_few)(const struct ah_attention *a, const struct ah_attent
                             const struct SUFFIX(scratch) *s, const uint8_t *seen, int64_t key, int64_t keys,
                             int64_t count)
 {
-    int64_t lanes = (keys + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE);
-    KIND(turn_items)(s->turned_query, KIND(key_row)(a, &a->key, unit, key), a->key.token, keys, a->width,
-                     (REAL)a->scale);
-    KIND(multiply)(&(struct KIND(product)){
-        .m = count, .n = lanes, .depth = KIND(factors_of)(a->width), .a = KIND(query_row)(&a->query, unit, 0),
-        .a_row = a->query.token * (int64_t)sizeof(ITEM), .a_step = sizeof(FACTOR), .b = s->turned_query,
-        .b_row = SUFFIX(WIDE), .c = s->scores, .c_row = SUFFIX(WIDE), .scale = (REAL)a->scale});
+    const ITEM *rows = KIND(key_row)(a, &a->key, unit, key), *values = KIND(key_row)(a, &a->value, unit, key);
+    int64_t step = a->key.token, ahead = KIND(AHEAD) / (int64_t)sizeof(ITEM);
+    for (int64_t j = 0; j < keys; j += SUFFIX(LANE), rows += SUFFIX(LANE) * step) {
+        int64_t left = keys - j < SUFFIX(LANE) ? keys - j : SUFFIX(LANE);
+        KIND(fetch_rows)(rows + ahead, step, left, a->width);
+        KIND(fetch_rows)(values + j * a->value.token, a->value.token, left, a->value_width);
+        if (left < SUFFIX(LANE)) {
+            ITEM *room = s->turned_query;
+            memset(room, 0, (size_t)(SUFFIX(LANE) * a->width) * sizeof *room);
+            for (int64_t i = 0; i < left; i++)
+                memcpy(room + i * a->width, rows + i * step, (size_t)a->width * sizeof *room);
+            rows = room;
+            step = a->width;
+        }
+        KIND(dots_of)(s->scores + j, count, KIND(query_row)(&a->query, unit, 0), a->query.token, rows, step, a->width,
+                      (REAL)a->scale);
+    }
     for (int64_t i = 0; i < count; i++) {
-        REAL *row = s->scores + i * SUFFIX(WIDE);
+        REAL *row = s->scores + i * KIND(FEW_KEYS);
         for (int64_t j = 0; seen && j < keys; j++)
             row[j] = seen[i * a->mask_query + j] ? row[j] : (REAL)-INFINITY;
-        for (int64_t j = keys; j < lanes; j++)
+        for (int64_t j = keys; j % SUFFIX(LANE); j++)
             row[j] = (REAL)-INFINITY;
     }
 }
@@ -117,7 +206,8 @@ static void KIND(score_few)(const struct ah_attention *a, const struct ah_attent
 static void KIND(weigh_few)(struct SUFFIX(scratch) *s, int64_t keys, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        const REAL *row = s->scores + i * SUFFIX(WIDE), before = s->largest[i];
+        const REAL *row = s->scores + i * KIND(FEW_KEYS), before = s->largest[i];
+        ITEM *to = (ITEM *)s->weight_items + i * KIND(FEW_KEYS);
         SUFFIX(ah_lanes) largest = SUFFIX(ah_spread)(before), total = SUFFIX(ah_spread)(0);
         for (int64_t j = 0; j < keys; j += SUFFIX(LANE))
             largest = SUFFIX(ah_larger)(*SUFFIX(lanes)(row + j), largest);
@@ -125,7 +215,7 @@ static void KIND(weigh_few)(struct SUFFIX(scratch) *s, int64_t keys, int64_t cou
         SUFFIX(ah_lanes) base = SUFFIX(ah_spread)(s->largest[i] == (REAL)-INFINITY ? 0 : s->largest[i]);
         for (int64_t j = 0; j < keys; j += SUFFIX(LANE)) {
             SUFFIX(ah_lanes) e = SUFFIX(ah_exp_down)(*SUFFIX(lanes)(row + j) - base);
-            KIND(store_items)((ITEM *)s->weight_items + i * SUFFIX(WIDE) + j, e);
+            KIND(store_items)(to + j, e);
             total += e;
         }
         SUFFIX(ah_lanes) factor = SUFFIX(ah_exp_down)(SUFFIX(ah_spread)(before) - base);
@@ -134,30 +224,39 @@ static void KIND(weigh_few)(struct SUFFIX(scratch) *s, int64_t keys, int64_t cou
     }
 }
 
+/* Add the values of a block, times their weights, to the sums. */
+static void KIND(add_few)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                          const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, bool add)
+{
+    const ITEM *weights = s->weight_items;
+    for (int64_t j = 0; j < keys; j += AH_ATTENTION_KEYS) {
+        int64_t some = keys - j < AH_ATTENTION_KEYS ? keys - j : AH_ATTENTION_KEYS, row;
+        const FACTOR *value = KIND(factor_rows)(s->room_key, KIND(key_row)(a, &a->value, unit, key + j),
+                                                a->value.token, some, a->value_width, &row);
+        KIND(multiply)(&(struct KIND(product)){
+            .m = count, .n = a->value_width, .depth = KIND(factors_of)(some), .a = weights + j,
+            .a_row = KIND(FEW_KEYS) * sizeof(ITEM), .a_step = sizeof(FACTOR), .b = value, .b_row = row, .c = s->sums,
+            .c_row = a->value_width, .scale = 1, .add = add || j > 0});
+    }
+}
+
 static void KIND(attend_few)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                              struct SUFFIX(scratch) *s, int64_t count)
 {
-    int64_t row, end = unit->span->keys;
-    int64_t at = unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query;
-    bool some = false;
-    for (int64_t key = 0; key < end; key += AH_ATTENTION_KEYS) {
-        int64_t keys = end - key < AH_ATTENTION_KEYS ? end - key : AH_ATTENTION_KEYS;
-        const uint8_t *seen = a->mask ? (const uint8_t *)a->mask + at + key : NULL;
-        if (!KIND(some_seen)(a, seen, keys, count))
-            continue;
-        KIND(score_few)(a, unit, s, seen, key, keys, count);
+    int64_t begin = 0, end = unit->span->keys;
+    const uint8_t *seen = a->mask;
+    if (seen)
+        seen += unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query;
+    KIND(narrow_few)(a, seen, count, &begin, &end);
+    for (int64_t key = begin; key < end; key += KIND(FEW_KEYS)) {
+        int64_t keys = end - key < KIND(FEW_KEYS) ? end - key : KIND(FEW_KEYS);
+        KIND(score_few)(a, unit, s, seen ? seen + key : NULL, key, keys, count);
         KIND(weigh_few)(s, keys, count);
-        if (some)
+        if (key > begin)
             SUFFIX(shrink)(s, count, a->value_width);
-        const FACTOR *value = KIND(factor_rows)(s->room_key, KIND(key_row)(a, &a->value, unit, key), a->value.token,
-                                                keys, a->value_width, &row);
-        KIND(multiply)(&(struct KIND(product)){
-            .m = count, .n = a->value_width, .depth = KIND(factors_of)(keys), .a = s->weight_items,
-            .a_row = SUFFIX(WIDE) * sizeof(ITEM), .a_step = sizeof(FACTOR), .b = value, .b_row = row, .c = s->sums,
-            .c_row = a->value_width, .scale = 1, .add = some});
-        some = true;
+        KIND(add_few)(a, unit, s, key, keys, count, key > begin);
     }
-    if (!some)
+    if (begin == end)
         memset(s->sums, 0, (size_t)(count * a->value_width) * sizeof *s->sums);
     KIND(finish)(a, unit, s, count);
 }

@@ -34,7 +34,8 @@ static inline ah_lanes_f32 scale_sum_bf16(ah_lanes_f32 sum, float scale)
     return sum * ah_spread_f32(scale);
 }
 
-/* For a processor's instructions: the product of a factor, spread over the lanes, and a vector of them, added to a sum;
+/* For a processor's instructions: the factors of a row in a vector or, where not `whole`, in half of one, with zeros (a
+ * vector of 8 items is whole); the product of a factor, spread over the lanes, and a vector of them, added to a sum;
  * rounded items; and three ways to make factors:
  * turn_items_bf16: to[pair][query] = from[query][pair]; queries up to a whole vector are zeros. The scale follows the
  * products. `width`: a multiple of 8.

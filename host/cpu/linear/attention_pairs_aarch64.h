@@ -1,4 +1,9 @@
 /* Pairs of bfloat16 by bfdot (cpu/linear/attention_pairs.h). */
+static inline ah_lanes_f32 row_factors_bf16(const uint16_t *at, bool whole)
+{
+    return (ah_lanes_f32)vld1q_u16(at);
+}
+
 static inline ah_lanes_f32 spread_factor_bf16(const char *at)
 {
     uint32_t pair;

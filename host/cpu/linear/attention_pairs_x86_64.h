@@ -1,4 +1,9 @@
 /* Pairs of bfloat16 by AVX512-BF16 (cpu/linear/attention_pairs.h). */
+static inline ah_lanes_f32 row_factors_bf16(const uint16_t *at, bool whole)
+{
+    return (ah_lanes_f32)(whole ? _mm512_loadu_ps(at) : _mm512_maskz_loadu_ps(0xff, at));
+}
+
 static inline ah_lanes_f32 spread_factor_bf16(const char *at)
 {
     int pair;

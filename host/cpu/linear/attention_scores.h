@@ -1,7 +1,11 @@
 /* Scores of blocks of attention for one real type (cpu/loop/for_reals.h): up to AH_ATTENTION_QUERIES queries, which are
  * the lanes of vectors, against one block of keys. Scores are stored as [key][query]. */
 
-enum { SUFFIX(WIDE) = AH_ATTENTION_QUERIES, SUFFIX(LANE) = AH_LANES_BYTES / sizeof(REAL) };
+enum {
+    SUFFIX(WIDE) = AH_ATTENTION_QUERIES,
+    SUFFIX(LANE) = AH_LANES_BYTES / sizeof(REAL),
+    SUFFIX(FOLD) = AH_LANES_BYTES / sizeof(REAL) < 4 ? AH_LANES_BYTES / sizeof(REAL) : 4,
+};
 
 /* A thread's scratch memory. Transposed operands are stored as [factor][query]; `room_*` has factors made of rows of
  * memory, for kinds that have no factors there; `weight_items` and `step_items` are rows of a kind's items. */
@@ -36,21 +40,52 @@ static void SUFFIX(turn)(REAL *to, const REAL *from, int64_t step, int64_t count
         memset(to + d * SUFFIX(WIDE) + count, 0, (size_t)(lanes - count) * sizeof *to);
 }
 
+/* The lanes of x, those from `by` on first. */
+static inline __attribute__((always_inline)) SUFFIX(ah_lanes) SUFFIX(rotated)(SUFFIX(ah_lanes) x, int by)
+{
+    SUFFIX(ah_lane_ints) places;
+#pragma GCC unroll 16
+    for (int i = 0; i < SUFFIX(LANE); i++)
+        places[i] = (i + by) % SUFFIX(LANE);
+    return __builtin_shuffle(x, places);
+}
+
 /* The largest lane, and their sum. */
 static inline REAL SUFFIX(largest_lane)(SUFFIX(ah_lanes) x)
 {
+#pragma GCC unroll 4
     for (int half = SUFFIX(LANE) / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] = x[i + half] > x[i] ? x[i + half] : x[i];
+        x = SUFFIX(ah_larger)(SUFFIX(rotated)(x, half), x);
     return x[0];
 }
 
 static inline REAL SUFFIX(sum_lanes)(SUFFIX(ah_lanes) x)
 {
+#pragma GCC unroll 4
     for (int half = SUFFIX(LANE) / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] += x[i + half];
+        x += SUFFIX(rotated)(x, half);
     return x[0];
+}
+
+/* The halves of two vectors, added: sums of a and b in turns. */
+static inline __attribute__((always_inline)) SUFFIX(ah_lanes) SUFFIX(fold)(SUFFIX(ah_lanes) a, SUFFIX(ah_lanes) b)
+{
+    SUFFIX(ah_lane_ints) lower, upper;
+#pragma GCC unroll 16
+    for (int i = 0; i < SUFFIX(LANE); i++) {
+        lower[i] = i / 2 + i % 2 * SUFFIX(LANE);
+        upper[i] = lower[i] + SUFFIX(LANE) / 2;
+    }
+    return __builtin_shuffle(a, b, lower) + __builtin_shuffle(a, b, upper);
+}
+
+/* Fold 1, 2 or 4 vectors into one. LANE vectors that are folded in turns become their sums in order: FOLD of them, with
+ * numbers that differ by LANE / FOLD, then the results. */
+static inline __attribute__((always_inline)) SUFFIX(ah_lanes) SUFFIX(folded)(const SUFFIX(ah_lanes) *x, const int count)
+{
+    if (count == 1)
+        return x[0];
+    return count == 2 ? SUFFIX(fold)(x[0], x[1]) : SUFFIX(fold)(SUFFIX(fold)(x[0], x[2]), SUFFIX(fold)(x[1], x[3]));
 }
 
 /* The keys that some query of the unit sees: [*begin, *end). */

@@ -412,9 +412,7 @@ static int check_attention(const struct ah_args_scaled_dot_product_attention *ar
     return 0;
 }
 
-/* Can the one op compute it, and faster (measured)? With few queries its vectors are mostly empty, and scores in
- * float32 that stay in the caches cost nothing to keep. Of half precision the composition would need copies in float32,
- * which makes it the slower one there. */
+/* Can the one op compute it? */
 static bool without_scores(const struct ah_args_scaled_dot_product_attention *arg)
 {
     const struct ah_tensor *q = arg->query.tensor, *k = arg->key.tensor, *v = arg->value.tensor;
@@ -425,7 +423,7 @@ static bool without_scores(const struct ah_args_scaled_dot_product_attention *ar
         return false;
     if (k->size[heads] != v->size[heads] || (q->size[heads] != k->size[heads] && !arg->enable_gqa.flag))
         return false;
-    return q->dtype != ah_compute_dtype(q->dtype) || (n == 4 && q->size[2] >= 8);
+    return q->dtype != ah_compute_dtype(q->dtype) || n == 4;
 }
 
 /* (1, H, L, E) of (H, L, E), for the op that wants a batch. */

@@ -42,6 +42,7 @@ describe("The list of kernels", function()
     ["as gelu_linear"] = {"gelu_linear_backward", "gelu_linear_weight_backward"},
     ["models call the activation and mul on cards"] = {"activation_mul"},
     ["as activation_mul"] = {"activation_mul_backward"},
+    ["models rotate heads by several ops on cards"] = {"rotary"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
     ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward", "group_norm", "group_norm_backward"},
     ["quantised weights are computed with on the CPU alone"] = {"dequantize"},

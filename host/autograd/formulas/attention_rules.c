@@ -78,3 +78,24 @@ void ah_backward_attention(struct ah_rule *r)
     for (int i = 0; i < 3; i++)
         ah_r_give(r, i, grad[i]);
 }
+
+/* The second half of the last dim before the first. */
+static struct ah_tensor *rotary_swapped(struct ah_rule *r, struct ah_tensor *t)
+{
+    if (!t)
+        return NULL;
+    int64_t half = t->size[t->ndim - 1] / 2;
+    struct ah_tensor *both[] = {ah_r(r, AH_OP_narrow, AH_T(t), AH_I(-1), AH_I(half), AH_I(half)),
+                                ah_r(r, AH_OP_narrow, AH_T(t), AH_I(-1), AH_I(0), AH_I(half))};
+    return both[0] && both[1] ? ah_r(r, AH_OP_cat, AH_L(both, 2), AH_I(-1)) : NULL;
+}
+
+/* The gradient of heads is rotated back: by the sines of the other half. */
+void ah_backward_rotary(struct ah_rule *r)
+{
+    const struct ah_args_rotary *arg = ah_args(r, rotary);
+    struct ah_tensor *g = r->grad_out[0], *x = ah_given(&arg->input);
+    ah_r_give(r, 0, ah_r(r, AH_OP_rotary, AH_T(g), arg->cos, AH_T(rotary_swapped(r, ah_given(&arg->sin)))));
+    ah_r_give(r, 1, ah_r_to_input(r, ah_r_mul(r, g, x), 1));
+    ah_r_give(r, 2, ah_r_to_input(r, ah_r_mul(r, g, rotary_swapped(r, x)), 2));
+}

@@ -12,6 +12,31 @@ function fused.is_plain(module, class)
   return type(module) == "table" and module.forward == class.forward and not hooks.watch(module)
 end
 
+-- Classes with one op, which makes the result and alone reads the input.
+local function plain_classes()
+  local norms, quantized = require "accelhost.nn.norm", require "accelhost.nn.quantized"
+  return {require("accelhost.nn.linear").Linear, norms.RMSNorm, norms.LayerNorm, quantized.Linear8bitLt,
+    quantized.Linear4bit}
+end
+
+local plain_forwards
+
+--- Return true if no one else holds input and result of each of the modules, as of linear maps and norms without
+--- hooks. The caller may free them then: the graph holds the tensors that gradients need.
+---@param ... Module
+---@return boolean
+function fused.leave_nothing(...)
+  if not plain_forwards then
+    plain_forwards = {}
+    for _, class in ipairs(plain_classes()) do plain_forwards[class.forward] = true end
+  end
+  for i = 1, select("#", ...) do
+    local module = select(i, ...)
+    if not plain_forwards[module.forward] or hooks.watch(module) then return false end
+  end
+  return true
+end
+
 --- linear(gelu(linear(x, w1, b1), formula), w2, b2); without w2 the gelu. GELU is done in the products themselves where
 --- the device can: cuBLASLt, whose formula is that by tanh.
 ---@param x Tensor [..., in]

@@ -76,6 +76,14 @@ function Attention:init(config, o, number)
   if o.head_norm then self.q_norm, self.k_norm = o.norm(head), o.norm(head) end
 end
 
+-- Return a linear map's result by heads, the only handle of its memory where no hook watches the map.
+local function by_heads(map, x, heads, head)
+  local all = map(x)
+  local apart = all:unflatten(-1, {heads, head})
+  if fused.leave_nothing(map) then all:free() end
+  return apart
+end
+
 --- Return queries, keys and values, [batch, tokens, heads, width of a head].
 function Attention:project(x)
   local head = self.head
@@ -89,24 +97,60 @@ function Attention:project(x)
     q, k, v = all:narrow(-1, 0, queries), all:narrow(-1, queries, keys), all:narrow(-1, queries + keys, keys)
   else
     x = lower_for(x, self.q_proj, self.k_proj, self.v_proj)
-    q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+    return by_heads(self.q_proj, x, self.heads, head), by_heads(self.k_proj, x, self.groups, head),
+      by_heads(self.v_proj, x, self.groups, head)
   end
   return q:unflatten(-1, {self.heads, head}), k:unflatten(-1, {self.groups, head}), v:unflatten(-1, {self.groups, head})
+end
+
+-- Return heads before tokens, rotated.
+local function rotated(x, norm, angles)
+  local normed = norm and norm(x) or x
+  local heads = normed:transpose(1, 2)
+  local turned = rotary.apply(heads, angles[1], angles[2])
+  heads:free()
+  if normed ~= x and fused.leave_nothing(norm) then normed:free() end
+  return turned
+end
+
+-- Return a linear map of heads side by side again.
+local function joined(map, heads)
+  local turned = heads:transpose(1, 2)
+  local flat = turned:flatten(2)
+  local y = map(flat)
+  if fused.leave_nothing(map) then
+    turned:free()
+    flat:free()
+  end
+  return y
+end
+
+--- Return true if no one else holds its input.
+function Attention:leaves_nothing()
+  if not fused.is_plain(self, Attention) then return false end
+  local map = self.qkv_proj or self.query_key_value
+  if map then return fused.leave_nothing(map) end
+  return fused.leave_nothing(self.q_proj, self.k_proj, self.v_proj)
 end
 
 --- Compute a layer's attention. `how` is {angles = {kind = {cos, sin}}, visible = {kind = ...}, keeps, wants_weights}.
 function Attention:forward(x, how, past)
   local q, k, v = self:project(x)
-  if self.q_norm then q, k = self.q_norm(q), self.k_norm(k) end
   local angles = how.angles[self.kind]
-  q = rotary.apply(q:transpose(1, 2), angles[1], angles[2])
-  k = rotary.apply(k:transpose(1, 2), angles[1], angles[2])
-  local present = cache.add(past, k, v:transpose(1, 2), how.windows[self.kind])
-  local y, weights = attention.attend(q, present[1], present[2], {
+  local queries, keys = rotated(q, self.q_norm, angles), rotated(k, self.k_norm, angles)
+  local present = cache.add(past, keys, v:transpose(1, 2), how.windows[self.kind])
+  local y, weights = attention.attend(queries, present[1], present[2], {
     visible = how.visible[self.kind], dropout = self.training and self.rate or 0, scale = self.scale, cap = self.cap,
     weights = how.wants_weights,
   })
-  return (self.o_proj or self.dense)(attention.join(y)), how.keeps and present or nil, weights
+  for _, made in ipairs {q, k, v, queries} do made:free() end
+  if not past and not how.keeps then
+    present[1]:free()
+    present[2]:free()
+  end
+  local out = joined(self.o_proj or self.dense, y)
+  y:free()
+  return out, how.keeps and present or nil, weights
 end
 
 -- Return down_proj(act(gate) * up) of an MLP. `frees`: no one else holds gate and up, the widest tensors of a layer.
@@ -117,7 +161,7 @@ local function gated(mlp, gate, up, frees)
     up:free()
   end
   local y = mlp.down_proj(x)
-  if fused.is_plain(mlp.down_proj, Linear) then x:free() end
+  if fused.leave_nothing(mlp.down_proj) then x:free() end
   return y
 end
 
@@ -136,7 +180,7 @@ end
 function GatedMLP:forward(x)
   x = lower_for(x, self.gate_proj, self.up_proj)
   return gated(self, self.gate_proj(x), self.up_proj(x),
-    fused.is_plain(self.gate_proj, Linear) and fused.is_plain(self.up_proj, Linear))
+    fused.leave_nothing(self.gate_proj, self.up_proj))
 end
 
 --- The same with gate_proj and up_proj in one linear map, gate_up_proj.
@@ -153,7 +197,7 @@ end
 function FusedGatedMLP:forward(x)
   local both = self.gate_up_proj(x)
   local gate, up = unpack(both:chunk(2, -1))
-  if fused.is_plain(self.gate_up_proj, Linear) then both:free() end
+  if fused.leave_nothing(self.gate_up_proj) then both:free() end
   return gated(self, gate, up, true)
 end
 
@@ -184,7 +228,7 @@ local function dropped(self, x) return self.dropout and self.dropout(x) or x end
 
 -- Return true if no one else holds the result of a module whose last step is the linear map `last`.
 local function ends_linear(self, module, class, last)
-  return not self.dropout and fused.is_plain(module, class) and fused.is_plain(last, Linear)
+  return not self.dropout and fused.is_plain(module, class) and fused.leave_nothing(last)
 end
 
 -- Return x + y. A y that no one else holds is freed here: the collector would free it some ops later.
@@ -194,17 +238,32 @@ local function add(x, y, frees)
   return sum
 end
 
--- Return x + mlp(norm(x)).
+-- Return mlp(norm(x)).
+local function mlp_of(self, norm, x)
+  local mlp, normed = self.mlp, norm(x)
+  local y = mlp(normed)
+  if fused.leave_nothing(norm) and (fused.is_plain(mlp, GatedMLP) and fused.leave_nothing(mlp.gate_proj, mlp.up_proj)
+    or fused.is_plain(mlp, FusedGatedMLP) and fused.leave_nothing(mlp.gate_up_proj)) then
+    normed:free()
+  end
+  return y
+end
+
+-- Return x + mlp(norm(x)); x is this block's own.
 local function add_mlp(self, x)
-  local mlp = self.mlp
+  local mlp, norm = self.mlp, self.post_attention_layernorm
   local frees = ends_linear(self, mlp, GatedMLP, mlp.down_proj)
     or ends_linear(self, mlp, FusedGatedMLP, mlp.down_proj)
-  return add(x, dropped(self, mlp(self.post_attention_layernorm(x))), frees)
+  local sum = add(x, dropped(self, mlp_of(self, norm, x)), frees)
+  if fused.leave_nothing(norm) then x:free() end
+  return sum
 end
 
 function Block:forward(x, how, past)
   local attn = self.self_attn or self.attention
-  local y, present, weights = attn(self.input_layernorm(x), how, past)
+  local normed = self.input_layernorm(x)
+  local y, present, weights = attn(normed, how, past)
+  if attn:leaves_nothing() and fused.leave_nothing(self.input_layernorm) then normed:free() end
   y = dropped(self, y)
   if self.pre_feedforward_layernorm then
     x = x + self.post_attention_layernorm(y)

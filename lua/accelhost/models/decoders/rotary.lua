@@ -229,7 +229,10 @@ function rotary.apply(x, cos, sin)
   local rotated = dims == width and x or x:narrow(-1, 0, dims)
   local turned = x.is_cuda and by_ops(rotated, cos, sin) or C.rotary(rotated, cos, sin)
   if dims == width then return turned end
-  return C.cat({turned, x:narrow(-1, dims, width - dims)}, -1)
+  local rest = x:narrow(-1, dims, width - dims)
+  local all = C.cat({turned, rest}, -1)
+  for _, part in ipairs {rotated, turned, rest} do part:free() end
+  return all
 end
 
 return rotary

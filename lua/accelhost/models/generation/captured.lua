@@ -55,8 +55,9 @@ local function capture(self, size)
 end
 
 --- Compute the last token of the run.
+---@param copies? boolean by default, the next call overwrites the result
 ---@return Tensor logits [rows, words] of the next one
-function Captured:forward()
+function Captured:forward(copies)
   local last = self.run.ids:size(1) - 1
   local seen = last + self.run.before
   if not self.size or seen >= self.size then
@@ -67,7 +68,8 @@ function Captured:forward()
     self.graph:replay {self.logits}
   end
   self.seen = seen + 1
-  return self.logits:select(1, -1):clone()
+  local logits = self.logits:select(1, -1)
+  return copies and logits:clone() or logits
 end
 
 --- Return the keys and values of all tokens that were computed, nil before the first call of `forward`.

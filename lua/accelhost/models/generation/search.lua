@@ -65,6 +65,11 @@ end
 ---@return Tensor logits [rows, words] of the next tokens
 function search.prefill(run, times) return first_logits(run, times * one_row(run)) end
 
+-- Can scores and logits be held by the results or by a function of the caller?
+local function keeps_scores(o)
+  return o.return_dict_in_generate or o.logits_processor ~= nil or o.stopping_criteria ~= nil
+end
+
 --- Continue texts by the likeliest or by drawn tokens.
 ---@param run generation.Run
 ---@return table sequences, and scores and logits where they are requested
@@ -74,7 +79,7 @@ function search.run(run)
   local result, collect = search.collector(o)
   put(run.ids, true)
   local logits = search.prefill(run, o.num_return_sequences)
-  local step = captured.new(run)
+  local step, keeps = captured.new(run), keeps_scores(o)
   local open = C.ones({run.ids:size(0), 1}, {dtype = "bool", device = run.ids.device})
   while true do
     local scores = run:scores(logits)
@@ -87,8 +92,12 @@ function search.run(run)
       open = open:logical_and(ends(run.ids, scores):logical_not():unsqueeze(1))
       if not open:any():item() then break end
     end
+    if not keeps then -- both are as wide as the vocabulary
+      if scores ~= logits then scores:free() end
+      logits:free()
+    end
     if run.ids:size(1) >= o.last then break end
-    logits = step and step:forward() or run:forward(1):select(1, -1)
+    logits = step and step:forward(keeps) or run:forward(1):select(1, -1)
   end
   if step then step:finish() end
   finish()

@@ -139,15 +139,17 @@ static void few_rows(void *context, int64_t begin, int64_t end)
     ah_quantized_rows(&v->p->q, v->x, v->count, v->p->bias, v->y, v->p->n, begin, end);
 }
 
-/* The product of few vectors; `ordered` has room for AH_QUANTIZED_MOST of them. */
+/* The product of few vectors in the dtype of the way, with a result in float32; `ordered` has room for
+ * AH_QUANTIZED_MOST of them, or for all. */
 static void product_by_rows(const struct quantized_product *p, char *ordered)
 {
-    size_t bytes = ah_quantized_vector_bytes(&p->q);
+    size_t bytes = ah_quantized_vector_bytes(&p->q), item = p->q.way == AH_QUANTIZED_PAIRS ? 2 : sizeof(float);
     ah_trace_kernel(p->q.four_bit ? "own rows 4 bits" : "own rows int8");
     for (int64_t i = 0; i < p->m; i += AH_QUANTIZED_MOST) {
         int count = p->m - i < AH_QUANTIZED_MOST ? (int)(p->m - i) : AH_QUANTIZED_MOST;
         for (int r = 0; r < count; r++)
-            ah_quantized_vector(&p->q, (const float *)p->x + (i + r) * p->k, ordered + (size_t)r * bytes);
+            ah_quantized_vector(&p->q, (const char *)p->x + (size_t)((i + r) * p->k) * item,
+                                ordered + (size_t)r * bytes);
         struct few_vectors v = {p, ordered, (float *)p->y + i * p->n, count};
         ah_parallel_units(p->n, p->k * count, AH_SHARE_COPY, few_rows, &v);
     }
@@ -168,15 +170,46 @@ static int product_half(struct ah_call *c, struct quantized_product *p)
     return done;
 }
 
+/* The product of one small vector of bfloat16 without a bias, as of a decoder's next token, with its copies on the
+ * stack: 0 done, 1 it is another one. */
+static int product_one(struct ah_call *c, struct quantized_product *p)
+{
+    _Alignas(64) char room[16384];
+    struct ah_tensor *x = ah_args(c, quantized_matmul)->input.tensor;
+    size_t bytes = ah_quantized_vector_bytes(&p->q), wide = ((size_t)p->k * sizeof(float) + 63) / 64 * 64;
+    bool pairs = p->q.way == AH_QUANTIZED_PAIRS;
+    if (p->m != 1 || x->dtype != AH_BF16 || ah_given(&ah_args(c, quantized_matmul)->bias) ||
+        !ah_tensor_is_contiguous(x) || bytes + wide + (size_t)p->n * sizeof(float) > sizeof room)
+        return 1;
+    AH_TRY(ah_tensor_row_major(x));
+    float *numbers = (float *)(void *)(room + bytes), *y = (float *)(void *)(room + bytes + wide);
+    const uint16_t *half = ah_tensor_data(x);
+    uint16_t *out = ah_tensor_data(c->out[0]);
+    for (int64_t i = 0; !pairs && i < p->k; i++)
+        numbers[i] = ah_bf16_to_f32(half[i]);
+    p->x = pairs ? (const void *)half : numbers;
+    p->y = y;
+    product_by_rows(p, room);
+    for (int64_t i = 0; i < p->n; i++)
+        out[i] = ah_f32_to_bf16(y[i]);
+    return 0;
+}
+
 static int product_float(struct ah_call *c, struct quantized_product *p, bool few)
 {
     const struct ah_args_quantized_matmul *arg = ah_args(c, quantized_matmul);
     struct ah_arrays a = {0};
-    p->x = ah_array_in(&a, arg->input.tensor);
+    if (few) {
+        ah_quantized_choose(&p->q, arg->input.tensor->dtype == AH_BF16, ah_bf16_pairs());
+        int done = product_one(c, p);
+        if (done <= 0)
+            return done;
+    }
+    bool pairs = few && p->q.way == AH_QUANTIZED_PAIRS;
+    p->x = pairs ? ah_array_as_is(&a, arg->input.tensor) : ah_array_in(&a, arg->input.tensor);
     p->bias = ah_array_in(&a, ah_given(&arg->bias));
     p->y = ah_array_out(&a, c->out[0]);
     if (a.status == 0 && few) {
-        ah_quantized_choose(&p->q, arg->input.tensor->dtype == AH_BF16, ah_bf16_pairs());
         char *ordered = ah_array_scratch(&a, ah_quantized_vector_bytes(&p->q) * AH_QUANTIZED_MOST);
         if (ordered)
             product_by_rows(p, ordered);

@@ -131,16 +131,14 @@ static inline __attribute__((always_inline)) void digits_row(const struct ah_qua
     }
 }
 
-/* 32 numbers as bfloat16, zeros beyond `left` of them. */
-static __m512i pairs_half(const float *x, int64_t left)
+/* 32 numbers, zeros beyond `left` of them. */
+static __m512i pairs_half(const uint16_t *x, int64_t left)
 {
     __mmask32 lanes = left >= 32 ? ~(__mmask32)0 : left > 0 ? ~(__mmask32)0 >> (32 - left) : 0;
-    __m512 lower = _mm512_maskz_loadu_ps((__mmask16)lanes, x);
-    __m512 upper = _mm512_maskz_loadu_ps((__mmask16)(lanes >> 16), x + 16);
-    return (__m512i)_mm512_cvtne2ps_pbh(upper, lower);
+    return _mm512_maskz_loadu_epi16(lanes, x);
 }
 
-void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out)
+void ah_quantized_pairs_vector(const uint16_t *x, int64_t columns, void *out)
 {
     uint16_t *to = out, place[32];
     for (int64_t at = 0; at < columns; at += CHUNK) {
@@ -274,7 +272,7 @@ void ah_quantized_digits_vector(const float *x, int64_t columns, void *out)
     (void)x, (void)columns, (void)out;
 }
 
-void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out)
+void ah_quantized_pairs_vector(const uint16_t *x, int64_t columns, void *out)
 {
     (void)x, (void)columns, (void)out;
 }

@@ -164,12 +164,13 @@ size_t ah_quantized_vector_bytes(const struct ah_quantized *q)
     return (size_t)(ah_quantized_padded(q->columns)) * sizeof(float);
 }
 
-void ah_quantized_vector(const struct ah_quantized *q, const float *x, void *out)
+void ah_quantized_vector(const struct ah_quantized *q, const void *numbers, void *out)
 {
+    const float *x = numbers;
     if (q->way == AH_QUANTIZED_DIGITS) {
         ah_quantized_digits_vector(x, q->columns, out);
     } else if (q->way == AH_QUANTIZED_PAIRS) {
-        ah_quantized_pairs_vector(x, q->columns, out);
+        ah_quantized_pairs_vector(numbers, q->columns, out);
     } else if (q->way != AH_QUANTIZED_UNITS) {
         memcpy(out, x, (size_t)q->columns * sizeof *x);
     } else {

@@ -67,8 +67,8 @@ static inline int64_t ah_quantized_padded(int64_t columns)
 
 /* Return the bytes that ah_quantized_vector writes, a multiple of 64. */
 size_t ah_quantized_vector_bytes(const struct ah_quantized *q);
-/* A vector in the order in which products read it. */
-void ah_quantized_vector(const struct ah_quantized *q, const float *x, void *out);
+/* A vector in the order in which products read it; of AH_QUANTIZED_PAIRS bfloat16 numbers, else float32. */
+void ah_quantized_vector(const struct ah_quantized *q, const void *x, void *out);
 
 /* y[i * ldy + row] = the product of row `row` and vector i of `count` (1 to AH_QUANTIZED_MOST), plus bias[row] where
  * there is a bias, for rows begin to end - 1. `x` has the vectors of ah_quantized_vector, one after the other. */
@@ -81,4 +81,4 @@ typedef void (*ah_quantized_rows_fn)(const struct ah_quantized *q, const void *x
 extern const ah_quantized_rows_fn ah_quantized_digits[AH_QUANTIZED_MOST], ah_quantized_pairs[AH_QUANTIZED_MOST];
 size_t ah_quantized_digits_bytes(int64_t columns);
 void ah_quantized_digits_vector(const float *x, int64_t columns, void *out);
-void ah_quantized_pairs_vector(const float *x, int64_t columns, void *out);
+void ah_quantized_pairs_vector(const uint16_t *x, int64_t columns, void *out);

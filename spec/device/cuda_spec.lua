@@ -44,7 +44,8 @@ describe("The list of kernels", function()
     ["as activation_mul"] = {"activation_mul_backward"},
     ["models rotate heads by several ops on cards"] = {"rotary"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
-    ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward", "group_norm", "group_norm_backward"},
+    ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward", "group_norm", "group_norm_backward",
+      "renorm"},
     ["quantised weights are computed with on the CPU alone"] = {"dequantize"},
     ["as dequantize"] = {"quantize_4bit", "quantize_blockwise", "quantize_int8"},
   }

@@ -114,10 +114,15 @@ static int renorm_by_ops(struct ah_call *c, struct ah_value others)
 {
     const struct ah_args_renorm *arg = ah_args(c, renorm);
     const struct ah_tensor *x = arg->input.tensor;
-    AH_OWNED_LIST(made, 7);
+    AH_OWNED_LIST(made, 8);
+    struct ah_value own = arg->input; /* in place: of the values before */
     int n = 0;
     c->recording = false;
-    AH_TRY(ah_op1(AH_OP_to, &made[n++], arg->input, AH_D(ah_compute_dtype(x->dtype))));
+    if (c->inplace) {
+        AH_TRY(ah_op1(AH_OP_clone, &made[7], own));
+        own = AH_T(made[7]);
+    }
+    AH_TRY(ah_op1(AH_OP_to, &made[n++], own, AH_D(ah_compute_dtype(x->dtype))));
     AH_TRY(ah_op1(AH_OP_norm, &made[n++], AH_T(made[0]), arg->p, others, AH_B(true)));
     AH_TRY(ah_op1(AH_OP_gt, &made[n++], AH_T(made[1]), arg->maxnorm));
     AH_TRY(ah_op1(AH_OP_add, &made[n++], AH_T(made[1]), AH_N(AH_RENORM_EPS)));

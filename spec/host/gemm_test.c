@@ -100,7 +100,7 @@ AH_TEST(products_of_bfloat16_by_blocks_add_pairs_in_order)
         check_sizes(false);
 }
 
-enum { DEEP_ROWS = 33, DEEP_COLS = 65, DEEP = 9000 };
+enum { DEEP_ROWS = 33, DEEP_COLS = 65, DEEP = 2500 };
 
 /* Whole numbers, so that the sums are exact in any order; a product of this shape is divided along its sums. */
 AH_TEST(deep_products_of_float32_are_exact_for_any_number_of_threads)

@@ -55,6 +55,7 @@ enum {
     ROW_STEP = 8,         /* sizes of the libraries' inner blocks */
     COL_STEP = 16,
     DEPTH_STEP = 64,
+    CACHED_FLOATS = 1 << 18, /* of operands that are in a second-level cache */
 };
 
 const char *ah_blas_version(void)
@@ -200,7 +201,8 @@ static int64_t largest_step(int64_t size, int count, int64_t step)
 
 /* The time of the busiest thread, in multiplications for each column of A: for the results of its pieces, and the
  * additional cost of a row and a column of each (measured: the libraries' inner blocks are wide, so few columns cost
- * much; columns of B are packed if they are bfloat16 or B is transposed), or of the sum of partial results. */
+ * much; columns of B are packed if they are bfloat16 or B is transposed). Parts of sums have partial results to add up,
+ * and rows that do not follow each other, which cost more where they are read from memory. */
 static double division_cost(const struct division *d)
 {
     const struct product *p = d->whole;
@@ -210,8 +212,10 @@ static double division_cost(const struct division *d)
     double depth = (double)largest_step(p->k, d->depths, d->depth_step) / (double)p->k;
     bool half = p->dtype == AH_BF16;
     double row = half ? 32 : 64, column = half ? 16 : p->tb ? 12 : 5;
-    double cost = (rows * cols + row * rows + column * cols) * depth * ((pieces + threads - 1) / threads);
-    return cost + 16 * rows * cols * (d->depths - 1) / (double)p->k;
+    double cost = rows * cols + row * rows + column * cols;
+    if (d->depths > 1)
+        cost += (rows + cols) * ((rows + cols) * (double)p->k > CACHED_FLOATS ? 14 : 4);
+    return cost * depth * ((pieces + threads - 1) / threads) + 16 * rows * cols * (d->depths - 1) / (double)p->k;
 }
 
 /* Choose the fastest division into `count` pieces. `one_side`: divide rows, columns or sums, not several. */

@@ -16,7 +16,8 @@
 #include "cpu/loop/for_reals.h"
 
 enum {
-    CHUNK = 8192,         /* elements of a thread's chunk: seven float arrays of it stay in the second cache */
+    CHUNK = 8192,         /* elements of a norm's chunk: seven float arrays of it stay in the second cache */
+    STEP_CHUNK = 1024,    /* a step's elements that are not divided */
     HALF_CHUNK = 256,     /* fp16 and bf16 are widened into buffers on the stack, while the next ones are fetched */
     ARRAYS = 2 + AH_OPTIM_STATES,
 };
@@ -76,14 +77,11 @@ static void run_chunks(void *context, int64_t begin, int64_t end)
     int64_t first = 0; /* number of the segment's first chunk */
     for (int i = 0; i < pass->count && first < end; i++) {
         const struct ah_optim_segment *segment = &pass->segment[i];
-        int64_t chunks = (segment->n + CHUNK - 1) / CHUNK;
-        int64_t from = begin > first ? begin - first : 0;
-        int64_t to = end - first < chunks ? end - first : chunks;
-        for (int64_t c = from; c < to; c++) {
-            int64_t at = c * CHUNK;
-            update_part(pass->kind, pass->options, segment, at, segment->n - at < CHUNK ? segment->n - at : CHUNK,
-                        pass->dtype);
-        }
+        int64_t chunks = (segment->n + STEP_CHUNK - 1) / STEP_CHUNK;
+        int64_t from = (begin > first ? begin - first : 0) * STEP_CHUNK;
+        int64_t to = end - first < chunks ? (end - first) * STEP_CHUNK : segment->n;
+        if (from < to)
+            update_part(pass->kind, pass->options, segment, from, to - from, pass->dtype);
         first += chunks;
     }
 }
@@ -95,7 +93,7 @@ static int optim_step(struct ah_device *device, enum ah_optim_kind kind, const s
     int64_t total = 0, chunks = 0;
     for (int i = 0; i < count; i++) {
         total += segment[i].n;
-        chunks += (segment[i].n + CHUNK - 1) / CHUNK;
+        chunks += (segment[i].n + STEP_CHUNK - 1) / STEP_CHUNK;
     }
     if (total < AH_SHARE_STREAM)
         run_chunks(&pass, 0, chunks);

@@ -29,7 +29,7 @@ static void try_add(const int64_t *size, int ndim, enum ah_dtype dtype, bool sca
     struct ah_tensor *out = iterate_counted(size, ndim, dtype), *a = iterate_counted(size, ndim, AH_I32);
     struct ah_tensor *b = iterate_counted(narrow, ndim, AH_F64);
     struct ah_operand operand[] = {{out, AH_F32}, {a, AH_F32}, {b, AH_F32}};
-    CHECK_OK(ah_iterate(operand, 3, scalars, add_loop, NULL));
+    CHECK_OK(ah_iterate(operand, 3, scalars, add_loop, NULL, AH_SHARE_MIDDLE));
     int64_t stride[AH_MAX_DIMS];
     ah_broadcast_strides(b, size, ndim, stride);
     bool right = true;
@@ -66,7 +66,7 @@ AH_TEST(iterate_leaves_empty_outputs_alone)
     CHECK_OK(ah_tensor_empty(&out, (int64_t[]){3, 0}, 2, AH_F32, &ah_cpu));
     CHECK_OK(ah_tensor_scalar(&one, 1, AH_F32, &ah_cpu));
     struct ah_operand operand[] = {{out, AH_F32}, {one, AH_F32}, {one, AH_F32}};
-    CHECK_OK(ah_iterate(operand, 3, true, add_loop, NULL));
+    CHECK_OK(ah_iterate(operand, 3, true, add_loop, NULL, AH_SHARE_MIDDLE));
     ah_tensor_release(out);
     ah_tensor_release(one);
 }
@@ -76,7 +76,7 @@ AH_TEST(iterate_refuses_outputs_that_share_memory)
     struct ah_tensor *base = iterate_counted((int64_t[]){4}, 1, AH_F32), *wide = NULL;
     CHECK_OK(ah_tensor_view(&wide, base, (int64_t[]){3, 4}, (int64_t[]){0, 1}, 2, 0));
     struct ah_operand operand[] = {{wide, AH_F32}, {wide, AH_F32}, {base, AH_F32}};
-    CHECK_FAILS(ah_iterate(operand, 3, true, add_loop, NULL), AH_EINVAL, "shape (3, 4)");
+    CHECK_FAILS(ah_iterate(operand, 3, true, add_loop, NULL, AH_SHARE_MIDDLE), AH_EINVAL, "shape (3, 4)");
     ah_tensor_release(wide);
     ah_tensor_release(base);
 }

@@ -20,8 +20,8 @@ void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context);
 enum ah_share {
     AH_SHARE_SORT = 4096,     /* many steps per element */
     AH_SHARE_HEAVY = 8192,    /* an exponential or a comparison of windows per element */
-    AH_SHARE_MIDDLE = 16384,  /* an expression, a conversion, a reduction */
-    AH_SHARE_LIGHT = 32768,   /* one multiply-add, or a gathered copy */
+    AH_SHARE_MIDDLE = 16384,  /* an expression, a reduction */
+    AH_SHARE_LIGHT = 32768,   /* a sum or a product, a conversion, a gathered copy */
     AH_SHARE_COPY = 65536,    /* memory moved as it is */
     AH_SHARE_STREAM = 32768,  /* passes over several arrays: optimizer steps */
 };

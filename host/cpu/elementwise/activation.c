@@ -44,7 +44,7 @@ static int run_elu(struct ah_call *c, int inputs, ah_loop f32, ah_loop f64, cons
     struct ah_operand operand[3] = {{c->out[0], dtype}};
     for (int i = 0; i < inputs; i++)
         operand[i + 1] = (struct ah_operand){c->arg[i].tensor, dtype};
-    return ah_iterate(operand, inputs + 1, false, dtype == AH_F64 ? f64 : f32, elu);
+    return ah_iterate(operand, inputs + 1, false, dtype == AH_F64 ? f64 : f32, elu, AH_SHARE_MIDDLE);
 }
 
 AH_CPU_OP(elu, run_elu(c, 1, elu_f32, elu_f64, &(struct elu){1, ah_args(c, elu)->alpha.number, 1}))

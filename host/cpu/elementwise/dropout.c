@@ -36,7 +36,7 @@ static int apply_mask(struct ah_tensor *out, struct ah_tensor *input, struct ah_
     enum ah_dtype dtype = bf16 ? AH_BF16 : ah_compute_dtype(out->dtype);
     const struct ah_operand operand[] = {{out, dtype}, {input, dtype}, {mask, AH_BOOL}};
     ah_loop loop = bf16 ? dropout_bf16 : dtype == AH_F64 ? dropout_f64 : dropout_f32;
-    return ah_iterate(operand, 3, false, loop, &scale);
+    return ah_iterate(operand, 3, false, loop, &scale, AH_SHARE_LIGHT);
 }
 
 /* Set 8 bytes, of which byte i is 0 where bit i is. */

@@ -27,6 +27,23 @@ static const double *elementwise_numbers(const struct ah_call *c, double *number
     return numbers;
 }
 
+/* Ops of an instruction or two move numbers, most of the time. */
+static enum ah_share elementwise_share(const struct ah_call *c)
+{
+    switch (c->op->id) {
+    case AH_OP_add:
+    case AH_OP_sub:
+    case AH_OP_mul:
+    case AH_OP_neg:
+    case AH_OP_abs:
+    case AH_OP_square:
+    case AH_OP_relu:
+    case AH_OP_maximum:
+    case AH_OP_minimum: return AH_SHARE_LIGHT;
+    default: return AH_SHARE_MIDDLE;
+    }
+}
+
 int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtype out, const ah_loop *loops,
                    const double *numbers)
 {
@@ -40,7 +57,8 @@ int ah_elementwise(struct ah_call *c, int inputs, enum ah_dtype in, enum ah_dtyp
     struct ah_operand operand[AH_ITER_OPERANDS] = {{c->out[0], out}};
     for (int i = 0; i < inputs; i++)
         operand[i + 1] = (struct ah_operand){c->arg[i].tensor, in};
-    return ah_iterate(operand, inputs + 1, inputs == 2, loops[in], numbers ? numbers : elementwise_numbers(c, own));
+    return ah_iterate(operand, inputs + 1, inputs == 2, loops[in], numbers ? numbers : elementwise_numbers(c, own),
+                      elementwise_share(c));
 }
 
 /* Two operands of which one is a number: the loop over the other one's bits receives it in float32. */
@@ -73,7 +91,7 @@ int ah_elementwise_of_two(struct ah_call *c, enum ah_dtype dtype, const ah_loop 
         number.at = i;
         ah_cast(1, &number.value, AH_F32, 1, ah_tensor_data(t), t->dtype, 1);
         const struct ah_operand operand[] = {{c->out[0], dtype}, {other, dtype}};
-        return ah_iterate(operand, 2, false, elementwise_number_loop, &number);
+        return ah_iterate(operand, 2, false, elementwise_number_loop, &number, AH_SHARE_LIGHT);
     }
     return ah_elementwise(c, 2, dtype, dtype, loops, numbers);
 }
@@ -113,7 +131,7 @@ int ah_elementwise_compare(struct ah_call *c, const ah_loop *loops, bool exchang
     enum ah_dtype dtype = ah_compute_dtype(ah_call_promote(c, 2));
     const struct ah_operand operand[] = {
         {c->out[0], AH_BOOL}, {c->arg[exchanged].tensor, dtype}, {c->arg[!exchanged].tensor, dtype}};
-    return ah_iterate(operand, 3, true, loops[dtype], none);
+    return ah_iterate(operand, 3, true, loops[dtype], none, AH_SHARE_LIGHT);
 }
 
 /* Integers have no infinity: PyTorch raises, and the hardware would trap. The divisor is checked as the loops see it:

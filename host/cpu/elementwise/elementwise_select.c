@@ -139,7 +139,7 @@ int ah_cpu_nan_to_num(struct ah_call *c)
                            arg->posinf.kind == AH_NUMBER ? arg->posinf.number : ah_float_largest(dtype),
                            arg->neginf.kind == AH_NUMBER ? arg->neginf.number : -ah_float_largest(dtype)};
     const struct ah_operand operand[] = {{c->out[0], in}, {arg->input.tensor, in}};
-    return ah_iterate(operand, 2, false, in == AH_F64 ? nan_to_num_f64 : nan_to_num_f32, &by);
+    return ah_iterate(operand, 2, false, in == AH_F64 ? nan_to_num_f64 : nan_to_num_f32, &by, AH_SHARE_LIGHT);
 }
 
 /* where: a selects; masked_fill: b selects, so its loops' operands are (mask, value, input). */
@@ -159,7 +159,7 @@ static int select_into(struct ah_tensor *out, struct ah_tensor *mask, struct ah_
     static const double none[2];
     enum ah_dtype dtype = ah_compute_dtype(out->dtype);
     const struct ah_operand operand[] = {{out, dtype}, {mask, AH_BOOL}, {yes, dtype}, {no, dtype}};
-    return ah_iterate(operand, 4, false, where_loops[dtype], none);
+    return ah_iterate(operand, 4, false, where_loops[dtype], none, AH_SHARE_LIGHT);
 }
 
 AH_CPU_OP_WITH(where, where, select_into(c->out[0], arg->condition.tensor, arg->input.tensor, arg->other.tensor))

@@ -26,7 +26,7 @@ static void dense_cast_range(void *context, int64_t begin, int64_t end)
 static void dense_cast(int64_t n, void *out, enum ah_dtype to, const void *in, enum ah_dtype from)
 {
     struct dense_cast c = {out, in, to, from};
-    ah_parallel_units(n, 1, AH_SHARE_MIDDLE, dense_cast_range, &c);
+    ah_parallel_units(n, 1, AH_SHARE_LIGHT, dense_cast_range, &c);
 }
 
 int ah_dense_scratch(struct ah_dense *dense, size_t bytes)

@@ -364,7 +364,8 @@ static void copy_loop(int64_t n, void *const *data, const int64_t *step, const v
     ah_cast(n, data[0], dtype[0], 1, data[1], dtype[1], step[1]);
 }
 
-int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loop loop, const void *context)
+int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loop loop, const void *context,
+               enum ah_share share)
 {
     struct plan plan;
     struct ah_tensor *copy[AH_ITER_OPERANDS] = {NULL};
@@ -403,7 +404,7 @@ int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loo
     }
     iterate_simplify(&plan);
     iterate_classify(&plan);
-    ah_parallel_units(plan.numel, 1, AH_SHARE_MIDDLE, iterate_run, &plan);
+    ah_parallel_units(plan.numel, 1, share, iterate_run, &plan);
 done:
     for (int k = 1; k < count; k++)
         ah_tensor_release(copy[k]);
@@ -548,7 +549,8 @@ int ah_copy(struct ah_tensor *out, struct ah_tensor *input)
     if (copy_transposed(out, input))
         return 0;
     enum ah_dtype dtype[2] = {out->dtype, input->dtype};
-    return ah_iterate((struct ah_operand[]){{out, out->dtype}, {input, input->dtype}}, 2, true, copy_loop, dtype);
+    return ah_iterate((struct ah_operand[]){{out, out->dtype}, {input, input->dtype}}, 2, true, copy_loop, dtype,
+                      AH_SHARE_LIGHT);
 }
 
 int ah_contiguous_as(struct ah_tensor **out, struct ah_tensor *input, enum ah_dtype dtype)

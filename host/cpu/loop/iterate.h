@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/numeric/dtype.h"
+#include "base/process/parallel.h"
 
 struct ah_tensor;
 
@@ -26,8 +27,10 @@ struct ah_operand {
 
 /* Run `loop` over the shape of operand[0], to which the others must broadcast. With `scalars` repeated values have step
  * 0, else they are spread out and every step is 1. Inputs that overlap the output otherwise than exactly
- * are copied first. AH_EINVAL when an output element would be written more than once (an expanded tensor). */
-int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loop loop, const void *context);
+ * are copied first; `share` is that of the loop. AH_EINVAL when an output element would be written more than once
+ * (an expanded tensor). */
+int ah_iterate(const struct ah_operand *operand, int count, bool scalars, ah_loop loop, const void *context,
+               enum ah_share share);
 
 /* Copy with broadcasting and conversion; blocked where one side is a transpose of the other. */
 int ah_copy(struct ah_tensor *out, struct ah_tensor *input);

@@ -123,32 +123,28 @@ struct pick_job {
     bool outside; /* of single elements: an index was, and the result is undefined */
 };
 
-/* Elements of a vector: indices are checked while they are in the first-level cache. */
+/* Elements of a vector: each index is checked as it is read, so that loads which miss the caches follow each other. */
 static void pick_elements(void *context, int64_t begin, int64_t end)
 {
-    enum { PART = 512 };
     struct pick_job *job = context;
-    const struct ah_rows *rows = job->rows;
-    for (int64_t i = begin, count; i < end; i += count) {
-        count = end - i < PART ? end - i : PART;
-        const int64_t *at = rows->at + i;
-        uint64_t most = 0;
-        for (int64_t k = 0; k < count; k++)
-            most = (uint64_t)at[k] > most ? (uint64_t)at[k] : most;
-        if (most >= (uint64_t)rows->n) {
-            __atomic_store_n(&job->outside, true, __ATOMIC_RELAXED);
-            return;
-        }
-#define PICK(type)                                  \
-    do {                                            \
-        const type *from = (const type *)job->src;  \
-        type *restrict to = (type *)job->dst + i;   \
-        for (int64_t k = 0; k < count; k++)         \
-            to[k] = from[at[k]];                    \
+    const int64_t *at = job->rows->at;
+    const uint64_t n = (uint64_t)job->rows->n;
+#define PICK(type)                                       \
+    do {                                                 \
+        const type *from = (const type *)job->src;       \
+        type *restrict to = (type *)job->dst;            \
+        _Pragma("GCC unroll 4")                          \
+        for (int64_t i = begin; i < end; i++) {          \
+            if ((uint64_t)at[i] >= n)                    \
+                goto outside;                            \
+            to[i] = from[at[i]];                         \
+        }                                                \
     } while (0)
-        AH_ITEM_TYPES(job->item, PICK)
+    AH_ITEM_TYPES(job->item, PICK)
 #undef PICK
-    }
+    return;
+outside:
+    __atomic_store_n(&job->outside, true, __ATOMIC_RELAXED);
 }
 
 static void pick_range(void *context, int64_t begin, int64_t end)

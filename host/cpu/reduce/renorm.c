@@ -73,13 +73,38 @@ static void renorm_scale(const struct renorm *r, int64_t at, int64_t n, const vo
         }
 }
 
+static double renorm_factor_of(const struct renorm *r, int64_t slice)
+{
+    double folded = 0;
+    r->fold->row(&folded, r->x + (size_t)(slice * r->inner) * r->item, r->inner, r->p);
+    return renorm_factor(r, folded);
+}
+
+/* Slices of halves that fit a part: of short ones several are converted at once. */
+static void renorm_short_halves(const struct renorm *r, int64_t begin, int64_t end)
+{
+    float part[PART];
+    for (int64_t i = begin, count; i < end; i += count) {
+        count = PART / r->inner < end - i ? PART / r->inner : end - i;
+        size_t at = (size_t)(i * r->inner) * r->item;
+        ah_cast(count * r->inner, part, AH_F32, 1, r->x + at, r->dtype, 1);
+        for (int64_t k = 0; k < count; k++) {
+            float factor = (float)renorm_factor_of(r, i + k);
+            renorm_scale_f32(part + k * r->inner, part + k * r->inner, r->inner, &factor, false);
+        }
+        ah_cast(count * r->inner, r->y + at, r->dtype, 1, part, AH_F32, 1);
+    }
+}
+
 static void renorm_slices(void *context, int64_t begin, int64_t end)
 {
     const struct renorm *r = context;
+    if (ah_compute_dtype(r->dtype) != r->dtype && r->inner <= PART) {
+        renorm_short_halves(r, begin, end);
+        return;
+    }
     for (int64_t i = begin; i < end; i++) {
-        double folded = 0, factor;
-        r->fold->row(&folded, r->x + (size_t)(i * r->inner) * r->item, r->inner, r->p);
-        factor = renorm_factor(r, folded);
+        double factor = renorm_factor_of(r, i);
         float single = (float)factor;
         renorm_scale(r, i * r->inner, r->inner, r->dtype == AH_F64 ? (const void *)&factor : &single, false);
     }

@@ -24,14 +24,18 @@ static ITEM *KIND(key_row)(const struct ah_attention *a, const struct ah_attenti
            unit->head / a->group * rows->head;
 }
 
-/* scores = turned_query^T keys, masked. */
+/* scores = turned_query^T keys, masked. Keys that no query of a vector sees are left out. */
 static void KIND(score)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                         const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, int64_t lanes)
 {
-    KIND(multiply)(&(struct KIND(product)){
-        .m = keys, .n = lanes, .depth = KIND(factors_of)(a->width), .a = KIND(key_row)(a, &a->key, unit, key),
-        .a_row = a->key.token * (int64_t)sizeof(ITEM), .a_step = sizeof(FACTOR), .b = s->turned_query,
-        .b_row = SUFFIX(WIDE), .c = s->scores, .c_row = SUFFIX(WIDE), .scale = (REAL)a->scale, .far = true});
+    int64_t together = SUFFIX(queries_together)(a, unit, lanes, key, keys);
+    for (int64_t i = 0; i < lanes; i += together)
+        KIND(multiply)(&(struct KIND(product)){
+            .m = SUFFIX(keys_before)(a, unit, i + together, key, keys), .n = together,
+            .depth = KIND(factors_of)(a->width), .a = KIND(key_row)(a, &a->key, unit, key),
+            .a_row = a->key.token * (int64_t)sizeof(ITEM), .a_step = sizeof(FACTOR),
+            .b = (const FACTOR *)s->turned_query + i, .b_row = SUFFIX(WIDE), .c = s->scores + i,
+            .c_row = SUFFIX(WIDE), .scale = (REAL)a->scale, .far = true});
     if (a->left >= 0 || a->right >= 0)
         SUFFIX(mask_places)(a, unit, s->scores, key, keys, lanes);
     int64_t at = unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query +
@@ -261,6 +265,25 @@ static void KIND(attend_few)(const struct ah_attention *a, const struct ah_atten
     KIND(finish)(a, unit, s, count);
 }
 
+/* sums = weights values, or with `add` that is added to them. Keys that no query of a vector sees are left out. */
+static void KIND(weigh_values)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                               const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, bool add)
+{
+    int64_t row, lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE);
+    int64_t together = SUFFIX(queries_together)(a, unit, count, key, keys);
+    const FACTOR *value = KIND(factor_rows)(s->room_key, KIND(key_row)(a, &a->value, unit, key), a->value.token, keys,
+                                            a->value_width, &row);
+    const FACTOR *weights = KIND(factor_scores)(s->room_weights, s->scores, keys, lanes);
+    for (int64_t i = 0; i < count; i += together) {
+        int64_t some = count - i < together ? count - i : together;
+        KIND(multiply)(&(struct KIND(product)){
+            .m = some, .n = a->value_width,
+            .depth = KIND(factors_of)(SUFFIX(keys_before)(a, unit, i + some, key, keys)), .a = weights + i,
+            .a_row = sizeof(FACTOR), .a_step = SUFFIX(WIDE) * sizeof(FACTOR), .b = value, .b_row = row,
+            .c = s->sums + i * a->value_width, .c_row = a->value_width, .scale = 1, .add = add});
+    }
+}
+
 static void KIND(attend)(const struct ah_attention *a, const struct ah_attention_unit *unit, void *block)
 {
     const struct ah_attention_span *span = unit->span;
@@ -290,14 +313,7 @@ static void KIND(attend)(const struct ah_attention *a, const struct ah_attention
             SUFFIX(drop)(s.scores, keep + key, (REAL)a->keep_scale, keys, lanes);
         if (key > begin)
             SUFFIX(shrink)(&s, count, a->value_width);
-        int64_t row;
-        const FACTOR *value = KIND(factor_rows)(s.room_key, KIND(key_row)(a, &a->value, unit, key), a->value.token,
-                                                keys, a->value_width, &row);
-        KIND(multiply)(&(struct KIND(product)){
-            .m = count, .n = a->value_width, .depth = KIND(factors_of)(keys),
-            .a = KIND(factor_scores)(s.room_weights, s.scores, keys, lanes), .a_row = sizeof(FACTOR),
-            .a_step = SUFFIX(WIDE) * sizeof(FACTOR), .b = value, .b_row = row, .c = s.sums, .c_row = a->value_width,
-            .scale = 1, .add = key > begin});
+        KIND(weigh_values)(a, unit, &s, key, keys, count, key > begin);
     }
     KIND(finish)(a, unit, &s, count);
 }

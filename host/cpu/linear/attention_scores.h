@@ -98,6 +98,22 @@ static void SUFFIX(visible)(const struct ah_attention *a, const struct ah_attent
     *end = a->right < 0 || last > span->keys ? span->keys : last > *begin ? last : *begin;
 }
 
+/* Return the number of keys of a block, from its first one on, that some of the unit's queries before `end` see. */
+static int64_t SUFFIX(keys_before)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t end,
+                                   int64_t key, int64_t keys)
+{
+    int64_t seen = unit->first + end + unit->span->diagonal + a->right - key;
+    return a->right < 0 || seen > keys ? keys : seen > 0 ? seen : 0;
+}
+
+/* Return the number of queries whose products with a block of keys are computed together: all of `lanes`, or a vector
+ * of them where the first ones do not see all keys. */
+static int64_t SUFFIX(queries_together)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                                        int64_t lanes, int64_t key, int64_t keys)
+{
+    return SUFFIX(keys_before)(a, unit, 1, key, keys) < keys ? SUFFIX(LANE) : lanes;
+}
+
 /* -inf for the queries that do not see a key, by place. */
 static void SUFFIX(mask_places)(const struct ah_attention *a, const struct ah_attention_unit *unit, REAL *scores,
                                 int64_t key, int64_t keys, int64_t lanes)

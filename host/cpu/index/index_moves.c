@@ -46,6 +46,7 @@ bool ah_line_scatter(const struct ah_line_move *m, int64_t places)
     do {                                             \
         type *dst = m->dst;                          \
         const type *src = m->src;                    \
+        _Pragma("GCC unroll 4")                      \
         for (int64_t j = 0; j < width; j++) {        \
             if ((uint64_t)to[j] >= (uint64_t)places) \
                 return false;                        \

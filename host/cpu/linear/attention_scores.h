@@ -40,6 +40,20 @@ static void SUFFIX(turn)(REAL *to, const REAL *from, int64_t step, int64_t count
         memset(to + d * SUFFIX(WIDE) + count, 0, (size_t)(lanes - count) * sizeof *to);
 }
 
+/* The lanes of a, then of b, by place; the places are constant. */
+static inline __attribute__((always_inline)) SUFFIX(ah_lanes)
+SUFFIX(shuffled)(SUFFIX(ah_lanes) a, SUFFIX(ah_lanes) b, SUFFIX(ah_lane_ints) places)
+{
+#if defined(__clang__)
+    SUFFIX(ah_lanes) shuffled;
+    for (int i = 0; i < SUFFIX(LANE); i++)
+        shuffled[i] = places[i] < SUFFIX(LANE) ? a[places[i]] : b[places[i] - SUFFIX(LANE)];
+    return shuffled;
+#else
+    return __builtin_shuffle(a, b, places);
+#endif
+}
+
 /* The lanes of x, those from `by` on first. */
 static inline __attribute__((always_inline)) SUFFIX(ah_lanes) SUFFIX(rotated)(SUFFIX(ah_lanes) x, int by)
 {
@@ -47,7 +61,7 @@ static inline __attribute__((always_inline)) SUFFIX(ah_lanes) SUFFIX(rotated)(SU
 #pragma GCC unroll 16
     for (int i = 0; i < SUFFIX(LANE); i++)
         places[i] = (i + by) % SUFFIX(LANE);
-    return __builtin_shuffle(x, places);
+    return SUFFIX(shuffled)(x, x, places);
 }
 
 /* The largest lane, and their sum. */
@@ -76,7 +90,7 @@ static inline __attribute__((always_inline)) SUFFIX(ah_lanes) SUFFIX(fold)(SUFFI
         lower[i] = i / 2 + i % 2 * SUFFIX(LANE);
         upper[i] = lower[i] + SUFFIX(LANE) / 2;
     }
-    return __builtin_shuffle(a, b, lower) + __builtin_shuffle(a, b, upper);
+    return SUFFIX(shuffled)(a, b, lower) + SUFFIX(shuffled)(a, b, upper);
 }
 
 /* Fold 1, 2 or 4 vectors into one. LANE vectors that are folded in turns become their sums in order: FOLD of them, with

@@ -232,7 +232,7 @@ static int reduce_vertical(struct plan *plan)
     if (plan->parts > 1)
         AH_TRY(ah_block_alloc(bytes, (void **)&plan->result));
     int64_t per_task = plan->part * (plan->outputs / tiles);
-    ah_parallel_units(tiles * plan->parts, per_task, AH_SHARE_MIDDLE, reduce_columns, plan);
+    ah_parallel_units(tiles * plan->parts, per_task, AH_SHARE_LIGHT, reduce_columns, plan);
     if (plan->parts > 1) {
         memcpy(result, plan->result, (size_t)plan->outputs * sizeof *result);
         plan->join->column(result, plan->result + plan->outputs, plan->outputs, plan->parts - 1, plan->outputs, 0);
@@ -271,7 +271,7 @@ static int reduce_run(struct ah_reduction *out, struct ah_tensor *input, uint32_
         return reduce_single(&plan);
     if (dense_row) {
         bool brief = plan.folded < SHORT && plan.kept_count == 1 && plan.reduced_count == 1 && plan.item != 2;
-        ah_parallel_units(plan.outputs, plan.folded, AH_SHARE_MIDDLE, brief ? short_rows : reduce_rows, &plan);
+        ah_parallel_units(plan.outputs, plan.folded, AH_SHARE_LIGHT, brief ? short_rows : reduce_rows, &plan);
         return 0;
     }
     /* Nothing is dense: a row-major copy is. */

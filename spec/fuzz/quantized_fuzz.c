@@ -59,8 +59,9 @@ int ah_call_single(struct ah_call *call, const int64_t *size, int ndim, enum ah_
     return ah_call_kernel(call);
 }
 
-void ah_parallel_for(int64_t n, int64_t grain, ah_range_fn body, void *context)
+void ah_parallel_units(int64_t n, int64_t elements, enum ah_share share, ah_range_fn body, void *context)
 {
+    int64_t grain = ah_grain(elements, share) / 8 + 1;
     for (int64_t begin = 0; begin < n; begin += grain)
         body(context, begin, begin + grain < n ? begin + grain : n);
 }

@@ -99,6 +99,6 @@ int ah_cpu_rotary(struct ah_call *c)
     rotary_open(&r, &a, arg->cos.tensor, COS, x->size, x->ndim);
     rotary_open(&r, &a, arg->sin.tensor, SIN, x->size, x->ndim);
     if (a.status == 0)
-        ah_parallel_for(y->numel / width, ah_grain(width, AH_SHARE_LIGHT), rotary_range, &r);
+        ah_parallel_units(y->numel / width, width, AH_SHARE_LIGHT, rotary_range, &r);
     return ah_arrays_close(&a);
 }

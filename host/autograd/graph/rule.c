@@ -220,7 +220,8 @@ void ah_rule_store(struct ah_rule *r, int i, struct ah_tensor *grad)
     to->written = r->status == 0;
 }
 
-struct ah_tensor *ah_rule_place(const struct ah_rule *r, int i)
+/* The slot that the gradient of input i may overwrite, or NULL. */
+static struct ah_tensor *rule_place(const struct ah_rule *r, int i)
 {
     const struct ah_destination *to = r->into ? &r->into[i] : NULL;
     return to && to->slot && !to->adds && (to->exact || !ah_on_cpu(to->slot)) ? to->slot : NULL;
@@ -228,7 +229,7 @@ struct ah_tensor *ah_rule_place(const struct ah_rule *r, int i)
 
 void ah_rule_op_place(struct ah_rule *rule, int i, enum ah_opid id, const struct ah_value *args, int count)
 {
-    struct ah_tensor *place = ah_rule_place(rule, i), *made[AH_MAX_OUTS];
+    struct ah_tensor *place = rule_place(rule, i), *made[AH_MAX_OUTS];
     int made_count;
     if (!place) {
         rule->grad_in[i] = ah_rule_op(rule, id, args, count);

@@ -113,10 +113,8 @@ void ah_rule_set(struct ah_rule *r, int i, struct ah_tensor *grad);
 /* The same, and store it in its slot, converted, where it has one. */
 void ah_rule_store(struct ah_rule *r, int i, struct ah_tensor *grad);
 
-/* The slot that the gradient of input i may overwrite: with its bits on the CPU; NULL: none. */
-struct ah_tensor *ah_rule_place(const struct ah_rule *r, int i);
-
-/* Set the gradient of input i to the op's result, which is stored in that slot if there is one. */
+/* Set the gradient of input i to the op's result, which is stored in its slot where it may overwrite that: on the CPU
+ * only where the slot is exact. */
 #define ah_r_place(rule, i, id, ...)                                                 \
     ah_rule_op_place((rule), (i), (id), (const struct ah_value[]){__VA_ARGS__},      \
                      (int)(sizeof((struct ah_value[]){__VA_ARGS__}) / sizeof(struct ah_value)))

@@ -7,6 +7,7 @@ local accelhost = require "accelhost"
 local models, peft = accelhost.models, accelhost.peft
 local now = require("accelhost._C").system.now
 local timing = require "timing"
+local median = timing.median
 
 local TOKENS, NEW = 128, 32
 local what, blocks, dtype = arg[1], tonumber(arg[2]), arg[3] or "float32"
@@ -22,11 +23,6 @@ config.rms_norm_eps, config.rope_theta = 1e-5, 100000
 accelhost.manual_seed(1)
 local model = models.LlamaForCausalLM(config)
 local ids = accelhost.randint(0, config.vocab_size, {1, TOKENS})
-
-local function median(times)
-  table.sort(times)
-  return times[math.floor(#times / 2) + 1]
-end
 
 local function train()
   local forward, both = {}, {}

@@ -4,7 +4,8 @@ local now = require("accelhost._C").system.now
 
 local timing = {}
 
-local function median(times)
+--- Return the median of a list, which is sorted by this.
+function timing.median(times)
   table.sort(times)
   return times[math.floor(#times / 2) + 1]
 end
@@ -18,8 +19,8 @@ function timing.steps(count, step)
     step()
     if i > 0 then busy[i], elapsed[i] = os.clock() - begin, now() - start end
   end
-  print("step_ms", 1e3 * median(busy))
-  print("step_elapsed_ms", 1e3 * median(elapsed))
+  print("step_ms", 1e3 * timing.median(busy))
+  print("step_elapsed_ms", 1e3 * timing.median(elapsed))
   print("peak_mb", accelhost.memory_stats().max_rss / 2 ^ 20)
 end
 

@@ -7,6 +7,14 @@ local function prepared(net)
   return accelerator:prepare(net, optim.SGD(net:parameters(), {lr = 1})), accelerator
 end
 
+-- Run y:backward(): op -> number of its calls.
+local function calls_of_backward(y)
+  local counts = {}
+  local profile = accelhost.profiler.profile(function() y:backward() end)
+  for _, row in ipairs(profile:key_averages()) do counts[row.key] = row.count end
+  return counts
+end
+
 -- The gradients of a net after `times` backwards.
 local function gradients(make, is_prepared, times)
   accelhost.manual_seed(3)
@@ -95,22 +103,15 @@ describe("The gradients in the arena", function()
   it("of a linear map are its products, without a copy", function()
     local net = prepared(nn.Linear(12, 7, false))
     local y = net(accelhost.randn {5, 12}):sum()
-    local profile = accelhost.profiler.profile(function() y:backward() end)
-    local counts = {}
-    for _, row in ipairs(profile:key_averages()) do counts[row.key] = row.count end
+    local counts = calls_of_backward(y)
     assert.equal(1, counts.linear_weight_backward_into)
     assert.is_nil(counts.copy_)
   end)
 
   it("of a table and of a convolution are stored by their kernels, also added to those of the output", function()
     local function copies(net, x)
-      local y = prepared(net)(x):sum()
-      local copied = 0
-      local profile = accelhost.profiler.profile(function() y:backward() end)
-      for _, row in ipairs(profile:key_averages()) do
-        if row.key == "copy_" or row.key == "add" then copied = copied + row.count end
-      end
-      return copied
+      local counts = calls_of_backward(prepared(net)(x):sum())
+      return (counts.copy_ or 0) + (counts.add or 0)
     end
     assert.equal(0, copies(Table("float32", 0), accelhost.randn {5, 12}))
     assert.equal(0, copies(Table("float32", 1), accelhost.randn {5, 12}))
@@ -120,9 +121,7 @@ describe("The gradients in the arena", function()
   it("of a table without a slot are added to those of the output", function()
     local net = Table("float32", 1)
     local y = net(accelhost.randn {5, 12}):sum()
-    local profile = accelhost.profiler.profile(function() y:backward() end)
-    local counts = {}
-    for _, row in ipairs(profile:key_averages()) do counts[row.key] = row.count end
+    local counts = calls_of_backward(y)
     assert.equal(1, counts.embedding_backward_add)
     assert.is_nil(counts.embedding_backward)
   end)

@@ -85,3 +85,18 @@ AH_TEST(a_membership_table_reports_contradictions_and_malformed_hosts)
     CHECK_FAILS(ah_member_table_make(&member_table, order, &hosts), AH_EINVAL,
                 "the job is to have 9 ranks, and its 2 machines have 2");
 }
+
+AH_TEST(a_contradiction_names_the_first_host_of_the_job_whichever_came_first)
+{
+    struct ah_membership mine = {.what = "rank"}, newcomer = {.ranks = 1, .first = 4, .number = -1, .size = 5};
+    struct ah_member_table member_table = {.mine = &mine};
+    snprintf(newcomer.name, sizeof newcomer.name, "new");
+    for (int i = 0; i < 4; i++) {
+        static const int ranks[] = {3, 0, 2, 1};
+        struct ah_membership host = {.ranks = 1, .first = ranks[i], .number = -1, .size = 4};
+        snprintf(host.name, sizeof host.name, "node%d", ranks[i]);
+        CHECK_OK(table_take(&member_table, host, i));
+    }
+    CHECK_FAILS(table_take(&member_table, newcomer, 4), AH_EINVAL,
+                "node0 is configured for 4 ranks, and new for 5");
+}

@@ -60,14 +60,35 @@ static int membership_compare(const struct ah_membership *mine, const struct ah_
     return 0;
 }
 
+/* Does `a` come before `b` in the job, as far as their own numbers say? */
+static bool membership_precedes(const struct ah_membership *a, const struct ah_membership *b)
+{
+    if (a->number >= 0 && b->number >= 0)
+        return a->number < b->number;
+    return a->first >= 0 && (b->first < 0 || a->first < b->first);
+}
+
+/* Compare a host with those of the table. The contradiction names the first host of the job that has one, which does
+ * not depend on the order of arrival. */
+static int check_against_all(const struct ah_member_table *member_table, const struct ah_membership *host)
+{
+    const struct ah_membership *against = NULL;
+    for (int i = 0; i < member_table->count; i++) {
+        const struct ah_membership *other = &member_table->host[i];
+        if (membership_compare(member_table->mine, other, host) < 0 &&
+            (!against || membership_precedes(other, against)))
+            against = other;
+    }
+    return against ? membership_compare(member_table->mine, against, host) : 0;
+}
+
 int ah_member_table_add(struct ah_member_table *member_table, const char *text, int64_t place)
 {
     struct ah_membership host = {0};
     if (member_table->count == AH_HOSTS_MAX)
         return ah_fail(AH_EINVAL, "expected at most %d hosts", AH_HOSTS_MAX);
     AH_TRY(read_line(text, &host));
-    for (int i = 0; i < member_table->count; i++)
-        AH_TRY(membership_compare(member_table->mine, &member_table->host[i], &host));
+    AH_TRY(check_against_all(member_table, &host));
     if (host.hosts && host.number >= host.hosts)
         return ah_fail(AH_EINVAL, "%s is configured as %s %d of %d, which count from 0", host.name,
                        member_table->mine->what, host.number, host.hosts);

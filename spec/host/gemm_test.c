@@ -100,6 +100,52 @@ AH_TEST(products_of_bfloat16_by_blocks_add_pairs_in_order)
         check_sizes(false);
 }
 
+/* Many rows, and depths of more than one part; the float32 items are between two of bfloat16. */
+static bool rounded_is_right(bool tb, int64_t m, int64_t n, int64_t k, bool biased)
+{
+    int64_t lda = k + 1, ldb = (tb ? k : n) + 3, ldc = n + 2;
+    uint16_t *a = calloc((size_t)(m * lda), sizeof *a), *c = calloc((size_t)(m * ldc), sizeof *c);
+    float *b = calloc((size_t)((tb ? n : k) * ldb), sizeof *b);
+    for (int64_t i = 0; i < m * lda; i++)
+        a[i] = random_item(false);
+    for (int64_t i = 0; i < (tb ? n : k) * ldb; i++)
+        b[i] = ah_bf16_to_f32(random_item(false)) * (1 + 0x1p-10f);
+    memset(c, 0xff, (size_t)(m * ldc) * sizeof *c);
+    bool exact = ah_gemm_rounded(tb, m, n, k, a, lda, b, ldb, biased ? bias : NULL, c, ldc) == 0;
+    for (int64_t i = 0; i < m && exact; i += m / 3 + 1)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (int64_t d = 0; d < k; d += 2) {
+                double pair[2] = {0, 0};
+                for (int64_t e = d; e < k && e < d + 2; e++)
+                    pair[e - d] = (double)ah_bf16_to_f32(a[i * lda + e]) *
+                                  (double)ah_bf16_to_f32(ah_f32_to_bf16(b[tb ? j * ldb + e : e * ldb + j]));
+                sum = (float)((double)(float)((double)sum + pair[1]) + pair[0]);
+            }
+            exact &= c[i * ldc + j] == ah_f32_to_bf16(sum + (biased ? ah_bf16_to_f32(bias[j]) : 0));
+        }
+    for (int64_t i = 0; i < m; i++)
+        exact &= c[i * ldc + n] == 0xffff && c[i * ldc + n + 1] == 0xffff;
+    free(a);
+    free(b);
+    free(c);
+    return exact;
+}
+
+AH_TEST(products_of_a_rounded_matrix_add_pairs_in_order_for_any_number_of_threads)
+{
+    static const int64_t shapes[][3] = {{1, 1, 1},     {7, 16, 2},     {8, 48, 64},     {9, 49, 33},  {64, 33, 95},
+                                        {70, 97, 128}, {65, 50, 2049}, {1030, 51, 2080}, {200, 300, 257}};
+    int before = ah_num_threads();
+    fill(false);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && ah_gemm_rounds(); i++)
+        for (int way = 0; way < 8; way++) {
+            ah_set_num_threads(1 + (way & 1));
+            CHECK(rounded_is_right(way & 2, shapes[i][0], shapes[i][1], shapes[i][2], way & 4));
+        }
+    ah_set_num_threads(before);
+}
+
 enum { DEEP_ROWS = 33, DEEP_COLS = 65, DEEP = 2500 };
 
 /* Whole numbers, so that the sums are exact in any order; a product of this shape is divided along its sums. */

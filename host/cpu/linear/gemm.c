@@ -1,5 +1,6 @@
 /* Products of matrices by OpenBLAS, dnnl_sgemm or a oneDNN primitive, whichever is fastest for the shape (measured); of
- * bfloat16 by the processor's blocks where it has them (cpu/linear/gemm_blocks.h).
+ * bfloat16 by the processor's blocks where it has them (cpu/linear/gemm_blocks.h), with a float32 side by
+ * cpu/linear/gemm_rounded.h.
  *
  * The libraries run on the calling thread; a larger product is divided into pieces for the pool of threads. Library and
  * pieces follow from the shape, the number of threads, and whether a divided region runs: the same product in the same
@@ -18,6 +19,7 @@
 #include "base/trace/trace.h"
 #include "cpu/linear/blas.h"
 #include "cpu/linear/gemm_blocks.h"
+#include "cpu/linear/gemm_rounded.h"
 #include "cpu/linear/gemv.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/dense.h"
@@ -25,14 +27,15 @@
 
 /* One product C = alpha * op(A) op(B) + beta * C, or op(A) op(B) + bias where there is one. */
 struct product {
-    enum ah_dtype dtype; /* AH_F32, AH_F64 or, by primitives or blocks alone, AH_BF16 */
+    enum ah_dtype dtype; /* AH_F32, AH_F64 or, by primitives, blocks or rounding alone, AH_BF16 */
     bool ta, tb;
     int64_t m, n, k;
     double alpha, beta;
     const void *a, *b, *bias;
     void *c;
     int64_t lda, ldb, ldc;
-    bool wide; /* C is float32 whatever the dtype */
+    bool wide;    /* C is float32 whatever the dtype */
+    bool rounded; /* B is float32, and rounded to the dtype */
 };
 
 /* A product divided into `rows` x `cols` pieces, or into `depths` along the sums; all but the last of a side have
@@ -162,9 +165,9 @@ static struct product division_piece(const struct division *d, int index)
         return depth_piece(d, index);
     struct product part = *d->whole;
     int64_t row = index / d->cols * d->row_step, col = index % d->cols * d->col_step;
-    int64_t item = (int64_t)ah_dtype_size(part.dtype);
+    int64_t item = (int64_t)ah_dtype_size(part.dtype), b_item = part.rounded ? (int64_t)sizeof(float) : item;
     part.a = (const char *)part.a + (part.ta ? row : row * part.lda) * item;
-    part.b = (const char *)part.b + (part.tb ? col * part.ldb : col) * item;
+    part.b = (const char *)part.b + (part.tb ? col * part.ldb : col) * b_item;
     part.c = (char *)part.c + (row * part.ldc + col) * (part.wide ? (int64_t)sizeof(float) : item);
     part.bias = part.bias ? (const char *)part.bias + col * item : NULL;
     part.m = index / d->cols + 1 < d->rows ? d->row_step : part.m - row;
@@ -292,6 +295,12 @@ static void run_blocks(const struct product *p, void *scratch)
                        scratch);
 }
 
+static struct ah_gemm_rounded rounded_of(const struct product *p)
+{
+    return (struct ah_gemm_rounded){p->m, p->n, p->k, p->a, p->bias, p->b, p->c, p->lda, p->tb ? p->ldb : 1,
+                                    p->tb ? 1 : p->ldb, p->ldc};
+}
+
 static void run_division_piece(void *context, int index)
 {
     struct division *d = context;
@@ -299,7 +308,10 @@ static void run_division_piece(void *context, int index)
     struct ah_onednn_entry *primitive = index + 1 == division_pieces(d) ? d->last : d->primitive;
     char *scratch = d->scratch + (size_t)ah_thread_index() * d->scratch_bytes;
     int status = 0;
-    if (primitive)
+    struct ah_gemm_rounded rounded = rounded_of(&part);
+    if (part.rounded)
+        ah_gemm_rounded_run(&rounded, scratch);
+    else if (primitive)
         status = ah_onednn_matmul_run(primitive, part.a, part.b, part.bias, part.c, scratch);
     else if (part.dtype == AH_BF16)
         run_blocks(&part, scratch);
@@ -415,7 +427,8 @@ int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, 
         *c = beta == 0 ? product : product + beta * *c;
         return 0;
     }
-    struct product p = {AH_F32, ta, tb, m, n, k, (double)alpha, (double)beta, a, b, NULL, c, lda, ldb, ldc, false};
+    struct product p = {AH_F32, ta, tb, m, n, k, (double)alpha, (double)beta, a, b, NULL, c, lda, ldb, ldc, false,
+                        false};
     return run_by_rows(&p) ? 0 : run_product(&p);
 }
 
@@ -434,7 +447,7 @@ int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
         *c = beta == 0 ? product : product + beta * *c;
         return 0;
     }
-    struct product p = {AH_F64, ta, tb, m, n, k, alpha, beta, a, b, NULL, c, lda, ldb, ldc, false};
+    struct product p = {AH_F64, ta, tb, m, n, k, alpha, beta, a, b, NULL, c, lda, ldb, ldc, false, false};
     return run_product(&p);
 }
 
@@ -443,7 +456,7 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
 {
     if (m == 0 || n == 0)
         return 0;
-    struct product p = {AH_F32, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false};
+    struct product p = {AH_F32, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false, false};
     if (k > 0 && run_by_rows(&p))
         return 0;
     AH_TRY(check_sizes(&p));
@@ -468,7 +481,7 @@ int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const do
 int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const uint16_t *b,
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
 {
-    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false};
+    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false, false};
     if (run_by_rows(&p))
         return 1;
     int done = run_by_blocks(&p);
@@ -478,7 +491,7 @@ int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16
 int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                       const uint16_t *b, int64_t ldb, float *c, int64_t ldc)
 {
-    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, NULL, c, lda, ldb, ldc, true};
+    struct product p = {AH_BF16, ta, tb, m, n, k, 1, 0, a, b, NULL, c, lda, ldb, ldc, true, false};
     int done = run_by_blocks(&p);
     return done ? done : run_by_primitive(&p);
 }
@@ -486,4 +499,21 @@ int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const u
 bool ah_gemm_pays_bf16(void)
 {
     return ah_bf16_native() || ah_gemm_blocks_found();
+}
+
+bool ah_gemm_rounds(void)
+{
+    return ah_gemm_rounded_found();
+}
+
+int ah_gemm_rounded(bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const float *b,
+                    int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc)
+{
+    struct product p = {AH_BF16, false, tb, m, n, k, 1, 0, a, b, bias, c, lda, ldb, ldc, false, true};
+    struct division d = divide(&p, false);
+    struct product first = division_piece(&d, 0), last = division_piece(&d, division_pieces(&d) - 1);
+    struct ah_gemm_rounded one = rounded_of(&first), other = rounded_of(&last);
+    size_t bytes = ah_gemm_rounded_scratch(&one), others = ah_gemm_rounded_scratch(&other);
+    ah_trace_kernel("own product of rounded float32");
+    return run_with_scratch(&d, bytes > others ? bytes : others);
 }

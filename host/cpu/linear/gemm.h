@@ -33,3 +33,9 @@ int ah_gemm_bf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16
                  int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);
 int ah_gemm_bf16_wide(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                       const uint16_t *b, int64_t ldb, float *c, int64_t ldc);
+
+/* C = A op(B) + bias, as of ah_gemm_bf16, with a float32 B that is rounded to bfloat16 on the way and never copied as a
+ * whole. Where ah_gemm_rounds(); not inside a divided region. */
+bool ah_gemm_rounds(void);
+int ah_gemm_rounded(bool tb, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda, const float *b,
+                    int64_t ldb, const uint16_t *bias, uint16_t *c, int64_t ldc);

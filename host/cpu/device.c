@@ -2,6 +2,7 @@
 #include "cpu/device.h"
 
 #include "cpu/kernels.h"
+#include "cpu/linear/gemm.h"
 #include "cpu/optim_loss/optim.h"
 #include "ops/dispatch/op.h"
 #include "ops/schema/table_text.h"
@@ -22,4 +23,5 @@ void ah_cpu_open(void)
     ah_cpu.kernels = cpu_kernels;
     ah_cpu.optim = &ah_cpu_optim;
     ah_cpu.table = ah_op_table_text;
+    ah_cpu.rounds_weights = ah_gemm_rounds;
 }

@@ -188,6 +188,7 @@ struct ah_device {
     char name[32];     /* "cpu", "cuda:1" */
     void *state;       /* of the type */
     bool draws_on_cpu; /* its random numbers are drawn from the CPU's default generator, not its own */
+    bool (*rounds_weights)(void); /* do its products of bfloat16 round a float32 weight on the way? NULL: no */
 };
 
 /* The CPU is always open. Its kernels are set by ah_cpu_open (host/cpu). */

@@ -388,6 +388,98 @@ describe("gradients under autocast", function()
   end)
 end)
 
+describe("linear maps of many rows under autocast", function()
+  -- The result and the gradients of a call with float32 tensors under autocast, or of their copies in bfloat16.
+  local function both(call, x, w, b)
+    local function one(run, cast)
+      local leaf = {}
+      for i, t in ipairs {x, w, b} do leaf[i] = t:detach():clone():requires_grad_() end
+      local y = run(call, cast(leaf[1]), cast(leaf[2]), leaf[3] and cast(leaf[3]))
+      accelhost.manual_seed(7)
+      y:backward(accelhost.randn(y:shape()):to "bfloat16")
+      local made = {y}
+      for i, t in ipairs(leaf) do made[i + 1] = t.grad end
+      return made
+    end
+    local function plain(fn, ...) return fn(...) end
+    local function same(t) return t end
+    return one(function(...) return autocast("cpu", {dtype = "bfloat16"}, ...) end, same),
+      one(plain, function(t) return t:to "bfloat16" end)
+  end
+
+  local function near(expected, got)
+    for i, tensor in ipairs(expected) do
+      assert.equal(i == 1 and "bfloat16" or "float32", got[i].dtype)
+      local wide = tensor:float()
+      assert.is_true((wide - got[i]:float()):abs():max():item() <= 0.01 * wide:abs():max():item(), "tensor " .. i)
+    end
+  end
+
+  it("are those of weights in bfloat16, with gradients in float32", function()
+    accelhost.manual_seed(1)
+    local C, r = require "accelhost._C", accelhost.randn
+    for _, shape in ipairs {{64, 64, 64}, {70, 33, 31}, {100, 1, 5}, {65, 50, 2049}, {130, 129, 257}, {64, 7, 1}} do
+      local rows, out, width = unpack(shape)
+      near(both(F.linear, r(rows, width), r(out, width), r(out)))
+      near(both(F.linear, r(2, rows, width), r(out, width)))
+      near(both(function(x, w) return F.linear(x:t(), w) end, r(width, rows), r(out, width)))
+      near(both(function(x, w) return F.linear(x, w:t()) end, r(rows, width), r(width, out)))
+      near(both(function(x, w, b) return (C.linear_gelu(x, w, b)) end, r(rows, width), r(out, width), r(out)))
+      near(both(function(x, w, b) return C.gelu_linear(x, w, b, "tanh") end, r(rows, width), r(out, width), r(out)))
+      near(both(function(x, w, b) return C.gelu_linear(x:t(), w, b, "none") end, r(width, rows), r(out, width), r(out)))
+      near(both(function(x, w) return C.linear_of_gelu(F.gelu(x, {approximate = "tanh"}), x, w) end, r(rows, width),
+        r(out, width)))
+    end
+  end)
+
+  it("have the same bits for any number of threads", function()
+    accelhost.manual_seed(2)
+    local x, w, b = accelhost.randn(300, 190), accelhost.randn(210, 190), accelhost.randn(210)
+    local before, first = accelhost.get_num_threads(), nil
+    for threads = 1, 3 do
+      accelhost.set_num_threads(threads)
+      local made = both(F.linear, x, w, b)
+      first = first or made
+      for i, tensor in ipairs(made) do assert.is_true(accelhost.equal(first[i], tensor), "tensor " .. i) end
+    end
+    accelhost.set_num_threads(before)
+  end)
+
+  it("add their gradients, also of a table that is shared, and have second derivatives", function()
+    accelhost.manual_seed(3)
+    local table_of = accelhost.randn(40, 24):requires_grad_()
+    local words = accelhost.randint(0, 40, {80})
+    local function loss() return F.linear(F.embedding(words, table_of), table_of):float():pow(2):mean() end
+    autocast("cpu", {dtype = "bfloat16"}, loss):backward()
+    local once = table_of.grad:clone()
+    autocast("cpu", {dtype = "bfloat16"}, loss):backward()
+    assert.is_true(accelhost.allclose(table_of.grad, once * 2, {rtol = 1e-4, atol = 1e-6}))
+    local exact = accelhost.autograd.grad(loss(), {table_of})[1]
+    assert.is_true((exact - once):abs():max():item() <= 0.02 * exact:abs():max():item())
+
+    local x, w = accelhost.randn(64, 8):requires_grad_(), accelhost.randn(5, 8):requires_grad_()
+    local function slope(run)
+      local y = run(F.linear, x, w):float():pow(3):sum()
+      local first = accelhost.autograd.grad(y, {x, w}, {create_graph = true})
+      return accelhost.autograd.grad(first[1]:pow(2):sum() + first[2]:pow(2):mean(), {x, w})
+    end
+    local wide = slope(function(fn, ...) return fn(...) end)
+    for i, got in ipairs(slope(function(...) return autocast("cpu", {dtype = "bfloat16"}, ...) end)) do
+      assert.is_true((got - wide[i]):abs():max():item() <= 0.05 * wide[i]:abs():max():item(), "gradient " .. i)
+    end
+  end)
+
+  it("outside a block refuse a weight of another dtype", function()
+    assert.error_matches(function() F.linear(accelhost.ones(64, 4):bfloat16(), accelhost.ones(3, 4)) end,
+      "linear: dtypes differ: bfloat16 and float32")
+    local C = require "accelhost._C"
+    assert.error_matches(function() C.matmul_rounded(accelhost.ones(3, 4), accelhost.ones(4, 2)) end,
+      "matmul_rounded: expected bfloat16 and float32, got float32 and float32")
+    assert.error_matches(function() C.matmul_rounded(accelhost.ones(3, 4):bfloat16(), accelhost.ones(3, 2)) end,
+      "matmul_rounded: expected rows and a matrix, got %(3, 4%) x %(3, 2%)")
+  end)
+end)
+
 describe("a function with its own rule under autocast", function()
   local function square(options)
     local Square, seen = accelhost.autograd.Function:extend "Square", {}

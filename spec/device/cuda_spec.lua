@@ -45,7 +45,7 @@ describe("The list of kernels", function()
     ["models rotate heads by several ops on cards"] = {"rotary"},
     ["texts are packed on the CPU alone"] = {"padded_dropout"},
     ["computed by several ops"] = {"batch_norm_relu", "batch_norm_relu_backward", "group_norm", "group_norm_backward",
-      "renorm"},
+      "matmul_rounded", "renorm"},
     ["quantised weights are computed with on the CPU alone"] = {"dequantize"},
     ["as dequantize"] = {"quantize_4bit", "quantize_blockwise", "quantize_int8"},
   }

@@ -79,6 +79,31 @@ void ah_backward_matmul_wide(struct ah_rule *r)
     }
 }
 
+/* The product of rows and a weight. */
+static struct ah_tensor *product_with(struct ah_rule *r, struct ah_tensor *rows, struct ah_tensor *weight)
+{
+    return rows && weight ? ah_r(r, ah_product_with(rows, weight), AH_T(rows), AH_T(weight)) : NULL;
+}
+
+/* The gradient of a float32 weight that was rounded is a sum in float32. */
+static struct ah_tensor *weight_gradient(struct ah_rule *r, struct ah_tensor *rows, struct ah_tensor *x, int at)
+{
+    struct ah_tensor *columns = ah_r_transpose(r, rows, 0, 1);
+    bool wide = rows && rows->dtype != ah_rule_input(r, at)->dtype;
+    return wide ? ah_r(r, AH_OP_matmul_wide, AH_T(columns), AH_T(x)) : ah_r_matmul(r, columns, x);
+}
+
+void ah_backward_matmul_rounded(struct ah_rule *r)
+{
+    const struct ah_args_matmul_rounded *arg = ah_args(r, matmul_rounded);
+    struct ah_tensor *a = ah_given(&arg->input), *b = ah_given(&arg->other), *g = r->grad_out[0];
+    const struct ah_input_meta *mb = ah_rule_input(r, 1);
+    if (r->needs[0])
+        r->grad_in[0] = product_with(r, g, ah_r_transpose(r, b, 0, 1));
+    if (r->needs[1])
+        r->grad_in[1] = weight_gradient(r, as_matrix(r, a, mb->size[0]), as_matrix(r, g, mb->size[1]), 1);
+}
+
 /* Is a weight the transpose of a matrix, as in GPT-2's Conv1D? Its gradient is then made in the order of that matrix,
  * which needs no copy to turn it. On the CPU in float32 it is the product that it is for other weights, with its
  * bits. */
@@ -90,7 +115,7 @@ static bool is_turned(const struct ah_tensor *w)
 
 /* Can the gradient of a weight be stored in its slot by the product itself? On the CPU only where the slot then has the
  * bits that it would have by way of a separate matrix. Devices also add it in the product, from halves in float32. */
-static bool weight_fits(const struct ah_destination *to, const struct ah_tensor *g)
+static bool weight_fits(const struct ah_destination *to, const struct ah_tensor *g, const struct ah_input_meta *weight)
 {
     const struct ah_tensor *slot = to->slot;
     if (!slot || !slot->storage->device->kernels[AH_OP_linear_weight_backward_into])
@@ -98,7 +123,7 @@ static bool weight_fits(const struct ah_destination *to, const struct ah_tensor 
     bool same = slot->dtype == g->dtype, halves = g->dtype == AH_F16 || g->dtype == AH_BF16;
     bool by_rows = ah_tensor_is_contiguous(slot);
     if (ah_on_cpu(slot))
-        return same && to->exact && !to->adds && by_rows;
+        return (same || weight->dtype != g->dtype) && to->exact && !to->adds && by_rows;
     return (same || (halves && slot->dtype == AH_F32)) && (by_rows || ah_is_by_columns(slot));
 }
 
@@ -135,11 +160,11 @@ static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor
         g2 = as_matrix(r, g, mw->size[0]);
         x = as_matrix(r, x, mw->size[1]);
     }
-    if (r->needs[at] && r->into && g2 && x && r->status == 0 && weight_fits(&r->into[at], g2)) {
+    if (r->needs[at] && r->into && g2 && x && r->status == 0 && weight_fits(&r->into[at], g2, mw)) {
         weight_store(r, g2, x, at, bias);
         return;
     }
-    if (r->needs[at] && bias && !ah_grad_enabled) {
+    if (r->needs[at] && bias && !ah_grad_enabled && g2 && g2->dtype == mw->dtype) {
         const struct ah_value args[] = {AH_T(g2), AH_T(x), AH_B(is_turned(w))};
         ah_rule_ops(r, AH_OP_linear_weight_backward, args, 3, both, 2);
         r->grad_in[at] = both[0];
@@ -149,7 +174,7 @@ static void give_weight(struct ah_rule *r, struct ah_tensor *g, struct ah_tensor
     if (r->needs[at] && is_turned(w))
         r->grad_in[at] = ah_r_transpose(r, ah_r_matmul(r, ah_r_transpose(r, x, 0, 1), g2), 0, 1);
     else if (r->needs[at])
-        r->grad_in[at] = ah_r_matmul(r, ah_r_transpose(r, g2, 0, 1), x);
+        r->grad_in[at] = weight_gradient(r, g2, x, at);
     if (bias)
         r->grad_in[at + 1] = ah_r(r, AH_OP_column_sum, AH_T(g));
 }
@@ -161,7 +186,7 @@ void ah_backward_linear(struct ah_rule *r)
     give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
     ah_rule_done(r, 0);
     if (r->needs[0])
-        r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
+        r->grad_in[0] = product_with(r, g, ah_given(&arg->weight));
 }
 
 /* The weight is a constant: its other product is the input's gradient. */
@@ -191,7 +216,7 @@ void ah_backward_linear_gelu(struct ah_rule *r)
     give_weight(r, g, ah_given(&arg->input), ah_given(&arg->weight), 1);
     ah_rule_done(r, 0);
     if (r->needs[0])
-        r->grad_in[0] = ah_r_matmul(r, g, ah_given(&arg->weight));
+        r->grad_in[0] = product_with(r, g, ah_given(&arg->weight));
 }
 
 /* Input 1 is gelu's input; input 0, its result, receives no gradient. */
@@ -202,7 +227,7 @@ void ah_backward_linear_of_gelu(struct ah_rule *r)
     give_weight(r, g, ah_given(&arg->input), w, 2);
     ah_rule_done(r, 0);
     if (r->needs[1] && ah_grad_enabled)
-        r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(before), AH_S("tanh"));
+        r->grad_in[1] = ah_r(r, AH_OP_gelu_backward, AH_T(product_with(r, g, w)), AH_T(before), AH_S("tanh"));
     else if (r->needs[1])
         r->grad_in[1] = ah_r(r, AH_OP_linear_of_gelu_backward, AH_T(g), AH_T(w), AH_T(before));
 }
@@ -227,7 +252,7 @@ void ah_backward_gelu_linear(struct ah_rule *r)
     if (r->needs[0] && dense)
         r->grad_in[0] = ah_r_over(r, AH_OP_gelu_linear_backward, AH_T(x), AH_T(g), AH_T(w), arg->approximate);
     else if (r->needs[0])
-        r->grad_in[0] = ah_r(r, AH_OP_gelu_backward, AH_T(ah_r_matmul(r, g, w)), AH_T(x), arg->approximate);
+        r->grad_in[0] = ah_r(r, AH_OP_gelu_backward, AH_T(product_with(r, g, w)), AH_T(x), arg->approximate);
 }
 
 void ah_backward_column_sum(struct ah_rule *r)

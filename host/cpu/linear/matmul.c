@@ -320,11 +320,12 @@ out:
 
 AH_CPU_OP(matmul_wide, ah_cpu_matmul(c))
 
-/* x as one matrix of rows, packed where its rows do not follow each other. */
-static int rows_open(struct side *a, struct ah_tensor *x, bool half)
+/* x as one matrix of rows, packed where its rows do not follow each other; with `dense`, also where their items do
+ * not. */
+static int rows_open(struct side *a, struct ah_tensor *x, bool half, bool dense)
 {
     AH_TRY(side_open(a, x, false, half));
-    if (a->batch_dims == 0 || fold_batch(a))
+    if ((a->batch_dims == 0 || fold_batch(a)) && !(dense && a->transposed))
         return 0;
     ah_dense_close(&a->dense);
     AH_TRY(half ? ah_dense_open_as_is(&a->dense, x) : ah_dense_open(&a->dense, x));
@@ -335,6 +336,36 @@ static int rows_open(struct side *a, struct ah_tensor *x, bool half)
     return 0;
 }
 
+/* bfloat16 rows times a float32 matrix, or its transpose with `turned`, plus a bias where there is one. */
+static int multiply_rounded(struct ah_call *c, struct ah_tensor *x, struct ah_tensor *w, bool turned,
+                            struct ah_tensor *bias)
+{
+    struct side a = {0}, b = {0};
+    struct ah_dense added = {0};
+    int status;
+    AH_TRYGO(rows_open(&a, x, true, true), out);
+    AH_TRYGO(side_open(&b, w, false, true), out);
+    AH_TRYGO(ah_dense_open_as_is(&added, bias), out);
+    status = ah_gemm_rounded(b.transposed != turned, a.rows, turned ? b.rows : b.cols, a.cols,
+                             (const uint16_t *)(const void *)a.data, a.ld, (const float *)(const void *)b.data, b.ld,
+                             added.data, ah_tensor_data(c->out[0]), turned ? b.rows : b.cols);
+out:
+    ah_dense_close(&added);
+    ah_dense_close(&b.dense);
+    ah_dense_close(&a.dense);
+    return status;
+}
+
+int ah_cpu_matmul_rounded(struct ah_call *c)
+{
+    const struct ah_args_matmul_rounded *arg = ah_args(c, matmul_rounded);
+    if (c->out[0]->numel == 0)
+        return 0;
+    if (arg->input.tensor->numel == 0)
+        return no_depth(c->out[0], NULL);
+    return multiply_rounded(c, arg->input.tensor, arg->other.tensor, false, NULL);
+}
+
 /* 1 done, 0 declined. */
 static int linear_half(struct ah_call *c)
 {
@@ -342,7 +373,7 @@ static int linear_half(struct ah_call *c)
     struct side a = {0}, b = {0};
     struct ah_dense bias = {0};
     int status;
-    AH_TRYGO(rows_open(&a, arg->input.tensor, true), out);
+    AH_TRYGO(rows_open(&a, arg->input.tensor, true, false), out);
     AH_TRYGO(side_open(&b, arg->weight.tensor, false, true), out);
     AH_TRYGO(ah_dense_open_as_is(&bias, arg->bias.tensor), out);
     status = ah_gemm_bf16(a.transposed, !b.transposed, a.rows, b.rows, a.cols, (const uint16_t *)(const void *)a.data,
@@ -367,13 +398,15 @@ int ah_cpu_linear(struct ah_call *c)
         return 0;
     if (x->numel == 0)
         return no_depth(c->out[0], bias);
+    if (ah_is_rounded(x, w))
+        return multiply_rounded(c, x, w, true, bias);
     int64_t depth = x->size[x->ndim - 1];
     if (x->dtype == AH_BF16 && (ah_gemm_pays_bf16() || ah_gemv_pays(x->numel / depth, w->size[0], depth))) {
         status = linear_half(c);
         if (status != 0)
             return status < 0 ? status : 0;
     }
-    AH_TRYGO(rows_open(&a, x, false), out);
+    AH_TRYGO(rows_open(&a, x, false, false), out);
     AH_TRYGO(side_open(&b, w, false, false), out);
     AH_TRYGO(ah_dense_open(&added, bias), out);
     AH_TRYGO(ah_dense_out_open(&out, c->out[0]), out);

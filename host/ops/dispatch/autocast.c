@@ -214,9 +214,24 @@ static int cast_list(struct ah_value *arg, enum ah_autocast_kind kind, enum ah_d
     return status;
 }
 
-static int cast_arguments(struct ah_call *call, struct original *original, enum ah_autocast_kind kind,
-                          enum ah_dtype dtype)
+/* With fewer rows the product waits for the weight, of which a copy in bfloat16 has half of the bytes. */
+enum { ROUNDED_ROWS = 64 };
+
+/* Is argument `i` of a linear map a weight that stays float32? */
+static bool stays_wide(const struct ah_call *call, int i, enum ah_dtype dtype)
 {
+    const struct ah_tensor *x = call->arg[0].tensor, *weight = call->arg[i].tensor;
+    if (strcmp(call->op->param[i].name, "weight") || dtype != AH_BF16 || weight->dtype != AH_F32 || weight->ndim != 2)
+        return false;
+    const struct ah_device *device = weight->storage->device;
+    return device->rounds_weights && device->rounds_weights() && weight->size[1] &&
+           x->numel / weight->size[1] >= ROUNDED_ROWS;
+}
+
+static int cast_arguments(struct ah_call *call, struct original *original, enum ah_autocast_rule rule,
+                          enum ah_autocast_kind kind)
+{
+    enum ah_dtype dtype = dtype_of(call, rule, kind);
     int status = 0;
     for (int i = 0; i < call->op->param_count && status == 0; i++) {
         struct ah_value *arg = &call->arg[i];
@@ -225,8 +240,11 @@ static int cast_arguments(struct ah_call *call, struct original *original, enum 
             status = cast_list(arg, kind, dtype);
         } else if (arg->kind == AH_TENSOR) {
             struct ah_tensor *tensor = arg->tensor;
-            arg->tensor = NULL;
-            status = ah_autocast_tensor(&arg->tensor, tensor, kind, dtype);
+            bool wide = rule == AH_AUTOCAST_LINEAR && stays_wide(call, i, dtype);
+            call->rounds_weight |= wide;
+            arg->tensor = wide ? ah_tensor_retain(tensor) : NULL;
+            if (!wide)
+                status = ah_autocast_tensor(&arg->tensor, tensor, kind, dtype);
         }
         original->count = i + 1;
     }
@@ -260,7 +278,7 @@ int ah_autocast_run(struct ah_call *call, int (*run)(struct ah_call *call))
     int status = 0;
     call->float_result = rule == AH_AUTOCAST_RESULT;
     if (rule != AH_AUTOCAST_OWN && rule != AH_AUTOCAST_RESULT && !call->inplace)
-        status = cast_arguments(call, &original, kind, dtype_of(call, rule, kind));
+        status = cast_arguments(call, &original, rule, kind);
     if (status == 0) {
         AH_AUTOCAST_OFF();
         status = run(call);

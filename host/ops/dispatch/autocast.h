@@ -2,11 +2,12 @@
  * host/ops/schema/autocast.def.
  *
  * The dispatcher calls this for every call while a block is on. Casts are ops: they are recorded, so gradients have the
- * argument's dtype. The cast of a leaf that requires grad (a weight) is kept until the outermost block ends, unless
- * the block disables that or the leaf is written in between. Each type of device has its own blocks and lists; a call
- * with tensors of CUDA follows theirs. float64, integers and tensors of other devices stay as they are, in-place forms
- * cast nothing. The engine switches autocast off: gradients are computed in the
- * dtypes of their forward. Lua thread only.
+ * argument's dtype. Weights of linear maps stay float32 where the CPU's products round them on the way, with the same
+ * results (call->rounds_weight): their gradients are float32 sums, and there is no copy. The cast of another leaf that
+ * requires grad is kept until the outermost block ends, unless the block disables that or the leaf is written in
+ * between. Each type of device has its own blocks and lists; a call with tensors of CUDA follows theirs. float64,
+ * integers and tensors of other devices stay as they are, in-place forms cast nothing. The engine switches autocast
+ * off: gradients are computed in the dtypes of their forward. Lua thread only.
  *
  * Circle: autocast, op: the dispatcher runs autocast before a call, and autocast reads the call and its op schema. */
 #pragma once
@@ -16,6 +17,7 @@
 enum ah_autocast_rule {
     AH_AUTOCAST_NONE,   /* not in the table */
     AH_AUTOCAST_LOWER,  /* to the block's dtype */
+    AH_AUTOCAST_LINEAR, /* to the block's dtype, but a weight that the product rounds on the way stays float32 */
     AH_AUTOCAST_FLOAT,  /* to float32 */
     AH_AUTOCAST_RESULT, /* no casts: the forward sees call->float_result */
     AH_AUTOCAST_WIDEST, /* to the block's dtype, or to float32 if one of them is wider */

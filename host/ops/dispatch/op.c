@@ -343,7 +343,7 @@ static int op_call(enum ah_opid id, const struct ah_value *args, int count, bool
     call.inplace = inplace || (op->flags & AH_MUTATES);
     call.place = place;
     call.stored_dtype = false;
-    call.float_result = false;
+    call.float_result = call.rounds_weight = false;
     call.recording = false;
     call.original = NULL;
     memset(call.out, 0, sizeof call.out);

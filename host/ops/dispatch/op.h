@@ -148,6 +148,7 @@ struct ah_call {
     bool inplace;               /* out[0] was preset to arg[0]; the forward writes into it */
     bool stored_dtype;          /* a tensor or dtype among the arguments has no arithmetic (ah_dtype_computes) */
     bool float_result;          /* set by autocast: the result of fp16 and bf16 arguments is float32 */
+    bool rounds_weight;         /* set by autocast: a float32 weight is rounded in the product with bfloat16 rows */
     bool recording;             /* a node will be made: forwards may then fill `extra` for their rule */
     struct ah_tensor *place;    /* out[0] is this tensor, where it has its shape and dtype; borrowed, or NULL */
     struct ah_tensor *original;            /* in place: the former value of arg[0], when the rule needs it; owned */

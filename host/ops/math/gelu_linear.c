@@ -64,10 +64,11 @@ static int each_block(struct ah_call *c, const struct ah_tensor *x, const struct
 static int gelu_linear_by_ops(struct ah_call *c)
 {
     const struct ah_args_gelu_linear *arg = ah_args(c, gelu_linear);
-    AH_OWNED struct ah_tensor *y = NULL;
+    AH_OWNED struct ah_tensor *y = NULL, *weight = NULL;
     c->recording = false;
+    AH_TRY(ah_op1(AH_OP_to, &weight, arg->weight, AH_D(arg->input.tensor->dtype)));
     AH_TRY(ah_op1(AH_OP_gelu, &y, arg->input, arg->approximate));
-    AH_TRY(ah_op1(AH_OP_linear, &c->out[0], AH_T(y), arg->weight, arg->bias));
+    AH_TRY(ah_op1(AH_OP_linear, &c->out[0], AH_T(y), AH_T(weight), arg->bias));
     c->out_count = 1;
     return 0;
 }
@@ -108,7 +109,7 @@ static int block_backward(struct ah_call *c, struct ah_tensor *x, struct ah_tens
     const struct ah_args_gelu_linear_backward *arg = ah_args(c, gelu_linear_backward);
     AH_OWNED struct ah_tensor *out = NULL;
     AH_TRY(rows_of(&out, c->out[0], (x->offset - arg->input.tensor->offset) / width_of(x), x->size[0]));
-    AH_TRY(ah_call_part(c, AH_OP_matmul, y, AH_T(z), arg->weight));
+    AH_TRY(ah_call_part(c, ah_product_with(z, arg->weight.tensor), y, AH_T(z), arg->weight));
     return ah_call_part(c, AH_OP_gelu_backward, out, AH_T(y), AH_T(x), arg->approximate);
 }
 

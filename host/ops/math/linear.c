@@ -22,9 +22,15 @@ static int linear_by_product(struct ah_call *c)
     return 0;
 }
 
+/* A weight that the product rounds may be float32. */
+static int check_weight_dtype(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w)
+{
+    return c->rounds_weight && ah_is_rounded(x, w) ? 0 : ah_check_product_dtypes(c, x, w);
+}
+
 int ah_check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w, const struct ah_tensor *b)
 {
-    AH_TRY(ah_check_product_dtypes(c, x, w));
+    AH_TRY(check_weight_dtype(c, x, w));
     if (w->ndim != 2 || x->ndim == 0 || x->size[x->ndim - 1] != w->size[1]) {
         return ah_fail(AH_EINVAL, "linear: input %s does not fit weight %s (out_features, in_features)", ah_shape(x),
                        ah_shape(w));
@@ -49,12 +55,37 @@ int ah_forward_linear(struct ah_call *c)
 {
     const struct ah_args_linear *arg = ah_args(c, linear);
     const struct ah_tensor *x = arg->input.tensor, *w = arg->weight.tensor, *b = arg->bias.tensor;
-    AH_TRY(ah_check_product_dtypes(c, x, w));
+    AH_TRY(check_weight_dtype(c, x, w));
     bool alone = w->ndim == 1 && x->ndim > 0 && x->size[x->ndim - 1] == w->size[0] && !b;
     if (alone || (w->ndim == 2 && !ah_dtype_is_float(x->dtype)))
         return linear_by_product(c);
     AH_TRY(ah_check_linear(c, x, w, b));
     AH_TRY(ah_linear_output(c, 0, x, w->size[0]));
+    return ah_call_kernel(c);
+}
+
+/* By other ops, which record themselves. */
+static int matmul_of_rounded_copy(struct ah_call *c)
+{
+    AH_OWNED struct ah_tensor *rounded = NULL;
+    c->recording = false;
+    AH_TRY(ah_op1(AH_OP_to, &rounded, c->arg[1], AH_D(AH_BF16)));
+    AH_TRY(ah_op1(AH_OP_matmul, &c->out[0], c->arg[0], AH_T(rounded)));
+    c->out_count = 1;
+    return 0;
+}
+
+int ah_forward_matmul_rounded(struct ah_call *c)
+{
+    const struct ah_tensor *a = c->arg[0].tensor, *b = c->arg[1].tensor;
+    if (!ah_is_rounded(a, b))
+        return ah_fail(AH_EINVAL, "matmul_rounded: expected bfloat16 and float32, got %s and %s",
+                       ah_dtype_name(a->dtype), ah_dtype_name(b->dtype));
+    if (a->ndim == 0 || b->ndim != 2 || a->size[a->ndim - 1] != b->size[0])
+        return ah_fail(AH_EINVAL, "matmul_rounded: expected rows and a matrix, got %s x %s", ah_shape(a), ah_shape(b));
+    if (!c->device->rounds_weights || !c->device->rounds_weights())
+        return matmul_of_rounded_copy(c);
+    AH_TRY(ah_linear_output(c, 0, a, b->size[1]));
     return ah_call_kernel(c);
 }
 
@@ -98,7 +129,7 @@ int ah_forward_linear_of_gelu_backward(struct ah_call *c)
 int ah_linear_of_gelu_backward_by_parts(struct ah_call *c)
 {
     const struct ah_args_linear_of_gelu_backward *arg = ah_args(c, linear_of_gelu_backward);
-    AH_TRY(ah_call_part(c, AH_OP_matmul, c->out[0], arg->grad, arg->weight));
+    AH_TRY(ah_call_part(c, ah_product_with(arg->grad.tensor, arg->weight.tensor), c->out[0], arg->grad, arg->weight));
     return ah_call_part(c, AH_OP_gelu_backward, c->out[0], AH_T(c->out[0]), arg->before, AH_S("tanh"));
 }
 
@@ -138,18 +169,35 @@ int ah_turned(struct ah_tensor **out, const struct ah_tensor *matrix)
                           (int64_t[]){matrix->stride[1], matrix->stride[0]}, 2, matrix->offset);
 }
 
+/* The product of halves whose result is stored in `out`. */
+static enum ah_opid product_to(const struct ah_tensor *out, const struct ah_tensor *grad)
+{
+    return out->dtype == grad->dtype ? AH_OP_matmul : AH_OP_matmul_wide;
+}
+
 int ah_linear_weight_backward_by_parts(struct ah_call *c)
 {
     const struct ah_args_linear_weight_backward *arg = ah_args(c, linear_weight_backward);
     AH_OWNED struct ah_tensor *left = NULL, *by_columns = NULL;
+    enum ah_opid product = product_to(c->out[0], arg->grad.tensor);
     AH_TRY(ah_turned(&left, arg->turned.flag ? arg->input.tensor : arg->grad.tensor));
     if (arg->turned.flag) {
         AH_TRY(ah_turned(&by_columns, c->out[0]));
-        AH_TRY(ah_call_part(c, AH_OP_matmul, by_columns, AH_T(left), arg->grad));
+        AH_TRY(ah_call_part(c, product, by_columns, AH_T(left), arg->grad));
     } else {
-        AH_TRY(ah_call_part(c, AH_OP_matmul, c->out[0], AH_T(left), arg->input));
+        AH_TRY(ah_call_part(c, product, c->out[0], AH_T(left), arg->input));
     }
     return ah_call_part(c, AH_OP_column_sum, c->out[1], arg->grad);
+}
+
+bool ah_is_rounded(const struct ah_tensor *rows, const struct ah_tensor *weight)
+{
+    return rows->dtype == AH_BF16 && weight->dtype == AH_F32;
+}
+
+enum ah_opid ah_product_with(const struct ah_tensor *rows, const struct ah_tensor *weight)
+{
+    return ah_is_rounded(rows, weight) ? AH_OP_matmul_rounded : AH_OP_matmul;
 }
 
 bool ah_is_by_columns(const struct ah_tensor *matrix)
@@ -169,11 +217,12 @@ static int weight_products(struct ah_call *c, struct ah_tensor *product, struct 
                                .arg = {arg->grad, arg->input, AH_B(turned)}};
         return c->device->kernels[id](&part);
     }
+    enum ah_opid id = product_to(product, arg->grad.tensor);
     AH_TRY(ah_turned(&left, turned ? arg->input.tensor : arg->grad.tensor));
     if (!turned)
-        return ah_call_part(c, AH_OP_matmul, product, AH_T(left), arg->input);
+        return ah_call_part(c, id, product, AH_T(left), arg->input);
     AH_TRY(ah_turned(&by_rows, product));
-    return ah_call_part(c, AH_OP_matmul, by_rows, AH_T(left), arg->grad);
+    return ah_call_part(c, id, by_rows, AH_T(left), arg->grad);
 }
 
 int ah_linear_weight_backward_into_by_parts(struct ah_call *c)
@@ -182,22 +231,23 @@ int ah_linear_weight_backward_into_by_parts(struct ah_call *c)
     struct ah_tensor *into = c->out[0], *sums = c->out_count > 1 ? c->out[1] : NULL;
     enum ah_dtype dtype = arg->grad.tensor->dtype;
     AH_OWNED struct ah_tensor *matrix = NULL, *product = NULL, *own_sums = NULL;
-    if (!arg->adds.flag && into->dtype == dtype)
-        return weight_products(c, into, sums);
     bool turned = ah_is_by_columns(into);
-    AH_TRY(ah_tensor_empty(&matrix, (int64_t[]){into->size[turned], into->size[!turned]}, 2, dtype, c->device));
-    if (turned)
-        AH_TRY(ah_turned(&product, matrix));
-    else
-        product = ah_tensor_retain(matrix);
     if (sums && sums->dtype != dtype)
         AH_TRY(ah_tensor_empty(&own_sums, sums->size, 1, dtype, c->device));
+    if (!arg->adds.flag) {
+        product = ah_tensor_retain(into);
+    } else {
+        AH_TRY(ah_tensor_empty(&matrix, (int64_t[]){into->size[turned], into->size[!turned]}, 2, into->dtype,
+                               c->device));
+        if (turned)
+            AH_TRY(ah_turned(&product, matrix));
+        else
+            product = ah_tensor_retain(matrix);
+    }
     AH_TRY(weight_products(c, product, own_sums ? own_sums : sums));
     if (own_sums)
         AH_TRY(ah_call_part(c, AH_OP_copy_, sums, AH_T(sums), AH_T(own_sums)));
-    if (arg->adds.flag)
-        return ah_call_part(c, AH_OP_add, into, AH_T(into), AH_T(product), AH_N(1));
-    return ah_call_part(c, AH_OP_copy_, into, AH_T(into), AH_T(product));
+    return arg->adds.flag ? ah_call_part(c, AH_OP_add, into, AH_T(into), AH_T(product), AH_N(1)) : 0;
 }
 
 /* The sum over all dims but the last: the gradient of a bias. */

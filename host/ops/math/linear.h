@@ -6,6 +6,10 @@
 /* The two sides of a product have one dtype, which has products. */
 int ah_check_product_dtypes(const struct ah_call *c, const struct ah_tensor *a, const struct ah_tensor *b);
 
+/* Is a float32 weight rounded in the product with these rows? Then the product is matmul_rounded, else matmul. */
+bool ah_is_rounded(const struct ah_tensor *rows, const struct ah_tensor *weight);
+enum ah_opid ah_product_with(const struct ah_tensor *rows, const struct ah_tensor *weight);
+
 /* The weight and the bias of a linear map must fit the input. */
 int ah_check_linear(struct ah_call *c, const struct ah_tensor *x, const struct ah_tensor *w, const struct ah_tensor *b);
 

@@ -184,6 +184,7 @@ describe("profiler.profile", function()
         local layer, x = accelhost.nn.Linear(256, 128), accelhost.ones(64, 256)
         layer(x):relu()
         accelhost.autocast("cpu", function() return layer(x) end)
+        layer:bfloat16()(x:bfloat16())
         accelhost.ones(2, 3):matmul(accelhost.ones(3, 2))
         accelhost.ones(2, 3, {dtype = "float64"}):matmul(accelhost.ones(3, 2, {dtype = "float64"}))
         accelhost.linalg.inv(accelhost.eye(3))
@@ -205,8 +206,10 @@ describe("profiler.profile", function()
     -- With the processor's own bfloat16, where it has some.
     assert.matches("\nlinear\toneDNN [%w]+ matmul [%w:_]+\n.*\nlinear\toneDNN [%w]+ matmul", text)
     local report = run.host({"env"}, {env = {ACCELHOST_BF16 = "native"}}).stdout
-    local native = report:find "avx512_bf16" or report:find "amx_bf16"
-    assert.equal(native ~= nil, text:find("\nlinear\toneDNN bfloat16", 1, true) ~= nil, report)
+    local pairs_of_items = report:find("avx512_bf16", 1, true) ~= nil
+    local native = pairs_of_items or report:find("amx_bf16", 1, true) ~= nil
+    assert.equal(native, text:find("\nlinear\toneDNN bfloat16", 1, true) ~= nil, report)
+    assert.equal(pairs_of_items, text:find("\nlinear\town product of rounded float32", 1, true) ~= nil, report)
   end)
 
   it("counts a memory that is kept", function()

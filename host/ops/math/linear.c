@@ -231,13 +231,14 @@ int ah_linear_weight_backward_into_by_parts(struct ah_call *c)
     struct ah_tensor *into = c->out[0], *sums = c->out_count > 1 ? c->out[1] : NULL;
     enum ah_dtype dtype = arg->grad.tensor->dtype;
     AH_OWNED struct ah_tensor *matrix = NULL, *product = NULL, *own_sums = NULL;
-    bool turned = ah_is_by_columns(into);
+    bool turned = ah_is_by_columns(into), wide = c->device->rounds_weights && c->device->rounds_weights();
+    enum ah_dtype product_dtype = wide ? into->dtype : dtype;
     if (sums && sums->dtype != dtype)
         AH_TRY(ah_tensor_empty(&own_sums, sums->size, 1, dtype, c->device));
-    if (!arg->adds.flag) {
+    if (!arg->adds.flag && into->dtype == product_dtype) {
         product = ah_tensor_retain(into);
     } else {
-        AH_TRY(ah_tensor_empty(&matrix, (int64_t[]){into->size[turned], into->size[!turned]}, 2, into->dtype,
+        AH_TRY(ah_tensor_empty(&matrix, (int64_t[]){into->size[turned], into->size[!turned]}, 2, product_dtype,
                                c->device));
         if (turned)
             AH_TRY(ah_turned(&product, matrix));
@@ -247,7 +248,9 @@ int ah_linear_weight_backward_into_by_parts(struct ah_call *c)
     AH_TRY(weight_products(c, product, own_sums ? own_sums : sums));
     if (own_sums)
         AH_TRY(ah_call_part(c, AH_OP_copy_, sums, AH_T(sums), AH_T(own_sums)));
-    return arg->adds.flag ? ah_call_part(c, AH_OP_add, into, AH_T(into), AH_T(product), AH_N(1)) : 0;
+    if (arg->adds.flag)
+        return ah_call_part(c, AH_OP_add, into, AH_T(into), AH_T(product), AH_N(1));
+    return matrix ? ah_call_part(c, AH_OP_copy_, into, AH_T(into), AH_T(product)) : 0;
 }
 
 /* The sum over all dims but the last: the gradient of a bias. */

@@ -205,8 +205,9 @@ static int64_t largest_step(int64_t size, int count, int64_t step)
 
 /* The time of the busiest thread, in multiplications for each column of A: for the results of its pieces, and the
  * additional cost of a row and a column of each (measured: the libraries' inner blocks are wide, so few columns cost
- * much; columns of B are packed if they are bfloat16 or B is transposed). Parts of sums have partial results to add up,
- * and rows that do not follow each other, which cost more where they are read from memory. */
+ * much; columns of B are packed if they are bfloat16 or B is transposed, rows of A unless B is rounded). Parts of sums
+ * have partial results to add up, and rows that do not follow each other, which cost more where they are read from
+ * memory. */
 static double division_cost(const struct division *d)
 {
     const struct product *p = d->whole;
@@ -215,7 +216,7 @@ static double division_cost(const struct division *d)
     double cols = (double)largest_step(p->n, d->cols, d->col_step);
     double depth = (double)largest_step(p->k, d->depths, d->depth_step) / (double)p->k;
     bool half = p->dtype == AH_BF16;
-    double row = half ? 32 : 64, column = half ? 16 : p->tb ? 12 : 5;
+    double row = p->rounded ? 4 : half ? 32 : 64, column = half ? 16 : p->tb ? 12 : 5;
     double cost = rows * cols + row * rows + column * cols;
     if (d->depths > 1)
         cost += (rows + cols) * ((rows + cols) * (double)p->k > CACHED_FLOATS ? 14 : 4);

@@ -24,18 +24,28 @@ static ITEM *KIND(key_row)(const struct ah_attention *a, const struct ah_attenti
            unit->head / a->group * rows->head;
 }
 
-/* scores = turned_query^T keys, masked. Keys that no query of a vector sees are left out. */
+/* to = turned^T rows of a block of keys. Queries of whole vectors that see none of some keys are left out. */
+static void KIND(multiply_keys)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                                const struct ah_attention_rows *rows, int64_t width, const void *turned, REAL scale,
+                                REAL *to, int64_t key, int64_t keys, int64_t lanes)
+{
+    int64_t together = SUFFIX(keys_together)(a, unit, lanes, key, keys);
+    for (int64_t j = 0; j < keys; j += together) {
+        int64_t from = SUFFIX(queries_before)(a, unit, lanes, key + j);
+        KIND(multiply)(&(struct KIND(product)){
+            .m = keys - j < together ? keys - j : together, .n = lanes - from, .depth = KIND(factors_of)(width),
+            .a = KIND(key_row)(a, rows, unit, key + j), .a_row = rows->token * (int64_t)sizeof(ITEM),
+            .a_step = sizeof(FACTOR), .b = (const FACTOR *)turned + from, .b_row = SUFFIX(WIDE),
+            .c = to + j * SUFFIX(WIDE) + from, .c_row = SUFFIX(WIDE), .scale = scale, .far = true});
+    }
+}
+
+/* scores = turned_query^T keys, masked. */
 static void KIND(score)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                         const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, int64_t lanes)
 {
-    int64_t together = SUFFIX(queries_together)(a, unit, lanes, key, keys);
-    for (int64_t i = 0; i < lanes; i += together)
-        KIND(multiply)(&(struct KIND(product)){
-            .m = SUFFIX(keys_before)(a, unit, i + together, key, keys), .n = together,
-            .depth = KIND(factors_of)(a->width), .a = KIND(key_row)(a, &a->key, unit, key),
-            .a_row = a->key.token * (int64_t)sizeof(ITEM), .a_step = sizeof(FACTOR),
-            .b = (const FACTOR *)s->turned_query + i, .b_row = SUFFIX(WIDE), .c = s->scores + i,
-            .c_row = SUFFIX(WIDE), .scale = (REAL)a->scale, .far = true});
+    KIND(multiply_keys)(a, unit, &a->key, a->width, s->turned_query, (REAL)a->scale, s->scores, key, keys,
+                        lanes);
     if (a->left >= 0 || a->right >= 0)
         SUFFIX(mask_places)(a, unit, s->scores, key, keys, lanes);
     int64_t at = unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query +
@@ -301,6 +311,7 @@ static void KIND(attend)(const struct ah_attention *a, const struct ah_attention
         return;
     }
     SUFFIX(visible)(a, unit, count, &begin, &end);
+    KIND(fetch_rows)(KIND(query_row)(&a->query, unit, 0), a->query.token, count, a->width);
     KIND(turn_items)(s.turned_query, KIND(query_row)(&a->query, unit, 0), a->query.token, count, a->width,
                      (REAL)a->scale);
     if (begin == end)
@@ -308,7 +319,7 @@ static void KIND(attend)(const struct ah_attention *a, const struct ah_attention
     for (int64_t key = begin; key < end; key += AH_ATTENTION_KEYS) {
         int64_t keys = end - key < AH_ATTENTION_KEYS ? end - key : AH_ATTENTION_KEYS;
         KIND(score)(a, unit, &s, key, keys, count, lanes);
-        SUFFIX(weigh)(&s, keys, lanes);
+        SUFFIX(weigh)(a, unit, &s, key, keys, lanes);
         if (keep)
             SUFFIX(drop)(s.scores, keep + key, (REAL)a->keep_scale, keys, lanes);
         if (key > begin)
@@ -348,17 +359,15 @@ static void KIND(weigh_back)(const struct ah_attention *a, const struct ah_atten
 {
     const SUFFIX(ah_lanes) scale = SUFFIX(ah_spread)((REAL)a->scale), nothing = SUFFIX(ah_spread)(0);
     const SUFFIX(ah_lanes) keep_scale = SUFFIX(ah_spread)((REAL)a->keep_scale);
+    int64_t together = SUFFIX(keys_together)(a, unit, lanes, key, keys);
     ITEM *weight_items = s->weight_items, *step_items = s->step_items;
     KIND(score)(a, unit, s, key, keys, count, lanes);
-    KIND(multiply)(&(struct KIND(product)){
-        .m = keys, .n = lanes, .depth = KIND(factors_of)(a->value_width),
-        .a = KIND(key_row)(a, &a->value, unit, key), .a_row = a->value.token * (int64_t)sizeof(ITEM),
-        .a_step = sizeof(FACTOR), .b = s->turned_grad, .b_row = SUFFIX(WIDE), .c = s->steps, .c_row = SUFFIX(WIDE),
-        .scale = 1, .far = true});
-    for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
-        SUFFIX(ah_lanes) lse = *SUFFIX(lanes)(s->largest + i), factor = *SUFFIX(lanes)(s->factor + i);
-        for (int64_t j = 0; j < keys; j++) {
+    KIND(multiply_keys)(a, unit, &a->value, a->value_width, s->turned_grad, 1, s->steps, key, keys, lanes);
+    for (int64_t j = 0; j < keys; j++) {
+        for (int64_t i = SUFFIX(queries_before)(a, unit, lanes, key + j / together * together); i < lanes;
+             i += SUFFIX(LANE)) {
             int64_t at = j * SUFFIX(WIDE) + i;
+            SUFFIX(ah_lanes) lse = *SUFFIX(lanes)(s->largest + i), factor = *SUFFIX(lanes)(s->factor + i);
             SUFFIX(ah_lanes) step = *SUFFIX(lanes)(s->steps + at);
             SUFFIX(ah_lanes) weight = SUFFIX(ah_exp_down)(*SUFFIX(lanes)(s->scores + at) - lse), dropped = weight;
             if (keep) {
@@ -394,22 +403,31 @@ static void KIND(spread)(const struct ah_attention *a, const struct ah_attention
 {
     const int64_t item_row = SUFFIX(WIDE) * sizeof(ITEM);
     const int64_t lanes = (count + SUFFIX(LANE) - 1) / SUFFIX(LANE) * SUFFIX(LANE);
-    int64_t row, step_row;
-    KIND(multiply)(&(struct KIND(product)){
-        .m = keys, .n = a->value_width, .depth = KIND(factors_of)(count), .a = s->weight_items, .a_row = item_row,
-        .a_step = sizeof(FACTOR), .b = q->grad, .b_row = q->grad_row, .c = s->value_sums + key * s->value_step,
-        .c_row = s->value_step, .scale = 1, .add = add_keys});
-    KIND(multiply)(&(struct KIND(product)){
-        .m = keys, .n = a->width, .depth = KIND(factors_of)(count), .a = s->step_items, .a_row = item_row,
-        .a_step = sizeof(FACTOR), .b = q->query, .b_row = q->query_row, .c = s->key_sums + key * s->key_step,
-        .c_row = s->key_step, .scale = 1, .add = add_keys});
+    int64_t row, step_row, together = SUFFIX(keys_together)(a, unit, lanes, key, keys);
+    for (int64_t j = 0; j < keys; j += together) {
+        int64_t some = keys - j < together ? keys - j : together;
+        int64_t from = SUFFIX(queries_before)(a, unit, lanes, key + j), depth = KIND(factors_of)(count - from);
+        int64_t before = KIND(factors_of)(from), at = j * SUFFIX(WIDE) + from;
+        KIND(multiply)(&(struct KIND(product)){
+            .m = some, .n = a->value_width, .depth = depth, .a = (const ITEM *)s->weight_items + at, .a_row = item_row,
+            .a_step = sizeof(FACTOR), .b = q->grad + before * q->grad_row, .b_row = q->grad_row,
+            .c = s->value_sums + (key + j) * s->value_step, .c_row = s->value_step, .scale = 1, .add = add_keys});
+        KIND(multiply)(&(struct KIND(product)){
+            .m = some, .n = a->width, .depth = depth, .a = (const ITEM *)s->step_items + at, .a_row = item_row,
+            .a_step = sizeof(FACTOR), .b = q->query + before * q->query_row, .b_row = q->query_row,
+            .c = s->key_sums + (key + j) * s->key_step, .c_row = s->key_step, .scale = 1, .add = add_keys});
+    }
     const FACTOR *keys_at = KIND(factor_rows)(s->room_key, KIND(key_row)(a, &a->key, unit, key), a->key.token, keys,
                                               a->width, &row);
     const FACTOR *steps = KIND(factor_rows)(s->room_weights, s->step_items, SUFFIX(WIDE), keys, lanes, &step_row);
-    KIND(multiply)(&(struct KIND(product)){
-        .m = count, .n = a->width, .depth = KIND(factors_of)(keys), .a = steps, .a_row = sizeof(FACTOR),
-        .a_step = step_row * (int64_t)sizeof(FACTOR), .b = keys_at, .b_row = row, .c = to, .c_row = to_row, .scale = 1,
-        .add = add_queries});
+    together = SUFFIX(queries_together)(a, unit, count, key, keys);
+    for (int64_t i = 0; i < count; i += together) {
+        KIND(multiply)(&(struct KIND(product)){
+            .m = count - i < together ? count - i : together, .n = a->width,
+            .depth = KIND(factors_of)(SUFFIX(keys_before)(a, unit, i + together, key, keys)), .a = steps + i,
+            .a_row = sizeof(FACTOR), .a_step = step_row * (int64_t)sizeof(FACTOR), .b = keys_at, .b_row = row,
+            .c = to + i * to_row, .c_row = to_row, .scale = 1, .add = add_queries});
+    }
 }
 
 /* Add the share of a unit to the gradients of keys and values, and write those of its queries. `written`: number of
@@ -426,6 +444,9 @@ static void KIND(attend_back)(const struct ah_attention *a, const struct ah_atte
     ITEM *query = KIND(query_row)(&a->query, unit, 0), *grad = KIND(query_row)(&a->grad, unit, 0);
     struct KIND(query_factors) q;
     SUFFIX(visible)(a, unit, count, &begin, &end);
+    KIND(fetch_rows)(query, a->query.token, count, a->width);
+    KIND(fetch_rows)(grad, a->grad.token, count, a->value_width);
+    KIND(fetch_rows)(KIND(query_row)(&a->out, unit, 0), a->out.token, count, a->out.width);
     KIND(turn_items)(s->turned_query, query, a->query.token, count, a->width, (REAL)a->scale);
     KIND(turn_items)(s->turned_grad, grad, a->grad.token, count, a->value_width, 1);
     q.query = KIND(factor_rows)(s->room_query, query, a->query.token, count, a->width, &q.query_row);

@@ -128,6 +128,25 @@ static int64_t SUFFIX(queries_together)(const struct ah_attention *a, const stru
     return SUFFIX(keys_before)(a, unit, 1, key, keys) < keys ? SUFFIX(LANE) : lanes;
 }
 
+/* Return the number of the unit's first queries, whole vectors of its `lanes`, that see neither this key nor later
+ * ones. */
+static int64_t SUFFIX(queries_before)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t lanes,
+                                      int64_t key)
+{
+    int64_t before = key - unit->span->diagonal - unit->first - a->right;
+    if (a->right < 0 || before < SUFFIX(LANE))
+        return 0;
+    return (before < lanes ? before : lanes) / SUFFIX(LANE) * SUFFIX(LANE);
+}
+
+/* Return the number of keys of a block whose products with the unit's queries are computed together: all, or a vector's
+ * lanes of them where the first queries do not see the last ones. */
+static int64_t SUFFIX(keys_together)(const struct ah_attention *a, const struct ah_attention_unit *unit, int64_t lanes,
+                                     int64_t key, int64_t keys)
+{
+    return SUFFIX(queries_before)(a, unit, lanes, key + keys - 1) > 0 ? SUFFIX(LANE) : keys;
+}
+
 /* -inf for the queries that do not see a key, by place. */
 static void SUFFIX(mask_places)(const struct ah_attention *a, const struct ah_attention_unit *unit, REAL *scores,
                                 int64_t key, int64_t keys, int64_t lanes)
@@ -192,11 +211,15 @@ static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, 
             *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) += *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i);
 }
 
-/* The largest score and the sum of exponentials with a further block; scores become exponentials, s->factor the factor
- * by which the sums so far shrink. A query that sees nothing yet has the largest score -inf. */
-static void SUFFIX(weigh)(struct SUFFIX(scratch) *s, int64_t keys, int64_t lanes)
+/* The largest score and the sum of exponentials with a further block; scores become exponentials, but for keys that no
+ * query of a vector sees, s->factor the factor by which the sums so far shrink. A query that sees nothing yet has the
+ * largest score -inf. */
+static void SUFFIX(weigh)(const struct ah_attention *a, const struct ah_attention_unit *unit,
+                          struct SUFFIX(scratch) *s, int64_t key, int64_t block_keys, int64_t lanes)
 {
     for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
+        int64_t seen = SUFFIX(keys_before)(a, unit, i + SUFFIX(LANE), key, block_keys);
+        int64_t keys = seen % 2 && seen < block_keys ? seen + 1 : seen; /* whole pairs of attention_pairs.h */
         REAL *scores = s->scores + i;
         SUFFIX(ah_lanes) before = *SUFFIX(lanes)(s->largest + i), largest = before, odd = before;
         for (int64_t j = 0; j + 1 < keys; j += 2) {

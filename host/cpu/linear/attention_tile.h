@@ -36,6 +36,7 @@ KIND(tile)(const int M, const int V, const struct KIND(product) *p, int64_t row,
     for (int i = 0; i < M && p->far; i++)
         for (int64_t k = 0; k < p->depth * (int64_t)sizeof(FACTOR); k += 64)
             __builtin_prefetch(a[i] + M * p->a_row + k);
+#pragma GCC unroll 4
     for (int64_t k = 0, at = 0; k < p->depth; k++, at += p->a_step, b += p->b_row) {
         SUFFIX(ah_lanes) line[4];
 #pragma GCC unroll 4
@@ -64,7 +65,7 @@ KIND(tile)(const int M, const int V, const struct KIND(product) *p, int64_t row,
 TILE(1, 1) TILE(2, 1) TILE(4, 1) TILE(8, 1)
 TILE(1, 2) TILE(2, 2) TILE(4, 2)
 #if AH_LANES_REGISTERS == 32
-TILE(8, 2) TILE(1, 4) TILE(2, 4) TILE(4, 4) TILE(6, 4)
+TILE(8, 2) TILE(1, 3) TILE(2, 3) TILE(4, 3) TILE(8, 3) TILE(1, 4) TILE(2, 4) TILE(4, 4) TILE(6, 4)
 #else
 TILE(6, 2)
 #endif
@@ -83,6 +84,7 @@ struct KIND(tiles) {
 static const struct KIND(tiles) KIND(tiles)[] = {
 #if AH_LANES_REGISTERS == 32
     {4, {{6, KIND(tile_6_4)}, {4, KIND(tile_4_4)}, {2, KIND(tile_2_4)}, {1, KIND(tile_1_4)}}},
+    {3, {{8, KIND(tile_8_3)}, {4, KIND(tile_4_3)}, {2, KIND(tile_2_3)}, {1, KIND(tile_1_3)}}},
     {2, {{8, KIND(tile_8_2)}, {4, KIND(tile_4_2)}, {2, KIND(tile_2_2)}, {1, KIND(tile_1_2)}}},
 #else
     {2, {{6, KIND(tile_6_2)}, {4, KIND(tile_4_2)}, {2, KIND(tile_2_2)}, {1, KIND(tile_1_2)}}},

@@ -59,6 +59,7 @@ enum {
     ROW_STEP = 8,         /* sizes of the libraries' inner blocks */
     COL_STEP = 16,
     DEPTH_STEP = 64,
+    TURNED_COLS = 1024,   /* most columns of a transposed B: a primitive packs it once, dnnl_sgemm several times */
     CACHED_FLOATS = 1 << 18, /* of operands that are in a second-level cache */
 };
 
@@ -470,11 +471,13 @@ int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const fl
     if (k > 0 && run_by_rows(&p))
         return 0;
     AH_TRY(check_sizes(&p));
-    if (product_work(&p) >= 1e6) {
+    if (product_work(&p) >= 1e6 && (bias || (tb && !ta && n <= TURNED_COLS))) {
         int done = run_by_primitive(&p);
         if (done)
             return done < 0 ? done : 0;
     }
+    if (!bias)
+        return ah_gemm_f32(ta, tb, m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
     for (int64_t i = 0; i < m; i++)
         memcpy(c + i * ldc, bias, (size_t)n * sizeof *c);
     return ah_gemm_f32(ta, tb, m, n, k, 1, a, lda, b, ldb, 1, c, ldc);

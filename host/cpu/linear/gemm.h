@@ -17,7 +17,7 @@ int ah_gemm_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, 
 int ah_gemm_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                 const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
-/* C = op(A) op(B) + bias, one value per column. Not inside a divided region. */
+/* C = op(A) op(B) + bias, one value per column (float32, NULL: none). Not inside a divided region. */
 int ah_gemm_bias_f32(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                      int64_t ldb, const float *bias, float *c, int64_t ldc);
 int ah_gemm_bias_f64(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,

@@ -174,11 +174,22 @@ static void multiply_range(void *context, int64_t begin, int64_t end)
     }
 }
 
+/* The product of a whole call, as matmul_multiply. */
+static int multiply_one(enum ah_dtype dtype, bool wide, const struct side *a, const struct side *b, void *out)
+{
+    if (dtype != AH_F32)
+        return matmul_multiply(dtype, wide, a, b, a->data, b->data, out);
+    AH_TRY(ah_gemm_bias_f32(a->transposed, b->transposed, a->rows, b->cols, a->cols,
+                            (const float *)(const void *)a->data, a->ld, (const float *)(const void *)b->data, b->ld,
+                            NULL, out, b->cols));
+    return 1;
+}
+
 static int multiply_all(struct side *a, struct side *b, enum ah_dtype dtype, enum ah_dtype result, void *out)
 {
     bool wide = dtype != result;
-    if (b->batch_dims == 0 && a->batch_dims > 0 && fold_batch(a))
-        return matmul_multiply(dtype, wide, a, b, a->data, b->data, out);
+    if (b->batch_dims == 0 && (a->batch_dims == 0 || fold_batch(a)))
+        return multiply_one(dtype, wide, a, b, out);
     struct products p = {.a = a, .b = b, .dtype = dtype, .wide = wide, .out = out};
     int64_t batches = 1, matrix = a->rows * b->cols;
     p.matrix = matrix * (int64_t)ah_dtype_size(result);
@@ -413,9 +424,8 @@ int ah_cpu_linear(struct ah_call *c)
     int64_t m = a.rows, n = b.rows, k = a.cols;
     if (ah_compute_dtype(x->dtype) == AH_F32) {
         const float *pa = (const float *)(const void *)a.data, *pb = (const float *)(const void *)b.data;
-        status = bias ? ah_gemm_bias_f32(a.transposed, !b.transposed, m, n, k, pa, a.ld, pb, b.ld, added.data,
-                                         out.data, n)
-                      : ah_gemm_f32(a.transposed, !b.transposed, m, n, k, 1, pa, a.ld, pb, b.ld, 0, out.data, n);
+        status = ah_gemm_bias_f32(a.transposed, !b.transposed, m, n, k, pa, a.ld, pb, b.ld, bias ? added.data : NULL,
+                                  out.data, n);
     } else {
         const double *pa = (const double *)(const void *)a.data, *pb = (const double *)(const void *)b.data;
         status = bias ? ah_gemm_bias_f64(a.transposed, !b.transposed, m, n, k, pa, a.ld, pb, b.ld, added.data,

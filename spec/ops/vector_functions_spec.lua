@@ -213,6 +213,13 @@ describe("float32 functions in vector code", function()
     F.gelu(x, "tanh"):sum():backward()
     F.gelu(wide, "tanh"):sum():backward()
     assert.is_true((x.grad:double() - wide.grad):abs():max():item() < 4e-7)
+    local repeated = x.grad
+    x.grad = nil
+    F.gelu(x, "tanh"):backward(accelhost.ones_like(x))
+    assert.is_true(accelhost.equal(repeated, x.grad))
+    for _, n in ipairs {1, 15, 16, 17} do
+      assert.is_true(accelhost.equal(F.gelu(x, "tanh"):narrow(0, 7, n), F.gelu(x:narrow(0, 7, n), "tanh")))
+    end
     same({nan, inf, nan, neg0, 0, neg0, neg0, accelhost.tensor({3e38}):item()},
       F.gelu(accelhost.tensor {-inf, inf, nan, neg0, 0, -30, -3e38, 3e38}, "tanh"))
   end)

@@ -13,9 +13,9 @@
 /* 2^t for t from -126 to 128, whose power is infinity; a NaN stays. */
 static inline float ah_exp2_middle(float t)
 {
-    float shifted = t + 0x1.8p23f, f = t - (shifted - 0x1.8p23f), f2 = f * f;
-    float p = fmaf(fmaf(0.00015353362f, f, 0.0013398875f), f2, fmaf(0.00961843692f, f, 0.0555033237f));
-    p = fmaf(fmaf(p, f2, fmaf(0.240226477f, f, 0.693147182f)), f, 1.0f);
+    float shifted = t + 0x1.8p23f, f = t - (shifted - 0x1.8p23f);
+    float p = AH_HORNER(fmaf, f, 0.00015353362f, 0.0013398875f, 0.00961843692f, 0.0555033237f, 0.240226477f,
+                        0.693147182f, 1.0f);
     return ah_bits_float(ah_float_bits(p) + (ah_float_bits(shifted) << 23));
 }
 

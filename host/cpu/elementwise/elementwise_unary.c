@@ -9,6 +9,7 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/elementwise_math.h"
 #include "cpu/elementwise/float64_vector.h"
+#include "cpu/elementwise/gelu_lanes.h"
 #include "cpu/elementwise/half_loops.h"
 #include "cpu/elementwise/special_vector.h"
 
@@ -200,7 +201,14 @@ LOOP1(gelu_erf_f32, float, float, a *ah_normal_below(a))
 LONG_LOOP1(gelu_erf_f64, double, 0.5 * a * (1.0 + ah_erf(a * AH_SQRT_HALF)))
 AH_BF16_LOOP1(gelu_erf_bf16, gelu_erf_short)
 FLOAT_TABLE_BF16(gelu_erf);
+#if defined(AH_GELU_LANES)
+static void gelu_tanh_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    ah_gelu_tanh_rows(false, n, data[0], NULL, data[1]);
+}
+#else
 LOOP1(gelu_tanh_f32, float, float, ah_gelu_tanh_of(a))
+#endif
 LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(AH_SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 AH_BF16_LOOP1(gelu_tanh_bf16, ah_gelu_tanh_of)
 FLOAT_TABLE_BF16(gelu_tanh);
@@ -268,7 +276,17 @@ LOOP2(gelu_erf_backward_f32, float, float, a *ah_gelu_erf_slope(b))
 LONG_LOOP2(gelu_erf_backward_f64, double, a *ah_gelu_erf_slope_f64(b))
 AH_BF16_LOOP2(gelu_erf_backward_bf16, gelu_erf_slope_short)
 FLOAT_TABLE_BF16(gelu_erf_backward);
-LOOP2(gelu_tanh_backward_f32, float, float, a *ah_gelu_tanh_slope(b))
+LOOP2(gelu_tanh_backward_any_f32, float, float, a *ah_gelu_tanh_slope(b))
+static void gelu_tanh_backward_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+#if defined(AH_GELU_LANES)
+    if (step[1] && step[2]) {
+        ah_gelu_tanh_rows(true, n, data[0], data[1], data[2]);
+        return;
+    }
+#endif
+    gelu_tanh_backward_any_f32(n, data, step, context);
+}
 LONG_LOOP2(gelu_tanh_backward_f64, double, a *ah_gelu_tanh_slope_f64(b))
 AH_BF16_LOOP2(gelu_tanh_backward_bf16, ah_gelu_tanh_slope)
 FLOAT_TABLE_BF16(gelu_tanh_backward);

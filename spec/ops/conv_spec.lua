@@ -70,6 +70,12 @@ describe("conv2d", function()
     {{2, 32, 9, 15}, {48, 32, 3, 3}, 1, 2},
     {{64, 14, 11}, {144, 64, 3, 3}, 1, {0, 1}},
     {{9, 160, 6, 7}, {32, 160, 3, 3}},
+    {{5, 48, 17, 14}, {80, 48, 4, 4}, 2, 1},
+    {{3, 128, 23, 32}, {64, 128, 4, 4}, 2, {3, 0}},
+    {{64, 35, 34}, {32, 64, 4, 4}, 2, {2, 1}},
+    {{3, 32, 25, 26}, {48, 32, 5, 5}, 2, 2},
+    {{3, 32, 24, 37}, {64, 32, 6, 5}, 2, {5, 1}},
+    {{3, 32, 33, 24}, {64, 32, 6, 6}, 2, 1},
   }
 
   -- The result and the gradients of a case, in float32.
@@ -119,29 +125,35 @@ describe("conv2d", function()
     end)
   end
 
-  it("filters images of bfloat16 in float32 and rounds once", function()
-    accelhost.manual_seed(4)
-    local function result(x, w, b, g)
-      local y = F.conv2d(x, w, b, 1, 1)
-      return {y, C.conv2d_grad_input(g, w, x:shape(), 1, 1, 1, 1), C.conv2d_grad_weight(g, x, w:shape(), 1, 1, 1, 1)}
-    end
-    local kernel
-    local halves, wide = {}, {}
-    for i, shape in ipairs {{3, 48, 13, 10}, {80, 48, 3, 3}, {80}, {3, 80, 13, 10}} do
-      halves[i] = accelhost.randn(shape):to "bfloat16"
-      wide[i] = halves[i]:float()
-    end
-    local found
-    local profile = accelhost.profiler.profile({}, function() found = result(unpack(halves)) end)
-    for _, event in ipairs(profile:events()) do kernel = event.kernel or kernel end
-    for i, wanted in ipairs(result(unpack(wide))) do
-      if kernel == "own winograd bfloat16" then
-        assert.is_true(accelhost.equal(wanted:to "bfloat16", found[i]), i)
-      else
-        check.near(0, ((wanted - found[i]:float()):abs():max() / wanted:abs():max()):item(), 0.008)
+  -- {input, weight, stride, padding} that Winograd's filtering computes, of bfloat16 too.
+  for _, case in ipairs {{{3, 48, 13, 10}, {80, 48, 3, 3}, 1, 1}, {{6, 128, 17, 15}, {48, 128, 4, 4}, 2, 1}} do
+    local size, stride, padding = case[2][3], case[3], case[4]
+    it(("filters images of bfloat16 in float32 and rounds once, kernels of %dx%d"):format(size, size), function()
+      accelhost.manual_seed(4)
+      local function result(x, w, b, g)
+        local y = F.conv2d(x, w, b, stride, padding)
+        g = g:narrow(2, 0, y:size(2)):narrow(3, 0, y:size(3))
+        return {y, C.conv2d_grad_input(g, w, x:shape(), stride, padding, 1, 1),
+          C.conv2d_grad_weight(g, x, w:shape(), stride, padding, 1, 1)}
       end
-    end
-  end)
+      local kernel
+      local halves, wide = {}, {}
+      for i, shape in ipairs {case[1], case[2], {case[2][1]}, {case[1][1], case[2][1], 13, 10}} do
+        halves[i] = accelhost.randn(shape):to "bfloat16"
+        wide[i] = halves[i]:float()
+      end
+      local found
+      local profile = accelhost.profiler.profile({}, function() found = result(unpack(halves)) end)
+      for _, event in ipairs(profile:events()) do kernel = event.kernel or kernel end
+      for i, wanted in ipairs(result(unpack(wide))) do
+        if kernel == "own winograd bfloat16" then
+          assert.is_true(accelhost.equal(wanted:to "bfloat16", found[i]), i)
+        else
+          check.near(0, ((wanted - found[i]:float()):abs():max() / wanted:abs():max()):item(), 0.008)
+        end
+      end
+    end)
+  end
 
   it("writes within its memory on a processor with AVX2 alone, for any number of channels", function()
     local result = run.host({"-e", [[
@@ -199,17 +211,22 @@ describe("conv2d", function()
     check.near(one, three, 1e-5) -- libraries used elsewhere may round differently
   end)
 
-  it("computes large 3x3 kernels to the same bits on any number of threads", function()
+  it("computes large kernels to the same bits on any number of threads", function()
     local threads = accelhost.get_num_threads()
-    for _, sizes in ipairs {{5, 64, 21, 18, 96}, {3, 64, 19, 18, 96}, {3, 256, 9, 8, 160}, {40, 32, 30, 30, 48}} do
+    -- n, c, h, w, out, kernel, stride
+    for _, sizes in ipairs {{5, 64, 21, 18, 96, 3, 1}, {3, 64, 19, 18, 96, 3, 1}, {3, 256, 9, 8, 160, 3, 1},
+      {40, 32, 30, 30, 48, 3, 1}, {5, 64, 21, 30, 96, 4, 2}, {20, 128, 15, 16, 272, 4, 2}, {40, 32, 30, 30, 48, 4, 2},
+      {4, 64, 30, 29, 80, 5, 2}} do
       accelhost.manual_seed(2)
-      local n, c, h, w, out = unpack(sizes)
-      local x, weight, g = accelhost.randn(n, c, h, w), accelhost.randn(out, c, 3, 3), accelhost.randn(n, out, h, w)
+      local n, c, h, w, out, kernel, stride = unpack(sizes)
+      local x, weight = accelhost.randn(n, c, h, w), accelhost.randn(out, c, kernel, kernel)
+      local g = accelhost.randn_like(F.conv2d(x, weight, nil, stride, 1))
       local first
       for count = 1, 3 do
         accelhost.set_num_threads(count)
-        local all = {F.conv2d(x, weight, nil, 1, 1), C.conv2d_grad_input(g, weight, {n, c, h, w}, 1, 1, 1, 1),
-          C.conv2d_grad_weight(g, x, {out, c, 3, 3}, 1, 1, 1, 1)}
+        local all = {F.conv2d(x, weight, nil, stride, 1),
+          C.conv2d_grad_input(g, weight, x:shape(), stride, 1, 1, 1),
+          C.conv2d_grad_weight(g, x, weight:shape(), stride, 1, 1, 1)}
         first = first or all
         for i, result in ipairs(all) do same(first[i], result) end
       end

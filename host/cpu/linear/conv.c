@@ -136,11 +136,11 @@ static int pointwise_forward(struct ah_arrays *a, const struct ah_conv *s, bool 
     return rows ? pointwise_product(half, false, true, s->n * s->oh * s->ow, s->oc, s->c, rows, w, y) : a->status;
 }
 
-/* Is it computed by Winograd's filtering? Its quarter of the multiplications in float32 needs 0.55 to 0.8 of the time
- * of a convolution in bfloat16 (AVX512-BF16, Zen 5), but not of one with AMX. */
+/* Is it computed by Winograd's filtering? A quarter of the multiplications in float32 needs 0.55 to 0.8 of the time of
+ * a convolution in bfloat16 (AVX512-BF16, Zen 5), but not of one with AMX. */
 static bool is_filtered(const struct ah_conv *s, bool half)
 {
-    return ah_conv_winograd_pays(s) && !(half && ah_bf16_in_blocks());
+    return ah_conv_winograd_pays(s, half) && !(half && ah_bf16_in_blocks());
 }
 
 static int conv_fast(const struct ah_conv *s, struct ah_call *c)

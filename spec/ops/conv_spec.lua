@@ -76,6 +76,13 @@ describe("conv2d", function()
     {{3, 32, 25, 26}, {48, 32, 5, 5}, 2, 2},
     {{3, 32, 24, 37}, {64, 32, 6, 5}, 2, {5, 1}},
     {{3, 32, 33, 24}, {64, 32, 6, 6}, 2, 1},
+    -- Those with few outputs, or few inputs in the input's gradient.
+    {{3, 32, 19, 37}, {3, 32, 9, 9}, 1, 4},
+    {{2, 256, 14, 9}, {1, 256, 3, 3}, 1, {0, 2}},
+    {{64, 12, 11}, {2, 64, 5, 3}, 1, {4, 0}, {2, 1}},
+    {{2, 1, 23, 18}, {96, 1, 4, 4}, 2, 1},
+    {{2, 3, 23, 18}, {64, 3, 5, 5}, {1, 3}, {6, 1}, {1, 2}},
+    {{1, 20, 27}, {48, 1, 7, 7}, 2, 3},
   }
 
   -- The result and the gradients of a case, in float32.
@@ -229,6 +236,28 @@ describe("conv2d", function()
           C.conv2d_grad_weight(g, x, weight:shape(), stride, 1, 1, 1)}
         first = first or all
         for i, result in ipairs(all) do same(first[i], result) end
+      end
+    end
+    accelhost.set_num_threads(threads)
+  end)
+
+  it("computes few outputs to the same bits on any number of threads, alone and in a batch", function()
+    local threads = accelhost.get_num_threads()
+    accelhost.manual_seed(2)
+    local n = 3
+    local images, weight = accelhost.randn(n, 32, 61, 50), accelhost.randn(3, 32, 5, 5)
+    local bias, kernels = accelhost.randn(3), accelhost.randn(32, 3, 4, 4)
+    local function outputs(x)
+      return {F.conv2d(x, weight, bias, 1, 2), F.conv_transpose2d(x, kernels, bias, {stride = 2, padding = 1})}
+    end
+    local whole = outputs(images)
+    for count = 1, 3 do
+      accelhost.set_num_threads(count)
+      for i, y in ipairs(outputs(images)) do assert.is_true(accelhost.equal(whole[i], y)) end
+      for image = 0, n - 1 do
+        for i, y in ipairs(outputs(images:narrow(0, image, 1))) do
+          assert.is_true(accelhost.equal(whole[i]:narrow(0, image, 1), y))
+        end
       end
     end
     accelhost.set_num_threads(threads)

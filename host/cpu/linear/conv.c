@@ -9,6 +9,7 @@
 #include "base/status/status.h"
 #include "cpu/kernels.h"
 #include "cpu/linear/conv_direct.h"
+#include "cpu/linear/conv_few.h"
 #include "cpu/linear/conv_winograd.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/bf16.h"
@@ -143,19 +144,32 @@ static bool is_filtered(const struct ah_conv *s, bool half)
     return ah_conv_winograd_pays(s, half) && !(half && ah_bf16_in_blocks());
 }
 
+/* Is it computed by sums for few outputs? AMX is faster. */
+static bool is_few(const struct ah_conv *s, bool half)
+{
+    return ah_conv_few_pays(s, half) && !(half && ah_bf16_in_blocks());
+}
+
+static bool is_few_grad_input(const struct ah_conv *s, bool half)
+{
+    return ah_conv_few_pays_grad_input(s, half) && !(half && ah_bf16_in_blocks());
+}
+
 static int conv_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d *arg = ah_args(c, conv2d);
     struct ah_arrays a = {0};
     struct ah_dense_out y = {0};
-    bool half = is_native(arg->input.tensor), filtered = is_filtered(s, half);
+    bool half = is_native(arg->input.tensor), filtered = is_filtered(s, half), few = is_few(s, half);
     const void *x = ah_array_nhwc(&a, arg->input.tensor, half);
-    const void *w = open_weight(&a, arg->weight.tensor, half && !filtered);
-    const void *b = open_weight(&a, arg->bias.tensor, half && !filtered);
+    const void *w = open_weight(&a, arg->weight.tensor, half && !filtered && !few);
+    const void *b = open_weight(&a, arg->bias.tensor, half && !filtered && !few);
     if (a.status == 0)
         a.status = ah_nhwc_out_open(&y, c->out[0], half);
     if (a.status == 0 && filtered)
         a.status = ah_conv_winograd(s, half, x, w, b, y.data);
+    if (a.status == 0 && few)
+        a.status = ah_conv_few(s, half, x, w, b, y.data);
     if (a.status == 0 && is_pointwise(s))
         a.status = pointwise_forward(&a, s, half, x, w, b, y.data);
     if (a.status == 0)
@@ -212,15 +226,17 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
     const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
     struct ah_arrays a = {0};
     struct ah_dense_out x = {0};
-    bool half = is_native(arg->grad.tensor), filtered = is_filtered(s, half);
+    bool half = is_native(arg->grad.tensor), filtered = is_filtered(s, half), few = is_few_grad_input(s, half);
     const void *g = ah_array_nhwc(&a, arg->grad.tensor, half);
-    const void *w = open_weight(&a, arg->weight.tensor, half && !filtered);
+    const void *w = open_weight(&a, arg->weight.tensor, half && !filtered && !few);
     if (a.status == 0)
         a.status = ah_nhwc_out_open(&x, c->out[0], half);
     if (a.status == 0 && is_pointwise(s))
         a.status = pointwise_grad_input(&a, s, half, g, w, x.data);
     if (a.status == 0 && filtered)
         a.status = ah_conv_winograd_grad_input(s, half, g, w, x.data);
+    if (a.status == 0 && few)
+        a.status = ah_conv_few_grad_input(s, half, g, w, x.data);
     if (a.status == 0)
         a.status = ah_onednn_conv_grad_input(s, half, g, w, x.data);
     return conv_fast_close(&a, &x, half);

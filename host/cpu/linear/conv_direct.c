@@ -135,11 +135,9 @@ bool ah_conv_direct_fits(const struct ah_conv *s)
     return s->groups == 1 && s->oc % 32 == 0 && depth >= 24 && depth * s->oc * (int64_t)sizeof(float) <= MAX_SUMS;
 }
 
-int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const float *grad_dst, float *grad_weight)
+static int direct_grad_weight(const struct ah_conv *s, const float *src, const float *grad_dst, float *grad_weight)
 {
     int64_t depth = s->kh * s->kw * s->c;
-    if (!ah_conv_direct_fits(s))
-        return 0;
     AH_CLEANUP(ah_dense_close) struct ah_dense padded = {0}, offsets = {0}, sums = {0};
     const float *x = src;
     if (s->padding[0] || s->padding[1]) {
@@ -168,6 +166,48 @@ int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const 
             grad_weight[o * depth + at] = d[j * s->oc + o];
     }
     return 1;
+}
+
+/* With stride 1 the same sums are those of the convolution of the outputs' gradients, padded, with the input as
+ * gradient: its channels are the vectors, where the outputs are few. The kernel is turned. */
+static bool direct_fits_exchanged(const struct ah_conv *s, struct ah_conv *other)
+{
+    *other = *s;
+    other->c = s->oc;
+    other->oc = s->c;
+    other->h = s->oh;
+    other->w = s->ow;
+    other->oh = s->h;
+    other->ow = s->w;
+    other->padding[0] = s->dilation[0] * (s->kh - 1) - s->padding[0];
+    other->padding[1] = s->dilation[1] * (s->kw - 1) - s->padding[1];
+    return s->stride[0] == 1 && s->stride[1] == 1 && other->padding[0] >= 0 && other->padding[1] >= 0 &&
+           ah_conv_direct_fits(other);
+}
+
+static int direct_grad_weight_exchanged(const struct ah_conv *other, const float *src, const float *grad_dst,
+                                        float *grad_weight)
+{
+    int64_t kernel = other->kh * other->kw, outs = other->c, channels = other->oc;
+    AH_CLEANUP(ah_dense_close) struct ah_dense turned = {0};
+    AH_TRY(ah_dense_scratch(&turned, (size_t)(outs * channels * kernel) * sizeof *grad_weight));
+    int done = direct_grad_weight(other, grad_dst, src, turned.block);
+    const float *from = turned.block;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t o = 0; o < outs; o++, from += kernel)
+            for (int64_t k = 0; k < kernel; k++)
+                grad_weight[(o * channels + c) * kernel + kernel - 1 - k] = from[k];
+    return done;
+}
+
+int ah_conv_direct_grad_weight(const struct ah_conv *s, const float *src, const float *grad_dst, float *grad_weight)
+{
+    struct ah_conv other;
+    if (ah_conv_direct_fits(s))
+        return direct_grad_weight(s, src, grad_dst, grad_weight);
+    if (s->oc < 16 && direct_fits_exchanged(s, &other))
+        return direct_grad_weight_exchanged(&other, src, grad_dst, grad_weight);
+    return 0;
 }
 
 #else

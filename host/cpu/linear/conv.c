@@ -10,6 +10,7 @@
 #include "cpu/kernels.h"
 #include "cpu/linear/conv_direct.h"
 #include "cpu/linear/conv_few.h"
+#include "cpu/linear/conv_products.h"
 #include "cpu/linear/conv_winograd.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/bf16.h"
@@ -48,95 +49,6 @@ static int conv_fast_close(struct ah_arrays *a, struct ah_dense_out *out, bool h
     return closed < 0 ? closed : status;
 }
 
-/* Is it one matrix product over the pixels: 1x1, without padding and groups? Gradients of oneDNN's convolution
- * reach 55 to 103 GFLOP/s where products reach 84 to 112; forward products are faster where the outputs are more than
- * the inputs, or the weight is large: 512 to 2048 channels of 7x7 104 GFLOP/s (93), back 100 (81), but 512 to 128 of
- * 28x28 97 (110) (Zen 4, one thread, the shapes of ResNet-50, 2026-11). */
-static bool is_pointwise(const struct ah_conv *s)
-{
-    return s->kh == 1 && s->kw == 1 && s->groups == 1 && s->padding[0] == 0 && s->padding[1] == 0;
-}
-
-static bool is_strided(const struct ah_conv *s)
-{
-    return s->stride[0] > 1 || s->stride[1] > 1;
-}
-
-/* The pixels of an input that a strided 1x1 convolution uses, as rows of a matrix; a row has `bytes`. The copy needs
- * 5 % of the time of the product, and oneDNN's convolutions 1.2 to 1.9 times that of both, on two threads up to 2.3
- * times (1024 to 2048 channels of 14x14, Zen 5). */
-struct pixels {
-    const struct ah_conv *shape;
-    char *image, *rows;
-    size_t bytes;
-};
-
-static void pixels_gather(void *context, int64_t begin, int64_t end)
-{
-    const struct pixels *p = context;
-    const struct ah_conv *s = p->shape;
-    for (int64_t line = begin; line < end; line++) {
-        int64_t from = line / s->oh * s->h + line % s->oh * s->stride[0];
-        for (int64_t x = 0; x < s->ow; x++)
-            memcpy(p->rows + (size_t)(line * s->ow + x) * p->bytes,
-                   p->image + (size_t)(from * s->w + x * s->stride[1]) * p->bytes, p->bytes);
-    }
-}
-
-static void pixels_scatter(void *context, int64_t begin, int64_t end)
-{
-    const struct pixels *p = context;
-    const struct ah_conv *s = p->shape;
-    for (int64_t line = begin; line < end; line++) {
-        int64_t y = line % s->h / s->stride[0], from = line / s->h * s->oh + y;
-        char *to = p->image + (size_t)(line * s->w) * p->bytes;
-        memset(to, 0, (size_t)s->w * p->bytes);
-        for (int64_t x = 0; line % s->h % s->stride[0] == 0 && y < s->oh && x < s->ow; x++)
-            memcpy(to + (size_t)(x * s->stride[1]) * p->bytes, p->rows + (size_t)(from * s->ow + x) * p->bytes,
-                   p->bytes);
-    }
-}
-
-static struct pixels pixels_open(struct ah_arrays *a, const struct ah_conv *s, bool half, const void *image)
-{
-    size_t bytes = (size_t)s->c * (half ? sizeof(uint16_t) : sizeof(float));
-    char *rows = ah_array_scratch(a, (size_t)(s->n * s->oh * s->ow) * bytes);
-    return (struct pixels){s, (char *)(uintptr_t)image, rows, bytes};
-}
-
-/* The input as rows of pixels: itself without a stride. NULL after a failure. */
-static const void *pointwise_rows(struct ah_arrays *a, const struct ah_conv *s, bool half, const void *x)
-{
-    if (!is_strided(s))
-        return x;
-    struct pixels p = pixels_open(a, s, half, x);
-    if (p.rows)
-        ah_parallel_units(s->n * s->oh, s->ow * s->c, AH_SHARE_LIGHT, pixels_gather, &p);
-    return p.rows;
-}
-
-/* C = op(A) op(B) on arrays of float32, or with `half` of bfloat16: 1, or 0 where there is no fast kernel. */
-static int pointwise_product(bool half, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, const void *b,
-                             void *c)
-{
-    int64_t lda = ta ? m : k, ldb = tb ? k : n;
-    if (half)
-        return ah_gemm_bf16(ta, tb, m, n, k, a, lda, b, ldb, NULL, c, n);
-    AH_TRY(ah_gemm_f32(ta, tb, m, n, k, 1, a, lda, b, ldb, 0, c, n));
-    return 1;
-}
-
-/* y[pixel, o] = sum over c of x[pixel, c] w[o, c]: 1, or 0 where the convolution is faster. */
-static int pointwise_forward(struct ah_arrays *a, const struct ah_conv *s, bool half, const void *x, const void *w,
-                             const void *bias, void *y)
-{
-    bool large = s->c * s->oc >= 1 << 20 || is_strided(s);
-    if (bias || s->c < 32 || (!large && (half || s->oc <= s->c)))
-        return 0;
-    const void *rows = pointwise_rows(a, s, half, x);
-    return rows ? pointwise_product(half, false, true, s->n * s->oh * s->ow, s->oc, s->c, rows, w, y) : a->status;
-}
-
 /* Is it computed by Winograd's filtering? A quarter of the multiplications in float32 needs 0.55 to 0.8 of the time of
  * a convolution in bfloat16 (AVX512-BF16, Zen 5), but not of one with AMX. */
 static bool is_filtered(const struct ah_conv *s, bool half)
@@ -170,8 +82,8 @@ static int conv_fast(const struct ah_conv *s, struct ah_call *c)
         a.status = ah_conv_winograd(s, half, x, w, b, y.data);
     if (a.status == 0 && few)
         a.status = ah_conv_few(s, half, x, w, b, y.data);
-    if (a.status == 0 && is_pointwise(s))
-        a.status = pointwise_forward(&a, s, half, x, w, b, y.data);
+    if (a.status == 0)
+        a.status = ah_conv_products(&a, s, half, x, w, b, y.data);
     if (a.status == 0)
         a.status = ah_onednn_conv(s, half, x, w, b, y.data);
     return conv_fast_close(&a, &y, half);
@@ -199,28 +111,6 @@ int ah_cpu_conv2d(struct ah_call *c)
     return ah_arrays_close(&a);
 }
 
-/* x[pixel, c] = sum over o of g[pixel, o] w[o, c] */
-static int pointwise_grad_input(struct ah_arrays *a, const struct ah_conv *s, bool half, const void *g, const void *w,
-                                void *x)
-{
-    int64_t rows = s->n * s->oh * s->ow;
-    if (!is_strided(s))
-        return pointwise_product(half, false, false, rows, s->c, s->oc, g, w, x);
-    struct pixels p = pixels_open(a, s, half, x);
-    int done = p.rows ? pointwise_product(half, false, false, rows, s->c, s->oc, g, w, p.rows) : a->status;
-    if (done > 0)
-        ah_parallel_units(s->n * s->h, s->w * s->c, AH_SHARE_LIGHT, pixels_scatter, &p);
-    return done;
-}
-
-/* w[o, c] = sum over pixels of g[pixel, o] x[pixel, c] */
-static int pointwise_grad_weight(struct ah_arrays *a, const struct ah_conv *s, bool half, const void *x, const void *g,
-                                 void *w)
-{
-    const void *rows = pointwise_rows(a, s, half, x);
-    return rows ? pointwise_product(half, true, false, s->oc, s->c, s->n * s->oh * s->ow, g, rows, w) : a->status;
-}
-
 static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
@@ -231,8 +121,8 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
     const void *w = open_weight(&a, arg->weight.tensor, half && !filtered && !few);
     if (a.status == 0)
         a.status = ah_nhwc_out_open(&x, c->out[0], half);
-    if (a.status == 0 && is_pointwise(s))
-        a.status = pointwise_grad_input(&a, s, half, g, w, x.data);
+    if (a.status == 0)
+        a.status = ah_conv_products_grad_input(&a, s, half, g, w, x.data);
     if (a.status == 0 && filtered)
         a.status = ah_conv_winograd_grad_input(s, half, g, w, x.data);
     if (a.status == 0 && few)
@@ -272,10 +162,10 @@ static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
     bool half = is_native(arg->input.tensor), filtered = is_filtered(s, half);
     const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *x = ah_array_nhwc(&a, arg->input.tensor, half);
     void *w = half && !filtered ? ah_tensor_data(c->out[0]) : ah_array_out(&a, c->out[0]);
-    if (a.status == 0 && is_pointwise(s))
-        a.status = pointwise_grad_weight(&a, s, half, x, g, w);
     if (a.status == 0 && filtered)
         a.status = ah_conv_winograd_grad_weight(s, half, x, g, w);
+    if (a.status == 0)
+        a.status = ah_conv_products_grad_weight(&a, s, half, x, g, w);
     if (a.status == 0 && !half)
         a.status = ah_conv_direct_grad_weight(s, x, g, w);
     if (a.status == 0)

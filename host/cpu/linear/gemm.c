@@ -45,10 +45,11 @@ struct division {
     const struct product *whole;
     int rows, cols, depths;
     int64_t row_step, col_step, depth_step;
+    bool by_primitive; /* of oneDNN: rows, columns or sums are divided, not several */
     float *partial; /* sums of all depths but the last, which has the bias and is in C */
     struct ah_onednn_entry *primitive, *last; /* of all pieces but the last, and of the last; NULL: no primitive */
     char *scratch;                            /* `scratch_bytes` for each thread */
-    size_t scratch_bytes;
+    size_t scratch_bytes, apart; /* apart: place in it for C of a piece of the columns (is_made_apart) */
     struct ah_failure *failure;
 };
 
@@ -204,11 +205,18 @@ static int64_t largest_step(int64_t size, int count, int64_t step)
     return last > step ? last : step;
 }
 
+/* oneDNN's fastest kernels write a C without gaps (2.6: 64 x 64 of a depth of 9,216 needs 0.33 ms, else 1.0), so that
+ * of a piece of the columns is made in scratch memory. */
+static bool is_made_apart(const struct division *d)
+{
+    return d->by_primitive && d->cols > 1;
+}
+
 /* The time of the busiest thread, in multiplications for each column of A: for the results of its pieces, and the
  * additional cost of a row and a column of each (measured: the libraries' inner blocks are wide, so few columns cost
- * much; columns of B are packed if they are bfloat16 or B is transposed, rows of A unless B is rounded). Parts of sums
- * have partial results to add up, and rows that do not follow each other, which cost more where they are read from
- * memory. */
+ * much, but not in primitives, which read A where it is; columns of B are packed if they are bfloat16 or B is
+ * transposed). Parts of sums have partial results to add up, and rows that do not follow each other, which cost more
+ * where they are read from memory. */
 static double division_cost(const struct division *d)
 {
     const struct product *p = d->whole;
@@ -217,21 +225,25 @@ static double division_cost(const struct division *d)
     double cols = (double)largest_step(p->n, d->cols, d->col_step);
     double depth = (double)largest_step(p->k, d->depths, d->depth_step) / (double)p->k;
     bool half = p->dtype == AH_BF16;
-    double row = p->rounded ? 4 : half ? 32 : 64, column = half ? 16 : p->tb ? 12 : 5;
+    double row = p->rounded || (d->by_primitive && !half) ? 4 : half ? 32 : 64, column = p->tb ? 12 : 5;
+    if (half || d->by_primitive)
+        column = 16;
     double cost = rows * cols + row * rows + column * cols;
+    if (is_made_apart(d))
+        cost += 24 * rows * cols / (double)p->k; /* the copy */
     if (d->depths > 1)
         cost += (rows + cols) * ((rows + cols) * (double)p->k > CACHED_FLOATS ? 14 : 4);
     return cost * depth * ((pieces + threads - 1) / threads) + 16 * rows * cols * (d->depths - 1) / (double)p->k;
 }
 
-/* Choose the fastest division into `count` pieces. `one_side`: divide rows, columns or sums, not several. */
-static struct division divide_by(const struct product *whole, int count, bool one_side)
+/* Choose the fastest division into `count` pieces. */
+static struct division divide_by(const struct product *whole, int count, bool by_primitive)
 {
     const struct division one = {.whole = whole, .rows = 1, .cols = 1, .depths = 1, .row_step = whole->m,
-                                 .col_step = whole->n, .depth_step = whole->k};
+                                 .col_step = whole->n, .depth_step = whole->k, .by_primitive = by_primitive};
     struct division best = one;
     for (int rows = 1; rows <= count; rows++) {
-        if (count % rows || (one_side && rows > 1 && rows < count))
+        if (count % rows || (by_primitive && rows > 1 && rows < count))
             continue;
         struct division trial = one;
         trial.rows = divide_side(whole->m, rows, ROW_STEP, &trial.row_step);
@@ -239,7 +251,7 @@ static struct division divide_by(const struct product *whole, int count, bool on
         if (division_cost(&trial) < division_cost(&best))
             best = trial;
     }
-    if (one_side && whole->dtype == AH_F32) {
+    if (by_primitive && whole->dtype == AH_F32) {
         struct division trial = one;
         trial.depths = divide_side(whole->k, count, DEPTH_STEP, &trial.depth_step);
         if (division_cost(&trial) < division_cost(&best))
@@ -249,13 +261,13 @@ static struct division divide_by(const struct product *whole, int count, bool on
 }
 
 /* Choose the fastest division. Two pieces for each thread may cost a little more: a late one then costs less. */
-static struct division divide(const struct product *whole, bool one_side)
+static struct division divide(const struct product *whole, bool by_primitive)
 {
     double work = product_work(whole);
     int least = least_pieces(work);
-    struct division best = divide_by(whole, least, one_side);
+    struct division best = divide_by(whole, least, by_primitive);
     if (least > 1 && work >= 2.0 * least * LARGE_WORK) {
-        struct division more = divide_by(whole, 2 * least, one_side);
+        struct division more = divide_by(whole, 2 * least, by_primitive);
         if (division_cost(&more) < 1.03 * division_cost(&best))
             return more;
     }
@@ -312,6 +324,22 @@ static struct ah_gemm_rounded rounded_of(const struct product *p)
                                     p->tb ? 1 : p->ldb, p->ldc};
 }
 
+static size_t result_row_bytes(const struct product *p)
+{
+    return (size_t)p->n * (p->wide ? sizeof(float) : ah_dtype_size(p->dtype));
+}
+
+static int run_primitive(const struct division *d, struct ah_onednn_entry *primitive, const struct product *part,
+                         char *scratch)
+{
+    char *made = is_made_apart(d) ? scratch + d->apart : part->c;
+    AH_TRY(ah_onednn_matmul_run(primitive, part->a, part->b, part->bias, made, scratch));
+    size_t row = result_row_bytes(part), whole_row = row / (size_t)part->n * (size_t)part->ldc;
+    for (size_t i = 0; made != part->c && i < (size_t)part->m; i++)
+        memcpy((char *)part->c + i * whole_row, made + i * row, row);
+    return 0;
+}
+
 static void run_division_piece(void *context, int index)
 {
     struct division *d = context;
@@ -323,7 +351,7 @@ static void run_division_piece(void *context, int index)
     if (part.rounded)
         ah_gemm_rounded_run(&rounded, scratch);
     else if (primitive)
-        status = ah_onednn_matmul_run(primitive, part.a, part.b, part.bias, part.c, scratch);
+        status = run_primitive(d, primitive, &part, scratch);
     else if (part.dtype == AH_BF16)
         run_blocks(&part, scratch);
     else
@@ -375,6 +403,10 @@ static int run_by_primitive(const struct product *p)
     AH_CLEANUP(ah_dense_close) struct ah_dense partial = {0};
     struct division d = divide(p, true);
     struct product first = division_piece(&d, 0), last = division_piece(&d, division_pieces(&d) - 1);
+    if (is_made_apart(&d)) {
+        first.ldc = first.n;
+        last.ldc = last.n;
+    }
     int found = find_primitive(&first, &d.primitive);
     if (found > 0)
         found = find_primitive(&last, &d.last);
@@ -385,7 +417,10 @@ static int run_by_primitive(const struct product *p)
         d.partial = (float *)partial.block;
     }
     size_t one = ah_onednn_scratch_bytes(d.primitive), other = ah_onednn_scratch_bytes(d.last);
-    AH_TRY(run_with_scratch(&d, one > other ? one : other));
+    size_t row = result_row_bytes(&first), last_row = result_row_bytes(&last);
+    d.apart = ((one > other ? one : other) + 63) / 64 * 64;
+    size_t made = is_made_apart(&d) ? (size_t)p->m * (row > last_row ? row : last_row) : 0;
+    AH_TRY(run_with_scratch(&d, d.apart + (made + 63) / 64 * 64));
     if (d.depths > 1)
         ah_parallel_units(p->m, p->n, AH_SHARE_LIGHT, add_partials, &d);
     return 1;

@@ -11,25 +11,12 @@
 #if defined(__AVX512F__)
 #define AH_GELU_LANES
 
-static inline ah_lanes_f32 ah_exp2_middle_lanes(ah_lanes_f32 t)
-{
-    ah_lanes_f32 n = (ah_lanes_f32)_mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    ah_lanes_f32 f = t - n, p = ah_spread_f32(0.00015353362f);
-    p = ah_fma_f32(p, f, ah_spread_f32(0.0013398875f));
-    p = ah_fma_f32(p, f, ah_spread_f32(0.00961843692f));
-    p = ah_fma_f32(p, f, ah_spread_f32(0.0555033237f));
-    p = ah_fma_f32(p, f, ah_spread_f32(0.240226477f));
-    p = ah_fma_f32(p, f, ah_spread_f32(0.693147182f));
-    p = ah_fma_f32(p, f, ah_spread_f32(1.0f));
-    return (ah_lanes_f32)_mm512_scalef_ps((__m512)p, (__m512)n);
-}
-
 static inline ah_lanes_f32 ah_gelu_tanh_power_lanes(ah_lanes_f32 x, float most)
 {
     const float scale = (float)(-2 * AH_SQRT_2_OVER_PI * M_LOG2E), cubic = (float)(0.044715 * scale);
     ah_lanes_f32 t = x * ah_fma_f32(ah_spread_f32(cubic) * x, x, ah_spread_f32(scale));
     t = ah_smaller_f32(ah_spread_f32(most), t);
-    return ah_exp2_middle_lanes(ah_larger_f32(ah_spread_f32(-126.0f), t));
+    return ah_exp2_middle_f32(ah_larger_f32(ah_spread_f32(-126.0f), t));
 }
 
 static inline ah_lanes_f32 ah_gelu_tanh_lanes(ah_lanes_f32 x)

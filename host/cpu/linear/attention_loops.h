@@ -44,8 +44,8 @@ static void KIND(multiply_keys)(const struct ah_attention *a, const struct ah_at
 static void KIND(score)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                         const struct SUFFIX(scratch) *s, int64_t key, int64_t keys, int64_t count, int64_t lanes)
 {
-    KIND(multiply_keys)(a, unit, &a->key, a->width, s->turned_query, (REAL)a->scale, s->scores, key, keys,
-                        lanes);
+    KIND(multiply_keys)(a, unit, &a->key, a->width, s->turned_query, SUFFIX(score_scale)(a), s->scores, key,
+                        keys, lanes);
     if (a->left >= 0 || a->right >= 0)
         SUFFIX(mask_places)(a, unit, s->scores, key, keys, lanes);
     int64_t at = unit->span->number * a->mask_batch + unit->head * a->mask_head + unit->first * a->mask_query +
@@ -72,7 +72,7 @@ static void KIND(finish)(const struct ah_attention *a, const struct ah_attention
     REAL *lse = (REAL *)a->lse + unit->head * a->rows + unit->span->row + unit->first;
 #pragma omp simd
     for (int i = 0; i < AH_ATTENTION_QUERIES; i++) {
-        s->largest[i] = s->total[i] == 0 ? (REAL)INFINITY : s->largest[i] + SUFFIX(log)(s->total[i]);
+        s->largest[i] = s->total[i] == 0 ? (REAL)INFINITY : s->largest[i] * (REAL)M_LN2 + SUFFIX(log)(s->total[i]);
         s->factor[i] = s->total[i] == 0 ? 0 : 1 / s->total[i];
     }
     memcpy(lse, s->largest, (size_t)count * sizeof *lse);
@@ -205,7 +205,7 @@ static void KIND(score_few)(const struct ah_attention *a, const struct ah_attent
             step = a->width;
         }
         KIND(dots_of)(s->scores + j, count, KIND(query_row)(&a->query, unit, 0), a->query.token, rows, step, a->width,
-                      (REAL)a->scale);
+                      SUFFIX(score_scale)(a));
     }
     for (int64_t i = 0; i < count; i++) {
         REAL *row = s->scores + i * KIND(FEW_KEYS);
@@ -228,11 +228,11 @@ static void KIND(weigh_few)(struct SUFFIX(scratch) *s, int64_t keys, int64_t cou
         s->largest[i] = SUFFIX(largest_lane)(largest);
         SUFFIX(ah_lanes) base = SUFFIX(ah_spread)(s->largest[i] == (REAL)-INFINITY ? 0 : s->largest[i]);
         for (int64_t j = 0; j < keys; j += SUFFIX(LANE)) {
-            SUFFIX(ah_lanes) e = SUFFIX(ah_exp_down)(*SUFFIX(lanes)(row + j) - base);
+            SUFFIX(ah_lanes) e = SUFFIX(ah_exp2_down)(*SUFFIX(lanes)(row + j) - base);
             KIND(store_items)(to + j, e);
             total += e;
         }
-        SUFFIX(ah_lanes) factor = SUFFIX(ah_exp_down)(SUFFIX(ah_spread)(before) - base);
+        SUFFIX(ah_lanes) factor = SUFFIX(ah_exp2_down)(SUFFIX(ah_spread)(before) - base);
         s->factor[i] = factor[0];
         s->total[i] = s->total[i] * factor[0] + SUFFIX(sum_lanes)(total);
     }
@@ -313,7 +313,7 @@ static void KIND(attend)(const struct ah_attention *a, const struct ah_attention
     SUFFIX(visible)(a, unit, count, &begin, &end);
     KIND(fetch_rows)(KIND(query_row)(&a->query, unit, 0), a->query.token, count, a->width);
     KIND(turn_items)(s.turned_query, KIND(query_row)(&a->query, unit, 0), a->query.token, count, a->width,
-                     (REAL)a->scale);
+                     SUFFIX(score_scale)(a));
     if (begin == end)
         memset(s.sums, 0, (size_t)(count * a->value_width) * sizeof *s.sums);
     for (int64_t key = begin; key < end; key += AH_ATTENTION_KEYS) {
@@ -331,7 +331,7 @@ static void KIND(attend)(const struct ah_attention *a, const struct ah_attention
 
 /* Back. */
 
-/* s->factor = sum of output * gradient of each query, s->largest = its log-sum-exp. */
+/* s->factor = sum of output * gradient of each query, s->largest = its log-sum-exp, to base 2. */
 static void KIND(correct)(const struct ah_attention *a, const struct ah_attention_unit *unit,
                           struct SUFFIX(scratch) *s, int64_t count)
 {
@@ -347,7 +347,7 @@ static void KIND(correct)(const struct ah_attention *a, const struct ah_attentio
         for (int64_t d = 0; d < a->out.width; d++)
             sum += KIND(real)(out[d]) * KIND(real)(grad[d]);
         s->factor[i] = sum;
-        s->largest[i] = lse[i];
+        s->largest[i] = lse[i] * (REAL)M_LOG2E;
     }
 }
 
@@ -369,7 +369,7 @@ static void KIND(weigh_back)(const struct ah_attention *a, const struct ah_atten
             int64_t at = j * SUFFIX(WIDE) + i;
             SUFFIX(ah_lanes) lse = *SUFFIX(lanes)(s->largest + i), factor = *SUFFIX(lanes)(s->factor + i);
             SUFFIX(ah_lanes) step = *SUFFIX(lanes)(s->steps + at);
-            SUFFIX(ah_lanes) weight = SUFFIX(ah_exp_down)(*SUFFIX(lanes)(s->scores + at) - lse), dropped = weight;
+            SUFFIX(ah_lanes) weight = SUFFIX(ah_exp2_down)(*SUFFIX(lanes)(s->scores + at) - lse), dropped = weight;
             if (keep) {
                 SUFFIX(ah_lane_ints) stays = SUFFIX(chosen)(keep[j] >> i);
                 step = SUFFIX(ah_choose)(stays, step * keep_scale, nothing);
@@ -447,7 +447,7 @@ static void KIND(attend_back)(const struct ah_attention *a, const struct ah_atte
     KIND(fetch_rows)(query, a->query.token, count, a->width);
     KIND(fetch_rows)(grad, a->grad.token, count, a->value_width);
     KIND(fetch_rows)(KIND(query_row)(&a->out, unit, 0), a->out.token, count, a->out.width);
-    KIND(turn_items)(s->turned_query, query, a->query.token, count, a->width, (REAL)a->scale);
+    KIND(turn_items)(s->turned_query, query, a->query.token, count, a->width, SUFFIX(score_scale)(a));
     KIND(turn_items)(s->turned_grad, grad, a->grad.token, count, a->value_width, 1);
     q.query = KIND(factor_rows)(s->room_query, query, a->query.token, count, a->width, &q.query_row);
     q.grad = KIND(factor_rows)(s->room_grad, grad, a->grad.token, count, a->value_width, &q.grad_row);

@@ -17,6 +17,12 @@ struct SUFFIX(scratch) {
     REAL largest[AH_ATTENTION_QUERIES], total[AH_ATTENTION_QUERIES], factor[AH_ATTENTION_QUERIES];
 };
 
+/* The scale of products as scores, which are logarithms to base 2: their powers cost the fewest instructions. */
+static inline REAL SUFFIX(score_scale)(const struct ah_attention *a)
+{
+    return (REAL)(a->scale * M_LOG2E);
+}
+
 static inline SUFFIX(ah_lanes_at) *SUFFIX(lanes)(const REAL *at)
 {
     return (SUFFIX(ah_lanes_at) *)at;
@@ -195,7 +201,7 @@ static void SUFFIX(mask_seen)(const struct ah_attention *a, const uint8_t *seen,
     }
 }
 
-/* A mask of numbers is added, turned in `room`. */
+/* Add a mask of numbers, turned in `room`, in the unit of scores. */
 static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, REAL *scores, REAL *room, int64_t keys,
                                int64_t count, int64_t lanes)
 {
@@ -208,7 +214,8 @@ static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, 
     }
     for (int64_t j = 0; j < keys; j++)
         for (int64_t i = 0; i < lanes; i += SUFFIX(LANE))
-            *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) += *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i);
+            *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) += *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i) *
+                                                            SUFFIX(ah_spread)((REAL)M_LOG2E);
 }
 
 /* The largest score and the sum of exponentials with a further block; scores become exponentials, but for keys that no
@@ -231,10 +238,10 @@ static void SUFFIX(weigh)(const struct ah_attention *a, const struct ah_attentio
         largest = SUFFIX(ah_larger)(odd, largest);
         SUFFIX(ah_lanes) nothing = SUFFIX(ah_spread)((REAL)-INFINITY);
         SUFFIX(ah_lanes) base = SUFFIX(ah_choose)(largest == nothing, SUFFIX(ah_spread)(0), largest);
-        SUFFIX(ah_lanes) factor = SUFFIX(ah_exp_down)(before - base), total = *SUFFIX(lanes)(s->total + i) * factor;
+        SUFFIX(ah_lanes) factor = SUFFIX(ah_exp2_down)(before - base), total = *SUFFIX(lanes)(s->total + i) * factor;
         for (int64_t j = 0; j < keys; j++) {
             SUFFIX(ah_lanes_at) *at = SUFFIX(lanes)(scores + j * SUFFIX(WIDE));
-            SUFFIX(ah_lanes) e = SUFFIX(ah_exp_down)(*at - base);
+            SUFFIX(ah_lanes) e = SUFFIX(ah_exp2_down)(*at - base);
             *at = e;
             total += e;
         }

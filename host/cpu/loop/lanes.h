@@ -143,15 +143,33 @@ static inline ah_lanes_f32 ah_exp_series_f32(ah_lanes_f32 x, ah_lanes_f32 n)
     return ah_fma_f32(r * r, p, r) + ah_spread_f32(1.0f);
 }
 
-/* e^x for x that is not above 0, but for rounding; 0 where it would leave the normal numbers. */
-static inline ah_lanes_f32 ah_exp_down_f32(ah_lanes_f32 x)
+/* 2^x for x from -126 to 128, whose power is infinity; a NaN stays. */
+static inline ah_lanes_f32 ah_exp2_middle_f32(ah_lanes_f32 x)
 {
-    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f), one = ah_spread_f32(1.0f);
-    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-87.0f), x);
-    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic);
-    ah_lanes_f32 p = ah_exp_series_f32(c, shifted - magic);
-    p *= (ah_lanes_f32)(((ah_lane_bits_f32)shifted << 23) + (ah_lane_bits_f32)one);
-    return (ah_lanes_f32)((ah_lane_ints_f32)p & ~(x < ah_spread_f32(-87.0f)));
+#if defined(__AVX512F__)
+    ah_lanes_f32 n = (ah_lanes_f32)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+    ah_lanes_f32 shifted = x + ah_spread_f32(0x1.8p23f), n = shifted - ah_spread_f32(0x1.8p23f);
+#endif
+    ah_lanes_f32 r = x - n, p = ah_spread_f32(0.00015353362f);
+    p = ah_fma_f32(p, r, ah_spread_f32(0.0013398875f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.00961843692f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.0555033237f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.240226477f));
+    p = ah_fma_f32(p, r, ah_spread_f32(0.693147182f));
+    p = ah_fma_f32(p, r, ah_spread_f32(1.0f));
+#if defined(__AVX512F__)
+    return (ah_lanes_f32)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    return p * (ah_lanes_f32)(((ah_lane_bits_f32)shifted << 23) + (ah_lane_bits_f32)ah_spread_f32(1.0f));
+#endif
+}
+
+/* 2^x for x that is not above 0, but for rounding; 0 where it would leave the normal numbers. */
+static inline ah_lanes_f32 ah_exp2_down_f32(ah_lanes_f32 x)
+{
+    const ah_lanes_f32 least = ah_spread_f32(-126.0f);
+    return (ah_lanes_f32)((ah_lane_ints_f32)ah_exp2_middle_f32(ah_larger_f32(least, x)) & ~(x < least));
 }
 
 /* p 2^n for whole numbers n from -152 to 130, with infinite and subnormal results; `shifted` is n + 0x1.8p23f. */
@@ -165,7 +183,7 @@ static inline ah_lanes_f32 ah_times_power_f32(ah_lanes_f32 p, ah_lanes_f32 shift
 #endif
 }
 
-/* The same with subnormal results, as ah_expf has; NaN stays. */
+/* e^x for x that is not above 90, with subnormal results, as ah_expf has; NaN stays. */
 static inline ah_lanes_f32 ah_exp_low_f32(ah_lanes_f32 x)
 {
     const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f);
@@ -194,18 +212,17 @@ static inline ah_lanes_f32 ah_exp2_f32(ah_lanes_f32 x)
     return ah_times_power_f32(ah_fma_f32(p, r, ah_spread_f32(1.0f)), shifted);
 }
 
-static inline ah_lanes_f64 ah_exp_down_f64(ah_lanes_f64 x)
+static inline ah_lanes_f64 ah_exp2_down_f64(ah_lanes_f64 x)
 {
     static const double series[] = {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
                                     1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0};
-    const ah_lanes_f64 magic = ah_spread_f64(0x1.8p52), one = ah_spread_f64(1.0);
-    ah_lanes_f64 c = ah_larger_f64(ah_spread_f64(-700.0), x), p = ah_spread_f64(1.0 / 479001600);
-    ah_lanes_f64 shifted = ah_fma_f64(c, ah_spread_f64(0x1.71547652b82fep0), magic), n = shifted - magic;
-    ah_lanes_f64 r = ah_fma_f64(n, ah_spread_f64(-0x1.62e42fefa39efp-1), c);
+    const ah_lanes_f64 magic = ah_spread_f64(0x1.8p52), one = ah_spread_f64(1.0), least = ah_spread_f64(-1022.0);
+    ah_lanes_f64 c = ah_larger_f64(least, x), p = ah_spread_f64(1.0 / 479001600), shifted = c + magic;
+    ah_lanes_f64 r = (c - (shifted - magic)) * ah_spread_f64(0x1.62e42fefa39efp-1);
     for (int i = 0; i < 12; i++)
         p = ah_fma_f64(p, r, ah_spread_f64(series[i]));
     p *= (ah_lanes_f64)(((ah_lane_bits_f64)shifted << 52) + (ah_lane_bits_f64)one);
-    return (ah_lanes_f64)((ah_lane_ints_f64)p & ~(x < ah_spread_f64(-700.0)));
+    return (ah_lanes_f64)((ah_lane_ints_f64)p & ~(x < least));
 }
 
 /* As many items of bfloat16 as there are lanes of float: read; rounded as ah_f32_to_bf16 does, still as float; and

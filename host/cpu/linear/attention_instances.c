@@ -1,4 +1,5 @@
 /* The loops of attention (attention_loops.h) for each dtype of rows. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -369,7 +369,8 @@ static void KIND(weigh_back)(const struct ah_attention *a, const struct ah_atten
             int64_t at = j * SUFFIX(WIDE) + i;
             SUFFIX(ah_lanes) lse = *SUFFIX(lanes)(s->largest + i), factor = *SUFFIX(lanes)(s->factor + i);
             SUFFIX(ah_lanes) step = *SUFFIX(lanes)(s->steps + at);
-            SUFFIX(ah_lanes) weight = SUFFIX(ah_exp2_down)(*SUFFIX(lanes)(s->scores + at) - lse), dropped = weight;
+            SUFFIX(ah_lanes) below = SUFFIX(ah_smaller)(nothing, *SUFFIX(lanes)(s->scores + at) - lse); /* rounding */
+            SUFFIX(ah_lanes) weight = SUFFIX(ah_exp2_down)(below), dropped = weight;
             if (keep) {
                 SUFFIX(ah_lane_ints) stays = SUFFIX(chosen)(keep[j] >> i);
                 step = SUFFIX(ah_choose)(stays, step * keep_scale, nothing);

@@ -201,7 +201,8 @@ static void SUFFIX(mask_seen)(const struct ah_attention *a, const uint8_t *seen,
     }
 }
 
-/* Add a mask of numbers, turned in `room`, in the unit of scores. */
+/* Add a mask of numbers, turned in `room`, in the unit of scores. Finite ones stay finite: a query all of whose keys
+ * have the dtype's least number sees them all alike. */
 static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, REAL *scores, REAL *room, int64_t keys,
                                int64_t count, int64_t lanes)
 {
@@ -212,10 +213,15 @@ static void SUFFIX(mask_added)(const struct ah_attention *a, const REAL *added, 
             for (int64_t i = 0; i < lanes; i++)
                 room[j * SUFFIX(WIDE) + i] = i < count ? added[i * a->mask_query + j * a->mask_key] : 0;
     }
+    const SUFFIX(ah_lanes) nothing = SUFFIX(ah_spread)((REAL)-INFINITY), unit = SUFFIX(ah_spread)((REAL)M_LOG2E);
+    const SUFFIX(ah_lanes) least = SUFFIX(ah_spread)(sizeof(REAL) == sizeof(float) ? (REAL)(-FLT_MAX / 2)
+                                                                                   : (REAL)(-DBL_MAX / 2));
     for (int64_t j = 0; j < keys; j++)
-        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE))
-            *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) += *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i) *
-                                                            SUFFIX(ah_spread)((REAL)M_LOG2E);
+        for (int64_t i = 0; i < lanes; i += SUFFIX(LANE)) {
+            SUFFIX(ah_lanes) number = *SUFFIX(lanes)(room + j * SUFFIX(WIDE) + i);
+            *SUFFIX(lanes)(scores + j * SUFFIX(WIDE) + i) +=
+                SUFFIX(ah_choose)(number == nothing, nothing, SUFFIX(ah_larger)(least, number * unit));
+        }
 }
 
 /* The largest score and the sum of exponentials with a further block; scores become exponentials, but for keys that no

@@ -76,6 +76,10 @@ describe("conv2d", function()
     {{3, 32, 25, 26}, {48, 32, 5, 5}, 2, 2},
     {{3, 32, 24, 37}, {64, 32, 6, 5}, 2, {5, 1}},
     {{3, 32, 33, 24}, {64, 32, 6, 6}, 2, 1},
+    {{6, 32, 13, 14}, {48, 32, 4, 4}, 1, {1, 3}},
+    {{5, 48, 15, 17}, {32, 48, 5, 6}, 1, {5, 1}},
+    {{16, 32, 17, 18}, {48, 32, 7, 7}, 1, {3, 2}},
+    {{9, 32, 10, 11}, {32, 32, 2, 3}, 1, 1},
     -- Those whose weight's gradient is a product for each item of the kernel.
     {{3, 64, 7, 8}, {96, 64, 3, 3}, 2, 1},
     {{2, 128, 13, 17}, {128, 128, 3, 2}, {2, 3}, {0, 1}, {1, 2}},
@@ -138,7 +142,7 @@ describe("conv2d", function()
   end
 
   -- {input, weight, stride, padding} that Winograd's filtering computes, of bfloat16 too.
-  for _, case in ipairs {{{3, 48, 13, 10}, {80, 48, 3, 3}, 1, 1}, {{6, 128, 17, 15}, {48, 128, 4, 4}, 2, 1}} do
+  for _, case in ipairs {{{3, 48, 13, 10}, {80, 48, 3, 3}, 1, 1}, {{12, 128, 17, 15}, {48, 128, 4, 4}, 2, 1}} do
     local size, stride, padding = case[2][3], case[3], case[4]
     it(("filters images of bfloat16 in float32 and rounds once, kernels of %dx%d"):format(size, size), function()
       accelhost.manual_seed(4)
@@ -228,7 +232,7 @@ describe("conv2d", function()
     -- n, c, h, w, out, kernel, stride
     for _, sizes in ipairs {{5, 64, 21, 18, 96, 3, 1}, {3, 64, 19, 18, 96, 3, 1}, {3, 256, 9, 8, 160, 3, 1},
       {40, 32, 30, 30, 48, 3, 1}, {5, 64, 21, 30, 96, 4, 2}, {20, 128, 15, 16, 272, 4, 2}, {40, 32, 30, 30, 48, 4, 2},
-      {4, 64, 30, 29, 80, 5, 2}} do
+      {4, 64, 30, 29, 80, 5, 2}, {4, 64, 20, 29, 80, 5, 1}} do
       accelhost.manual_seed(2)
       local n, c, h, w, out, kernel, stride = unpack(sizes)
       local x, weight = accelhost.randn(n, c, h, w), accelhost.randn(out, c, kernel, kernel)

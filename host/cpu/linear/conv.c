@@ -56,6 +56,11 @@ static bool is_filtered(const struct ah_conv *s, bool half)
     return ah_conv_winograd_pays(s, half) && !(half && ah_bf16_in_blocks());
 }
 
+static bool is_filtered_grad_input(const struct ah_conv *s, bool half)
+{
+    return ah_conv_winograd_pays_grad_input(s, half) && !(half && ah_bf16_in_blocks());
+}
+
 /* Is it computed by sums for few outputs? AMX is faster. */
 static bool is_few(const struct ah_conv *s, bool half)
 {
@@ -116,7 +121,8 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
     const struct ah_args_conv2d_grad_input *arg = ah_args(c, conv2d_grad_input);
     struct ah_arrays a = {0};
     struct ah_dense_out x = {0};
-    bool half = is_native(arg->grad.tensor), filtered = is_filtered(s, half), few = is_few_grad_input(s, half);
+    bool half = is_native(arg->grad.tensor), filtered = is_filtered_grad_input(s, half);
+    bool few = is_few_grad_input(s, half);
     const void *g = ah_array_nhwc(&a, arg->grad.tensor, half);
     const void *w = open_weight(&a, arg->weight.tensor, half && !filtered && !few);
     if (a.status == 0)
@@ -159,7 +165,8 @@ static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
 {
     const struct ah_args_conv2d_grad_weight *arg = ah_args(c, conv2d_grad_weight);
     struct ah_arrays a = {0};
-    bool half = is_native(arg->input.tensor), filtered = is_filtered(s, half);
+    bool half = is_native(arg->input.tensor);
+    bool filtered = ah_conv_winograd_pays_grad_weight(s, half) && !(half && ah_bf16_in_blocks());
     const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *x = ah_array_nhwc(&a, arg->input.tensor, half);
     void *w = half && !filtered ? ah_tensor_data(c->out[0]) : ah_array_out(&a, c->out[0]);
     if (a.status == 0 && filtered)

@@ -193,33 +193,50 @@ enum {
     LARGE_BLOCK = 8 << 20,      /* and where each block transforms the weights again */
     SUMS_TILES = 96,            /* of a block in the weight's gradient, where the sums are small */
     SUMS_BYTES = 16 << 20,      /* of a block, where the sums are large */
+    MOST_SUMS = 64 << 20,       /* bytes of sums of several blocks */
 };
 
-static bool wino_is_plain(const struct ah_conv *s)
+/* Set how a convolution is a sum of those with kernels of 2x2 or 3x3. Returns the number of multiplications that one of
+ * a transformed tile replaces, in percent; 0 where it is no such sum. */
+static int64_t wino_form(const struct ah_conv *s, struct wino *form)
 {
-    return s->kh == 3 && s->kw == 3 && s->stride[0] == 1 && s->stride[1] == 1 && s->padding[0] <= 2 &&
-           s->padding[1] <= 2;
+    int64_t least = s->kh < s->kw ? s->kh : s->kw, most = s->kh < s->kw ? s->kw : s->kh;
+    form->step = (int)s->stride[0];
+    form->taps = most == 4 ? 2 : 3;
+    form->parts = (int)((most + form->taps - 1) / form->taps);
+    form->shift = form->step == 1 ? form->taps : 1;
+    form->side = form->taps + 3;
+    form->items = form->side * form->side;
+    bool fits = s->stride[1] == s->stride[0] && form->step <= 2 && (form->step == 1 || form->parts == 2) &&
+                most * most <= MOST_KERNEL && least > (form->parts - 1) * form->taps && s->dilation[0] == 1 &&
+                s->dilation[1] == 1 && s->groups == 1 && s->c % DEPTH == 0 && s->oc % DEPTH == 0 && s->c >= 2 * DEPTH &&
+                s->oc >= 2 * DEPTH;
+    return fits ? 1600 * s->kh * s->kw / (form->items * form->parts * form->parts) : 0;
 }
 
-/* Is it a sum of convolutions with stride 1, one for each phase of the input, whose kernels are 2x2 or 3x3? Those of a
- * 3x3 kernel have fewer items, and are no faster than other forms. */
-static bool wino_is_phased(const struct ah_conv *s)
+/* Does it pay for results of `rows` x `cols` pixels? The transform of the weights needs the time of the products of
+ * some 20 tiles, more where it is large. A fourth of the multiplications suffices against those in bfloat16, else only
+ * where the library's are slow: 4x4 with stride 2 and many channels. */
+static bool wino_pays(const struct ah_conv *s, bool half, int64_t rows, int64_t cols)
 {
-    bool small = s->kh == 4 && s->kw == 4, large = (s->kh == 5 || s->kh == 6) && (s->kw == 5 || s->kw == 6);
-    return (small || large) && s->stride[0] == 2 && s->stride[1] == 2;
+    struct wino form;
+    int64_t replaced = wino_form(s, &form), outputs = s->n * s->oh * s->ow;
+    int64_t tiles = s->n * ((rows + 3) / 4) * ((cols + 3) / 4);
+    if (replaced >= 400 && form.step == 1)
+        return outputs >= 5 * tiles + 40;
+    return replaced > 200 && outputs >= 7 * tiles + (form.parts > 2 ? 1024 : 128) &&
+           (!half || (form.step == 2 && form.taps == 2 && s->c >= 128));
 }
 
-/* The transform of the weights needs the time of the products of some 20 tiles. A tile replaces 2.6 times its
- * multiplications where the convolution is phased, else 4 times; the former does not suffice against multiplications in
- * bfloat16, but where the library's own are slow: kernels of 4x4 and many channels. */
 bool ah_conv_winograd_pays(const struct ah_conv *s, bool half)
 {
-    int64_t tiles = s->n * ((s->oh + 3) / 4) * ((s->ow + 3) / 4), outputs = s->n * s->oh * s->ow;
-    bool many = outputs >= 5 * tiles + 40;
-    if (!wino_is_plain(s))
-        many = wino_is_phased(s) && outputs >= 6 * tiles + 128 && (!half || (s->kh == 4 && s->c >= 128));
-    return many && s->dilation[0] == 1 && s->dilation[1] == 1 && s->groups == 1 && s->c % 16 == 0 &&
-           s->oc % 16 == 0 && s->c >= 32 && s->oc >= 32;
+    return wino_pays(s, half, s->oh, s->ow);
+}
+
+bool ah_conv_winograd_pays_grad_input(const struct ah_conv *s, bool half)
+{
+    int64_t step = s->stride[0];
+    return wino_pays(s, half, (s->h + step - 1) / step, (s->w + step - 1) / step);
 }
 
 static void wino_tiles(struct wino *s)
@@ -251,7 +268,7 @@ static char *wino_zeros(struct ah_arrays *a, int64_t floats)
 
 static void wino_make_weights(struct wino *s)
 {
-    ah_parallel_units(s->c / DEPTH, s->in_step * s->in_step * DEPTH * GROUP * s->items, AH_SHARE_LIGHT,
+    ah_parallel_units(s->c / DEPTH, s->parts * s->parts * DEPTH * GROUP * s->items, AH_SHARE_LIGHT,
                       wino_weights, s);
 }
 
@@ -319,14 +336,14 @@ static int wino_run(struct wino *s)
 /* A convolution, as far as its forward and the gradient of its weight have it in common. */
 static struct wino wino_of(const struct ah_conv *conv, bool half, const void *src, const float *weight, void *dst)
 {
-    int step = wino_is_plain(conv) ? 1 : 2, taps = conv->kh == 4 ? 2 : 3;
     int64_t kernel = conv->kh * conv->kw;
-    return (struct wino){.n = conv->n, .c = conv->c, .h = conv->h, .w = conv->w, .oc = conv->oc, .oh = conv->oh,
-                         .ow = conv->ow, .pad = {conv->padding[0], conv->padding[1]}, .w_out = kernel * conv->c,
-                         .w_in = kernel, .kernel = {conv->kh, conv->kw}, .depth = step * step * conv->c,
-                         .dst_h = conv->oh, .dst_w = conv->ow, .taps = taps, .side = taps + 3,
-                         .items = (taps + 3) * (taps + 3), .in_step = step, .out_step = 1, .half = half, .src = src,
-                         .weight = weight, .dst = dst};
+    struct wino s = {.n = conv->n, .c = conv->c, .h = conv->h, .w = conv->w, .oc = conv->oc, .oh = conv->oh,
+                     .ow = conv->ow, .pad = {conv->padding[0], conv->padding[1]}, .w_out = kernel * conv->c,
+                     .w_in = kernel, .kernel = {conv->kh, conv->kw}, .dst_h = conv->oh, .dst_w = conv->ow,
+                     .out_step = 1, .half = half, .src = src, .weight = weight, .dst = dst};
+    wino_form(conv, &s);
+    s.depth = s.parts * s.parts * s.c;
+    return s;
 }
 
 int ah_conv_winograd(const struct ah_conv *conv, bool half, const void *src, const float *weight, const float *bias,
@@ -342,7 +359,7 @@ int ah_conv_winograd_grad_input(const struct ah_conv *conv, bool half, const voi
 {
     struct wino s = wino_of(conv, half, grad_dst, weight, grad_src);
     s.turned = true;
-    s.c = s.depth = conv->oc;
+    s.c = conv->oc;
     s.oc = conv->c;
     s.h = conv->oh;
     s.w = conv->ow;
@@ -350,8 +367,11 @@ int ah_conv_winograd_grad_input(const struct ah_conv *conv, bool half, const voi
     s.dst_w = conv->w;
     s.w_in = s.w_out;
     s.w_out = conv->kh * conv->kw;
-    s.out_step = s.in_step;
-    s.in_step = 1;
+    if (s.step > 1) {
+        s.out_step = s.step;
+        s.parts = s.step = 1;
+    }
+    s.depth = s.parts * s.parts * s.c;
     for (int64_t phase = 0; phase < s.out_step * s.out_step; phase++) {
         const int64_t at[2] = {phase / 2, phase % 2}, size[2] = {conv->h, conv->w};
         int64_t count[2];
@@ -360,7 +380,7 @@ int ah_conv_winograd_grad_input(const struct ah_conv *conv, bool half, const voi
             int64_t first = at[i] + conv->padding[i];
             s.at[i] = at[i];
             s.from[i] = first % s.out_step;
-            s.pad[i] = s.taps - 1 - first / s.out_step;
+            s.pad[i] = s.parts * s.taps - 1 - first / s.out_step;
             count[i] = (size[i] - at[i] + s.out_step - 1) / s.out_step;
         }
         s.oh = count[0];
@@ -371,6 +391,29 @@ int ah_conv_winograd_grad_input(const struct ah_conv *conv, bool half, const voi
     return 1;
 }
 
+/* The bytes of the sums of all groups. */
+static int64_t wino_sums_bytes(const struct wino *s)
+{
+    int64_t groups = (s->oc + GROUP - 1) / GROUP;
+    return groups * s->items * wino_u_item(s, least_of(GROUP, s->oc)) * (int64_t)sizeof(float);
+}
+
+/* Tiles of a block. The order of additions follows from it: it must not depend on the number of threads. */
+static int64_t wino_sums_block(const struct wino *s)
+{
+    bool small = wino_sums_bytes(s) <= SMALL_WEIGHTS;
+    return small ? least_of(SUMS_TILES, s->tiles) : wino_block(s, SUMS_BYTES, s->depth + s->oc);
+}
+
+bool ah_conv_winograd_pays_grad_weight(const struct ah_conv *conv, bool half)
+{
+    if (!wino_pays(conv, half, conv->oh, conv->ow))
+        return false;
+    struct wino s = wino_of(conv, half, NULL, NULL, NULL);
+    wino_tiles(&s);
+    return s.parts <= 2 && (wino_sums_block(&s) >= s.tiles || wino_sums_bytes(&s) <= MOST_SUMS);
+}
+
 int ah_conv_winograd_grad_weight(const struct ah_conv *conv, bool half, const void *src, const void *grad_dst,
                                  float *grad_weight)
 {
@@ -378,9 +421,7 @@ int ah_conv_winograd_grad_weight(const struct ah_conv *conv, bool half, const vo
     struct wino s = wino_of(conv, half, src, grad_weight, (void *)(uintptr_t)grad_dst);
     wino_tiles(&s);
     int64_t groups = (s.oc + GROUP - 1) / GROUP, one = s.items * wino_u_item(&s, least_of(GROUP, s.oc));
-    /* The order of additions follows from the block: it must not depend on the number of threads. */
-    bool small = groups * one * (int64_t)sizeof(float) <= SMALL_WEIGHTS;
-    int64_t block = small ? least_of(SUMS_TILES, s.tiles) : wino_block(&s, SUMS_BYTES, s.depth + s.oc);
+    int64_t block = wino_sums_block(&s);
     bool kept = block < s.tiles;
     s.u_group = kept ? one : 0;
     s.v_row = s.depth + PAD;
@@ -411,6 +452,16 @@ int ah_conv_winograd_grad_weight(const struct ah_conv *conv, bool half, const vo
 #else
 
 bool ah_conv_winograd_pays(const struct ah_conv *s, bool half)
+{
+    return false;
+}
+
+bool ah_conv_winograd_pays_grad_weight(const struct ah_conv *s, bool half)
+{
+    return false;
+}
+
+bool ah_conv_winograd_pays_grad_input(const struct ah_conv *s, bool half)
 {
     return false;
 }

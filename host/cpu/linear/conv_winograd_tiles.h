@@ -13,14 +13,19 @@ enum {
     DEPTH = 16,                             /* channels of a block of weights that is transposed */
     MOST_SIDE = 6,                          /* items of a side of a transformed tile */
     MOST_ITEMS = MOST_SIDE * MOST_SIDE,
-    MOST_KERNEL = 36,                       /* items of a kernel */
+    MOST_KERNEL = 49,                       /* items of a kernel */
 };
 
-/* One convolution with stride 1 of an input of `depth` channels with kernels of taps x taps, and `oc` outputs.
+/* A sum of convolutions with stride 1 of an input of `c` channels, with kernels of taps x taps and `oc` outputs. The
+ * terms are parts x parts; their channels, `depth` in all, are those of one convolution. In part p the pixels of a side
+ * begin at shift * p and are `step` apart, and so are the items of the kernel:
  *
- * For a convolution of stride 2 the input's channels are those of its 4 phases, the pixels of even or odd rows and
- * columns (in_step 2), and the kernels are the 4 of every second row and column of the weight's. For its adjoint there
- * is one convolution for each phase of the outputs (out_step 2): `at` is the outputs' phase, `from` that of the kernel.
+ *     3x3                   one part
+ *     a larger kernel       parts of 2x2 or 3x3 items: shift is `taps`
+ *     stride 2              the phases, pixels of even or odd rows and columns: step 2, shift 1
+ *
+ * The adjoint of a convolution with stride 2 is one convolution for each phase of the outputs (out_step 2): `at` is the
+ * outputs' phase, `from` that of the kernel.
  *
  * The weight of output o and input i starts at weight + o * w_out + i * w_in; where it is turned, its items are in
  * reverse order and w_out is the kernel's size, else w_in is. */
@@ -28,7 +33,7 @@ struct wino {
     int64_t n, c, h, w, oc, oh, ow, pad[2], w_out, w_in;
     int64_t kernel[2], depth;
     int64_t dst_h, dst_w, at[2], from[2];
-    int taps, side, items, in_step, out_step;
+    int taps, side, items, parts, step, shift, out_step;
     bool turned, half; /* half: src and dst are bfloat16 */
     const char *src;
     const float *weight, *bias;
@@ -73,9 +78,9 @@ static inline void wino_place(const struct wino *s, int64_t tile, int64_t *image
 
 /* Transforms of tiles. */
 
-/* Transform a tile of one phase of the input. */
-static inline __attribute__((always_inline)) void input_phase(const bool half, const int taps, const struct wino *s,
-                                                              const char *const *pixel, float *to)
+/* Transform a tile of one part of the input. */
+static inline __attribute__((always_inline)) void input_part(const bool half, const int taps, const struct wino *s,
+                                                             const char *const *pixel, float *to)
 {
     const int side = taps + 3;
     for (int64_t c = 0; c < s->c; c += LANES) {
@@ -104,15 +109,15 @@ static inline __attribute__((always_inline)) void input_tile(const bool half, co
 {
     int64_t image, top, left;
     wino_place(s, s->first + tile, &image, &top, &left);
-    for (int64_t phase = 0; phase < s->in_step * s->in_step; phase++) {
+    for (int64_t part = 0; part < s->parts * s->parts; part++) {
         const char *pixel[MOST_ITEMS];
         for (int i = 0; i < s->items; i++) {
-            int64_t y = s->in_step * (top + i / s->side) + phase / 2 - s->pad[0];
-            int64_t x = s->in_step * (left + i % s->side) + phase % 2 - s->pad[1];
+            int64_t y = s->step * (top + i / s->side) + part / s->parts * s->shift - s->pad[0];
+            int64_t x = s->step * (left + i % s->side) + part % s->parts * s->shift - s->pad[1];
             bool inside = y >= 0 && y < s->h && x >= 0 && x < s->w;
             pixel[i] = inside ? s->src + ((image * s->h + y) * s->w + x) * s->c * wino_item(s) : s->zeros;
         }
-        input_phase(half, taps, s, pixel, s->v + tile * s->v_row + phase * s->c);
+        input_part(half, taps, s, pixel, s->v + tile * s->v_row + part * s->c);
     }
 }
 
@@ -232,14 +237,19 @@ static inline void weights_load(const struct wino *s, const float *from, float *
         weights_turn_kernels(kernel, s, from, to);
 }
 
-/* The items of a weight's kernel that are the taps of a phase, in steps of LANES; negative: there is none. */
-static inline void wino_taps(const struct wino *s, int64_t phase, int64_t *at)
+/* The item of a side of the kernel that is tap `tap` of a part. */
+static inline int64_t wino_tap(const struct wino *s, int side, int64_t part, int tap)
 {
-    int64_t step = s->in_step * s->out_step;
+    if (s->turned)
+        return s->out_step * (s->parts * s->taps - 1 - part * s->shift - tap) + s->from[side];
+    return s->step * tap + part * s->shift;
+}
+
+/* The items of a weight's kernel that are the taps of a part, in steps of LANES; negative: there is none. */
+static inline void wino_taps(const struct wino *s, int64_t part, int64_t *at)
+{
     for (int q = 0; q < s->taps * s->taps; q++) {
-        int tap = s->turned ? s->taps * s->taps - 1 - q : q;
-        int64_t y = step * (tap / s->taps) + phase / 2 + s->from[0];
-        int64_t x = step * (tap % s->taps) + phase % 2 + s->from[1];
+        int64_t y = wino_tap(s, 0, part / s->parts, q / s->taps), x = wino_tap(s, 1, part % s->parts, q % s->taps);
         at[q] = y < s->kernel[0] && x < s->kernel[1] ? (y * s->kernel[1] + x) * LANES : -1;
     }
 }
@@ -276,12 +286,12 @@ static inline void wino_weights(void *context, int64_t begin, int64_t end)
         for (int64_t k = begin * DEPTH; k < end * DEPTH; k += DEPTH) {
             float loaded[DEPTH * MOST_KERNEL * LANES] __attribute__((aligned(64)));
             weights_load(s, of_lanes + k * s->w_in, loaded);
-            for (int64_t phase = 0; phase < s->in_step * s->in_step; phase++) {
+            for (int64_t part = 0; part < s->parts * s->parts; part++) {
                 int64_t at[9];
-                wino_taps(s, phase, at);
+                wino_taps(s, part, at);
                 for (int64_t d = 0; d < DEPTH; d++) {
                     const float *from = loaded + d * kernel * LANES;
-                    float *row = to + (phase * s->c + k + d) * wide;
+                    float *row = to + (part * s->c + k + d) * wide;
                     if (s->taps == 3)
                         weight_tile(3, at, from, item, row);
                     else
@@ -324,11 +334,11 @@ static inline void wino_weight_gradients(void *context, int64_t begin, int64_t e
         float *of_lanes = (float *)(uintptr_t)s->weight + (s->group * GROUP + o) * s->w_out;
         for (int64_t k = begin * DEPTH; k < end * DEPTH; k += DEPTH) {
             float stored[DEPTH * MOST_KERNEL * LANES] __attribute__((aligned(64)));
-            for (int64_t phase = 0; phase < s->in_step * s->in_step; phase++) {
+            for (int64_t part = 0; part < s->parts * s->parts; part++) {
                 int64_t at[9];
-                wino_taps(s, phase, at);
+                wino_taps(s, part, at);
                 for (int64_t d = 0; d < DEPTH; d++) {
-                    const float *sums = from + (phase * s->c + k + d) * width;
+                    const float *sums = from + (part * s->c + k + d) * width;
                     if (s->taps == 3)
                         sums_tile(3, at, sums, item, stored + d * kernel * LANES);
                     else

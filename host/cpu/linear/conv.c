@@ -41,6 +41,12 @@ static const void *open_weight(struct ah_arrays *a, struct ah_tensor *t, bool ha
     return half ? ah_array_as_is(a, t) : ah_array_in(a, t);
 }
 
+/* The input of a convolution in the order in which it is computed. */
+static const void *open_image(struct ah_arrays *a, const struct ah_conv *s, struct ah_tensor *t, bool half)
+{
+    return ah_conv_is_whole(s) ? open_weight(a, t, half) : ah_array_nhwc(a, t, half);
+}
+
 /* Close the arrays and the result of a product that is done (1), declined (0) or failed (negative). */
 static int conv_fast_close(struct ah_arrays *a, struct ah_dense_out *out, bool half)
 {
@@ -64,12 +70,12 @@ static bool is_filtered_grad_input(const struct ah_conv *s, bool half)
 /* Is it computed by sums for few outputs? AMX is faster. */
 static bool is_few(const struct ah_conv *s, bool half)
 {
-    return ah_conv_few_pays(s, half) && !(half && ah_bf16_in_blocks());
+    return !ah_conv_is_whole(s) && ah_conv_few_pays(s, half) && !(half && ah_bf16_in_blocks());
 }
 
 static bool is_few_grad_input(const struct ah_conv *s, bool half)
 {
-    return ah_conv_few_pays_grad_input(s, half) && !(half && ah_bf16_in_blocks());
+    return !ah_conv_is_whole(s) && ah_conv_few_pays_grad_input(s, half) && !(half && ah_bf16_in_blocks());
 }
 
 static int conv_fast(const struct ah_conv *s, struct ah_call *c)
@@ -78,11 +84,15 @@ static int conv_fast(const struct ah_conv *s, struct ah_call *c)
     struct ah_arrays a = {0};
     struct ah_dense_out y = {0};
     bool half = is_native(arg->input.tensor), filtered = is_filtered(s, half), few = is_few(s, half);
-    const void *x = ah_array_nhwc(&a, arg->input.tensor, half);
+    const void *x = open_image(&a, s, arg->input.tensor, half);
     const void *w = open_weight(&a, arg->weight.tensor, half && !filtered && !few);
     const void *b = open_weight(&a, arg->bias.tensor, half && !filtered && !few);
     if (a.status == 0)
         a.status = ah_nhwc_out_open(&y, c->out[0], half);
+    if (a.status == 0 && ah_conv_is_whole(s)) {
+        a.status = ah_conv_whole(s, half, x, w, b, y.data);
+        return conv_fast_close(&a, &y, half);
+    }
     if (a.status == 0 && filtered)
         a.status = ah_conv_winograd(s, half, x, w, b, y.data);
     if (a.status == 0 && few)
@@ -127,6 +137,8 @@ static int grad_input_fast(const struct ah_conv *s, struct ah_call *c)
     const void *w = open_weight(&a, arg->weight.tensor, half && !filtered && !few);
     if (a.status == 0)
         a.status = ah_nhwc_out_open(&x, c->out[0], half);
+    if (a.status == 0 && ah_conv_is_whole(s))
+        a.status = ah_conv_whole_grad_input(&a, s, half, g, w, x.data);
     if (a.status == 0)
         a.status = ah_conv_products_grad_input(&a, s, half, g, w, x.data);
     if (a.status == 0 && filtered)
@@ -167,8 +179,12 @@ static int grad_weight_fast(const struct ah_conv *s, struct ah_call *c)
     struct ah_arrays a = {0};
     bool half = is_native(arg->input.tensor);
     bool filtered = ah_conv_winograd_pays_grad_weight(s, half) && !(half && ah_bf16_in_blocks());
-    const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *x = ah_array_nhwc(&a, arg->input.tensor, half);
+    const void *g = ah_array_nhwc(&a, arg->grad.tensor, half), *x = open_image(&a, s, arg->input.tensor, half);
     void *w = half && !filtered ? ah_tensor_data(c->out[0]) : ah_array_out(&a, c->out[0]);
+    if (a.status == 0 && ah_conv_is_whole(s)) {
+        a.status = ah_conv_whole_grad_weight(s, half, x, g, w);
+        return ah_arrays_close(&a);
+    }
     if (a.status == 0 && filtered)
         a.status = ah_conv_winograd_grad_weight(s, half, x, g, w);
     if (a.status == 0)

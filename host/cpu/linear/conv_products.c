@@ -17,6 +17,10 @@ static bool is_pointwise(const struct ah_conv *s)
     return s->kh == 1 && s->kw == 1 && s->groups == 1 && s->padding[0] == 0 && s->padding[1] == 0;
 }
 
+enum {
+    WHOLE_OUTPUTS = 8, /* with fewer the product needs less time than the images' rearrangement */
+};
+
 static bool is_strided(const struct ah_conv *s)
 {
     return s->stride[0] > 1 || s->stride[1] > 1;
@@ -226,4 +230,65 @@ int ah_conv_products_grad_weight(struct ah_arrays *a, const struct ah_conv *s, b
     if (is_pointwise(s))
         return pointwise_grad_weight(a, s, half, x, g, w);
     return items_pay(s) ? items_grad_weight(a, s, half, x, g, w) : 0;
+}
+
+bool ah_conv_is_whole(const struct ah_conv *s)
+{
+    return s->groups == 1 && s->kh == s->h && s->kw == s->w && s->kh * s->kw > 1 && s->padding[0] == 0 &&
+           s->padding[1] == 0 && s->dilation[0] == 1 && s->dilation[1] == 1;
+}
+
+int ah_conv_whole(const struct ah_conv *s, bool half, const void *x, const void *w, const void *bias, void *y)
+{
+    int64_t depth = s->c * s->kh * s->kw;
+    if (half)
+        return ah_gemm_bf16(false, true, s->n, s->oc, depth, x, depth, w, depth, bias, y, s->oc);
+    if (!bias)
+        return pointwise_product(false, false, true, s->n, s->oc, depth, x, w, y);
+    AH_TRY(ah_gemm_bias_f32(false, true, s->n, s->oc, depth, x, depth, w, depth, bias, y, s->oc));
+    return 1;
+}
+
+/* Images that are written channels-last from rows. */
+struct turned {
+    const struct ah_conv *shape;
+    const void *from;
+    void *to;
+    bool half;
+};
+
+#define TURN(type)                                                                     \
+    for (int64_t p = 0; p < pixels; p++)                                               \
+        for (int64_t i = 0; i < c; i++)                                                \
+            ((type *)t->to)[(image * pixels + p) * c + i] = ((const type *)t->from)[(image * c + i) * pixels + p]
+
+static void images_turn(void *context, int64_t begin, int64_t end)
+{
+    const struct turned *t = context;
+    int64_t pixels = t->shape->h * t->shape->w, c = t->shape->c;
+    for (int64_t image = begin; image < end; image++) {
+        if (t->half)
+            TURN(uint16_t);
+        else
+            TURN(float);
+    }
+}
+
+int ah_conv_whole_grad_input(struct ah_arrays *a, const struct ah_conv *s, bool half, const void *g, const void *w,
+                             void *x)
+{
+    int64_t depth = s->c * s->kh * s->kw;
+    if (s->oc < WHOLE_OUTPUTS)
+        return 0;
+    void *rows = ah_array_scratch(a, (size_t)(s->n * depth) * (half ? sizeof(uint16_t) : sizeof(float)));
+    int done = rows ? pointwise_product(half, false, false, s->n, depth, s->oc, g, w, rows) : a->status;
+    struct turned t = {s, rows, x, half};
+    if (done > 0)
+        ah_parallel_units(s->n, depth, AH_SHARE_LIGHT, images_turn, &t);
+    return done;
+}
+
+int ah_conv_whole_grad_weight(const struct ah_conv *s, bool half, const void *x, const void *g, void *w)
+{
+    return pointwise_product(half, true, false, s->oc, s->c * s->kh * s->kw, s->n, g, x, w);
 }

@@ -22,7 +22,8 @@ enum {
     FEW_BANDS = 4,        /* rows of a piece for one of the kernel: terms at its borders are computed twice */
     FEW_LEAST = 16,       /* input channels */
     FEW_ADDITION = 32,    /* the time of adding a term, in multiplications of its sum over the input channels, */
-    FEW_STORE = 3,        /* and of an output, in terms (measured on a Zen 5) */
+    FEW_STORE = 3,        /* and of an output, in terms (measured on a Zen 5); */
+    FEW_STORE_HALF = 8,   /* of one in bfloat16, with the conversion of the inputs */
 };
 
 /* Input pixel p adds its terms to the outputs stride * p + offset, one for each item of the kernel. */
@@ -191,9 +192,9 @@ static int few_run(struct few *f)
 static bool few_pays(const struct ah_conv *s, int64_t outs, int64_t c, bool half)
 {
     const int64_t lanes = AH_LANES_BYTES / (int64_t)sizeof(float);
-    int64_t terms = s->kh * s->kw, stores = FEW_STORE * s->stride[0] * s->stride[1];
+    int64_t terms = s->kh * s->kw, stores = (half ? FEW_STORE_HALF : FEW_STORE) * s->stride[0] * s->stride[1];
     return s->groups == 1 && terms > 1 && c >= FEW_LEAST &&
-           8 * outs * (c + FEW_ADDITION) * (terms + stores) <= (half ? 3 : 7) * lanes * c * terms;
+           8 * outs * (c + FEW_ADDITION) * (terms + stores) <= (half ? 4 : 7) * lanes * c * terms;
 }
 
 bool ah_conv_few_pays(const struct ah_conv *s, bool half)

@@ -67,7 +67,7 @@ static struct reach means_inside(const struct ah_window *s, const struct ah_rect
     return (struct reach){first, pool_least(s->ow, (s->w + s->padding[1] - s->kernel[1]) / s->stride[1] + 1)};
 }
 
-AH_ROW_SUM(sum_of_f32, )
+AH_ROW_SUM(sum_of_f32, float, ah_sum_f32, )
 
 static double sum_of_f64(const double *x, int64_t n)
 {

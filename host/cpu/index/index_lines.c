@@ -27,16 +27,18 @@ struct lines {
     bool outside;   /* one was not below it, and the result is undefined */
 };
 
+/* The sign of at | (places - 1 - at) is set where `at` is outside: AVX2 has no maximum of integers of 64 bits. */
 static bool lines_are_outside(const struct ah_line_move *m, int64_t places)
 {
     const int64_t n = m->n, width = m->width;
-    uint64_t most = 0;
+    const uint64_t last = (uint64_t)places - 1;
+    uint64_t outside = 0;
     for (int64_t k = 0; k < n; k++) {
         const uint64_t *at = (const uint64_t *)m->at + k * m->at_step;
         for (int64_t j = 0; j < width; j++)
-            most = at[j] > most ? at[j] : most;
+            outside |= at[j] | (last - at[j]);
     }
-    return most >= (uint64_t)places;
+    return outside >> 63;
 }
 
 /* `width` neighbouring lines from the given starts: k walks along dim, j across the lines. A single line (dim is the

@@ -105,16 +105,19 @@ enum { DOT_BLOCK = 4096 };
 #define DOT(suffix, real)                                                                                      \
     static void dot_blocks_##suffix(void *context, int64_t begin, int64_t end)                                 \
     {                                                                                                          \
-        enum { LANES = 256 / (int)sizeof(real) };                                                              \
+        enum { LANES = 256 / (int)sizeof(real), WIDTH = AH_LANES_BYTES / (int)sizeof(real) };                  \
         struct dot *d = context;                                                                               \
         int64_t a_step = d->a_step, b_step = d->b_step;                                                        \
         for (int64_t block = begin; block < end; block++) {                                                    \
             int64_t i = (d->first + block) * DOT_BLOCK, stop = d->k - i < DOT_BLOCK ? d->k : i + DOT_BLOCK;    \
             const real *a = d->a, *b = d->b;                                                                   \
-            real lane[LANES] = {0}, sum = 0;                                                                   \
+            ah_lanes_##suffix sums[LANES / WIDTH] = {{0}};                                                     \
+            real lane[LANES], sum = 0;                                                                         \
             for (; a_step == 1 && b_step == 1 && i + LANES <= stop; i += LANES)                                \
-                for (int j = 0; j < LANES; j++)                                                                \
-                    lane[j] += a[i + j] * b[i + j];                                                            \
+                _Pragma("GCC unroll 16") for (int j = 0; j < LANES / WIDTH; j++)                               \
+                    sums[j] += *(const ah_lanes_at_##suffix *)(a + i + j * WIDTH) *                            \
+                               *(const ah_lanes_at_##suffix *)(b + i + j * WIDTH);                             \
+            memcpy(lane, sums, sizeof lane);                                                                   \
             for (; i < stop; i++)                                                                              \
                 sum += a[i * a_step] * b[i * b_step];                                                          \
             for (int half = LANES / 2; half > 0; half /= 2)                                                    \

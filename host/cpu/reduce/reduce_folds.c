@@ -31,8 +31,8 @@ static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows
             to[i] += (double)x[i];
 }
 
-#define SUM_ROW(name, LANES)                                                                     \
-    AH_ROW_SUM(name##_of, LANES)                                                                 \
+#define SUM_ROW(name, VALUE)                                                                     \
+    AH_ROW_SUM(name##_of, float, ah_sum_f32, VALUE)                                              \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
         *(double *)acc += name##_of(input, n);                                                   \
@@ -40,11 +40,9 @@ static void sum_f32_column(void *acc, const void *input, int64_t n, int64_t rows
 SUM_ROW(sum_f32, )
 ADD_LOOPS(sum_f64, double, double, x)
 
-typedef int32_t bit_lanes __attribute__((vector_size(64)));
-
-static inline ah_lanes zero_nan(ah_lanes x)
+static inline ah_lanes_f32 zero_nan(ah_lanes_f32 x)
 {
-    return (ah_lanes)((bit_lanes)x & (bit_lanes)(x == x));
+    return (ah_lanes_f32)((ah_lane_ints_f32)x & (x == x));
 }
 
 SUM_ROW(nansum_f32, zero_nan)
@@ -112,32 +110,20 @@ static void half_column(const struct ah_fold_loops *wide, enum ah_dtype dtype, d
     }
 
 #ifdef __AVX512BW__
-typedef ah_wide_lanes wide_lanes_at __attribute__((aligned(8), may_alias));
+typedef ah_lanes_f64 lanes_at_f64 __attribute__((aligned(8), may_alias));
 
 /* Sums of halves, widened in registers, as those of float32: of VALUE of each vector. */
-#define HALF_SUM(name, half, VALUE)                                                              \
-    static double name##_##half##_of(const uint16_t *from, int64_t n)                            \
+#define HALF_FIRST(half)                                                                         \
+    static inline void ah_wide_##half##_first(ah_lanes_f32 *x, const uint16_t *from, int64_t n)  \
     {                                                                                            \
-        ah_wide_lanes wide = {0};                                                                \
-        while (n >= 64) {                                                                        \
-            int64_t count = n / 64 < 8 ? n / 64 : 8;                                             \
-            ah_lanes_f32 a = {0}, b = {0}, c = {0}, d = {0};                                     \
-            for (int64_t k = 0; k < count; k++, from += 64) {                                    \
-                a += VALUE(ah_wide_##half(from));                                                \
-                b += VALUE(ah_wide_##half(from + 16));                                           \
-                c += VALUE(ah_wide_##half(from + 32));                                           \
-                d += VALUE(ah_wide_##half(from + 48));                                           \
-            }                                                                                    \
-            wide += (ah_widen_sum(a) + ah_widen_sum(b)) + (ah_widen_sum(c) + ah_widen_sum(d));   \
-            n -= count * 64;                                                                     \
-        }                                                                                        \
-        for (; n >= 16; n -= 16, from += 16)                                                     \
-            wide += ah_widen_sum(VALUE(ah_wide_##half(from)));                                   \
-        uint16_t last[16] = {0};                                                                 \
-        memcpy(last, from, (size_t)n * sizeof *last);                                            \
-        wide += ah_widen_sum(VALUE(ah_wide_##half(last)));                                       \
-        return ((wide[0] + wide[1]) + (wide[2] + wide[3])) + ((wide[4] + wide[5]) + (wide[6] + wide[7])); \
+        uint16_t first[16] = {0};                                                                \
+        memcpy(first, from, (size_t)n * sizeof *first);                                          \
+        for (int v = 0; v < AH_SUM_PARTS; v++)                                                   \
+            x[v] = ah_wide_##half(first + v * AH_SUM_LANES);                                     \
     }
+HALF_FIRST(f16)
+HALF_FIRST(bf16)
+#define HALF_SUM(name, half, VALUE) AH_ROW_SUM(name##_##half##_of, uint16_t, ah_wide_##half, VALUE)
 #define HALF_SUM_LOOPS(name, half, dtype, VALUE)                                                 \
     HALF_SUM(name, half, VALUE)                                                                  \
     static void name##_##half##_column(void *acc, const void *input, int64_t n, int64_t rows,    \
@@ -146,20 +132,17 @@ typedef ah_wide_lanes wide_lanes_at __attribute__((aligned(8), may_alias));
         static const struct ah_fold_loops wide = PAIR(name##_f32);                               \
         double *to = acc;                                                                        \
         const uint16_t *x = input;                                                               \
-        int64_t whole = n & -16;                                                                 \
+        int64_t whole = n & -AH_SUM_LANES;                                                       \
         if (n > whole)                                                                           \
             half_column(&wide, dtype, to + whole, x + whole, n - whole, rows, stride, p);        \
         for (int64_t count; rows > 0; rows -= count, x += count * stride) {                      \
             count = rows < 8 ? rows : 8;                                                         \
-            for (int64_t i = 0; i < whole; i += 16) {                                            \
-                union {                                                                          \
-                    ah_lanes_f32 all;                                                            \
-                    ah_half_lanes half[2];                                                       \
-                } sum = {VALUE(ah_wide_##half(x + i))};                                          \
+            for (int64_t i = 0; i < whole; i += AH_SUM_LANES) {                                  \
+                ah_lanes_f32 sum = VALUE(ah_wide_##half(x + i));                                 \
                 for (int64_t r = 1; r < count; r++)                                              \
-                    sum.all += VALUE(ah_wide_##half(x + i + r * stride));                        \
-                *(wide_lanes_at *)(to + i) += ah_widen(sum.half[0]);                             \
-                *(wide_lanes_at *)(to + i + 8) += ah_widen(sum.half[1]);                         \
+                    sum += VALUE(ah_wide_##half(x + i + r * stride));                            \
+                *(lanes_at_f64 *)(to + i) += ah_widen_half(sum, 0);                              \
+                *(lanes_at_f64 *)(to + i + AH_SUM_LANES / 2) += ah_widen_half(sum, 1);           \
             }                                                                                    \
         }                                                                                        \
     }                                                                                            \
@@ -245,7 +228,7 @@ static void half_extremes(const uint16_t *from, int64_t n, int16_t *least, int16
     }
 #define HALF_FOLDS(half, dtype, infinity)                                                        \
     HALF_SUM_LOOPS(sum, half, dtype, )                                                           \
-    HALF_SUM_LOOPS(nansum, half, dtype, (ah_lanes_f32)zero_nan)                                  \
+    HALF_SUM_LOOPS(nansum, half, dtype, zero_nan)                                  \
     HALF_SQUARES(half, dtype)                                                                    \
     HALF_LOOPS(prod, half, dtype)                                                                \
     HALF_LOOPS(count, half, dtype)                                                               \

@@ -59,25 +59,33 @@
     ADD_ROW(name, in_t, acc_t, expr)                                                             \
     COLUMN(name, in_t, acc_t, s + (expr))
 
-/* Folds of float32 in vectors of double, four of which hide the latency of the operation `op` that joins them: `expr`
- * is the value of an input, or of a vector of inputs, x. */
+/* Folds of float32 in vectors of double, 32 numbers of which hide the latency of the operation `op` that joins them:
+ * `expr` is the value of an input, or of a vector of inputs, x. */
 #define LANES_F32_ROW(name, start, op, expr)                                                     \
     static void name##_row(void *acc, const void *input, int64_t n, double p)                    \
     {                                                                                            \
+        enum { WIDTH = AH_LANES_BYTES / 8, VECTORS = 32 / WIDTH, EIGHT = 8 / WIDTH };            \
         const float *from = input;                                                               \
-        ah_wide_lanes lane[4];                                                                   \
-        for (int k = 0; k < 4; k++)                                                              \
-            lane[k] = (ah_wide_lanes){start, start, start, start, start, start, start, start};   \
+        ah_lanes_f64 lane[VECTORS];                                                              \
+        double s[8];                                                                             \
+        for (int k = 0; k < VECTORS; k++)                                                        \
+            lane[k] = ah_spread_f64((double)start);                                              \
         for (; n >= 32; n -= 32, from += 32)                                                     \
-            for (int k = 0; k < 4; k++) {                                                        \
-                ah_wide_lanes x = ah_widen_8(from + 8 * k);                                         \
+            _Pragma("GCC unroll 16") for (int k = 0; k < VECTORS; k++)                           \
+            {                                                                                    \
+                ah_lanes_f64 x = ah_widen_at(from + WIDTH * k);                                  \
                 lane[k] = lane[k] op(expr);                                                      \
             }                                                                                    \
-        for (; n >= 8; n -= 8, from += 8) {                                                      \
-            ah_wide_lanes x = ah_widen_8(from);                                                     \
-            lane[0] = lane[0] op(expr);                                                          \
+        for (; n >= 8; n -= 8, from += 8)                                                        \
+            _Pragma("GCC unroll 4") for (int k = 0; k < EIGHT; k++)                              \
+            {                                                                                    \
+                ah_lanes_f64 x = ah_widen_at(from + WIDTH * k);                                  \
+                lane[k] = lane[k] op(expr);                                                      \
+            }                                                                                    \
+        for (int k = 0; k < EIGHT; k++) {                                                        \
+            lane[k] = (lane[k] op lane[k + EIGHT]) op(lane[k + 2 * EIGHT] op lane[k + 3 * EIGHT]); \
+            memcpy(s + WIDTH * k, &lane[k], sizeof lane[k]);                                     \
         }                                                                                        \
-        ah_wide_lanes s = (lane[0] op lane[1]) op(lane[2] op lane[3]);                           \
         double all = ((s[0] op s[1]) op(s[2] op s[3])) op((s[4] op s[5]) op(s[6] op s[7]));      \
         for (int64_t i = 0; i < n; i++) {                                                        \
             double x = (double)from[i];                                                          \

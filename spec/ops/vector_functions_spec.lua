@@ -182,6 +182,7 @@ describe("float32 functions in vector code", function()
     for _, name in ipairs {"sinh", "cosh", "asinh"} do
       assert.is_true(worst(name, accelhost.cat {unit, any:clamp(-85, 85), unit * 1e-4}) < 2.2e-7, name)
     end
+    assert.is_true(worst("expm1", accelhost.cat {unit, any:clamp(-85, 88.7), unit * 1e-4, unit * 1e-30}) < 2.2e-7)
     assert.is_true(worst("acosh", accelhost.cat {1 + any:abs(), 1 + unit:abs() * 1e-3}) < 1.2e-7)
     assert.is_true(worst("sinc", unit * 0.9) < 1e-6) -- pi x is rounded
     assert.is_true(worst("tan", accelhost.arange(1, 12000):float() * (math.pi / 2)) < 2.2e-7)
@@ -234,6 +235,7 @@ describe("float32 functions in vector code", function()
     same({1, -1, 1, 0, neg0, nan, 2 ^ -149}, f {inf, -inf, 20, 0, neg0, nan, 2 ^ -149}:tanh())
     same({1, -1, 1, 0, neg0, nan}, f {inf, -inf, 5, 0, neg0, nan}:erf())
     same({inf, -inf, nan, 0, neg0, inf, 2 ^ -149}, f {inf, -inf, nan, 0, neg0, 90, 2 ^ -149}:sinh())
+    same({inf, -1, nan, 0, neg0, inf, -1, 2 ^ -149}, f {inf, -inf, nan, 0, neg0, 89, -30, 2 ^ -149}:expm1())
     same({inf, inf, nan, 1}, f {inf, -inf, nan, 0}:cosh())
     same({inf, -inf, nan, 0, neg0, 2 ^ -149}, f {inf, -inf, nan, 0, neg0, 2 ^ -149}:asinh())
     same({inf, 0, nan, nan}, f {inf, 1, 0.99, nan}:acosh())

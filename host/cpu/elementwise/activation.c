@@ -10,33 +10,70 @@ struct elu {
 };
 
 /* The exponential is of min(x, 0) for every x: a choice between values needs no branch. */
-#define ELU(type, suffix, expm1_of, exp_of)                                                                    \
-    static void elu_##suffix(int64_t n, void *const *data, const int64_t *step, const void *context)           \
-    {                                                                                                          \
-        const struct elu *elu = context;                                                                       \
-        const type above = (type)elu->above, below = (type)elu->below, scale = (type)elu->input_scale;         \
-        type *y = data[0];                                                                                     \
-        const type *x = data[1];                                                                               \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
-        {                                                                                                      \
-            const type a = x[i], low = below * expm1_of((a > 0 ? 0 : a) * scale);                              \
-            y[i] = a > 0 ? a * above : low;                                                                    \
-        }                                                                                                      \
-    }                                                                                                          \
-    static void elu_backward_##suffix(int64_t n, void *const *data, const int64_t *step, const void *context)  \
-    {                                                                                                          \
-        const struct elu *elu = context;                                                                       \
-        const type above = (type)elu->above, scale = (type)elu->input_scale, below = (type)elu->below * scale; \
-        type *y = data[0];                                                                                     \
-        const type *g = data[1], *x = data[2];                                                                 \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
-        {                                                                                                      \
-            const type a = x[i], low = below * exp_of((a > 0 ? 0 : a) * scale);                                \
-            y[i] = g[i] * (a > 0 ? above : low);                                                               \
-        }                                                                                                      \
+static void elu_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const struct elu *elu = context;
+    double *y = data[0];
+    const double *x = data[1];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const double a = x[i], low = elu->below * ah_expm1((a > 0 ? 0 : a) * elu->input_scale);
+        y[i] = a > 0 ? a * elu->above : low;
     }
-ELU(float, f32, ah_expm1f, ah_expf)
-ELU(double, f64, ah_expm1, ah_exp)
+}
+
+static void elu_backward_f64(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const struct elu *elu = context;
+    const double above = elu->above, scale = elu->input_scale, below = elu->below * scale;
+    double *y = data[0];
+    const double *g = data[1], *x = data[2];
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const double a = x[i], low = below * ah_exp((a > 0 ? 0 : a) * scale);
+        y[i] = g[i] * (a > 0 ? above : low);
+    }
+}
+
+/* Those of float32, a vector at a time. The last one is filled up. */
+enum { ELU_WIDTH = AH_LANES_BYTES / (int)sizeof(float) };
+
+static void elu_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const struct elu *elu = context;
+    const ah_lanes_f32 zero = {0}, above = ah_spread_f32((float)elu->above), below = ah_spread_f32((float)elu->below);
+    const ah_lanes_f32 scale = ah_spread_f32((float)elu->input_scale);
+    float *y = data[0], last[ELU_WIDTH] = {0};
+    const float *x = data[1];
+    for (int64_t i = 0; i < n; i += ELU_WIDTH) {
+        size_t left = n - i < ELU_WIDTH ? (size_t)(n - i) * sizeof *y : 0;
+        const float *from = left ? memcpy(last, x + i, left) : x + i;
+        const ah_lanes_f32 a = *(const ah_lanes_at_f32 *)from, low = ah_smaller_f32(zero, a) * scale;
+        *(ah_lanes_at_f32 *)(left ? last : y + i) = ah_choose_f32(a > zero, a * above, below * ah_expm1_f32(low));
+        if (left)
+            memcpy(y + i, last, left);
+    }
+}
+
+static void elu_backward_f32(int64_t n, void *const *data, const int64_t *step, const void *context)
+{
+    const struct elu *elu = context;
+    const float factor = (float)elu->below * (float)elu->input_scale;
+    const ah_lanes_f32 zero = {0}, above = ah_spread_f32((float)elu->above), below = ah_spread_f32(factor);
+    const ah_lanes_f32 scale = ah_spread_f32((float)elu->input_scale);
+    float *y = data[0], last[ELU_WIDTH] = {0}, last_g[ELU_WIDTH] = {0};
+    const float *g = data[1], *x = data[2];
+    for (int64_t i = 0; i < n; i += ELU_WIDTH) {
+        size_t left = n - i < ELU_WIDTH ? (size_t)(n - i) * sizeof *y : 0;
+        const float *from = left ? memcpy(last, x + i, left) : x + i;
+        const float *grad = left ? memcpy(last_g, g + i, left) : g + i;
+        const ah_lanes_f32 a = *(const ah_lanes_at_f32 *)from, low = ah_smaller_f32(zero, a) * scale;
+        *(ah_lanes_at_f32 *)(left ? last : y + i) =
+            *(const ah_lanes_at_f32 *)grad * ah_choose_f32(a > zero, above, below * ah_exp_f32(low));
+        if (left)
+            memcpy(y + i, last, left);
+    }
+}
 
 static int run_elu(struct ah_call *c, int inputs, ah_loop f32, ah_loop f64, const struct elu *elu)
 {

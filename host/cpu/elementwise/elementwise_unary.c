@@ -109,7 +109,10 @@ UNARY_OF_HALVES(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ROOT(a))
 EXPONENTIAL(exp, ah_exp_f32, ah_exp(a))
 EXPONENTIAL(exp2, ah_exp2_f32, ah_exp2(a))
 
-LONG_UNARY(expm1, ah_expm1f(a), ah_expm1(a))
+LANES_LOOP1(expm1_f32, ah_expm1_f32(a))
+LONG_LOOP1(expm1_f64, double, ah_expm1(a))
+FLOAT_TABLE(expm1);
+RESULT_KERNEL(expm1, 1)
 FLOAT_UNARY(log, ah_logf(a), ah_log(a))
 LONG_UNARY(log1p, ah_log1pf(a), ah_log1p(a))
 LONG_UNARY(log2, ah_log2f(a), ah_log2(a))

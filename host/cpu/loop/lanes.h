@@ -128,9 +128,9 @@ static inline ah_lanes_f64 ah_choose_f64(ah_lane_ints_f64 choice, ah_lanes_f64 a
     return (ah_lanes_f64)(((ah_lane_ints_f64)a & choice) | ((ah_lane_ints_f64)b & ~choice));
 }
 
-/* e^(x - n log 2). The polynomials are those of cpu/elementwise/elementwise_math.h and
+/* e^(x - n log 2) - 1. The polynomials are those of cpu/elementwise/elementwise_math.h and
  * cpu/elementwise/special_vector.h. */
-static inline ah_lanes_f32 ah_exp_series_f32(ah_lanes_f32 x, ah_lanes_f32 n)
+static inline ah_lanes_f32 ah_expm1_series_f32(ah_lanes_f32 x, ah_lanes_f32 n)
 {
     ah_lanes_f32 r = ah_fma_f32(n, ah_spread_f32(-0x1.62e4p-1f), x);
     r = ah_fma_f32(n, ah_spread_f32(-0x1.7f7d1cp-20f), r);
@@ -140,7 +140,12 @@ static inline ah_lanes_f32 ah_exp_series_f32(ah_lanes_f32 x, ah_lanes_f32 n)
     p = ah_fma_f32(p, r, ah_spread_f32(0.0416664853692054748535156f));
     p = ah_fma_f32(p, r, ah_spread_f32(0.166666671633720397949219f));
     p = ah_fma_f32(p, r, ah_spread_f32(0.5f));
-    return ah_fma_f32(r * r, p, r) + ah_spread_f32(1.0f);
+    return ah_fma_f32(r * r, p, r);
+}
+
+static inline ah_lanes_f32 ah_exp_series_f32(ah_lanes_f32 x, ah_lanes_f32 n)
+{
+    return ah_expm1_series_f32(x, n) + ah_spread_f32(1.0f);
 }
 
 /* 2^x for x from -126 to 128, whose power is infinity; a NaN stays. */
@@ -196,6 +201,19 @@ static inline ah_lanes_f32 ah_exp_low_f32(ah_lanes_f32 x)
 static inline ah_lanes_f32 ah_exp_f32(ah_lanes_f32 x)
 {
     return ah_exp_low_f32(ah_smaller_f32(ah_spread_f32(90.0f), x));
+}
+
+/* e^x - 1 = 2 (2^(n-1) (e^r - 1) + (2^(n-1) - 1/2)), which keeps small results exact to the last bit or two; 2^(n-1) is
+ * finite wherever the result is. */
+static inline ah_lanes_f32 ah_expm1_f32(ah_lanes_f32 x)
+{
+    const ah_lanes_f32 magic = ah_spread_f32(0x1.8p23f), half = ah_spread_f32(0.5f);
+    ah_lanes_f32 c = ah_larger_f32(ah_spread_f32(-30.0f), ah_smaller_f32(ah_spread_f32(89.0f), x));
+    ah_lanes_f32 shifted = ah_fma_f32(c, ah_spread_f32(0x1.715476p0f), magic);
+    ah_lanes_f32 scale = (ah_lanes_f32)(((ah_lane_bits_f32)shifted << 23) + (ah_lane_bits_f32)half);
+    ah_lanes_f32 r = ah_fma_f32(scale, ah_expm1_series_f32(c, shifted - magic), scale - half);
+    ah_lanes_f32 size = (ah_lanes_f32)((ah_lane_bits_f32)x & 0x7fffffffu);
+    return ah_choose_f32(size < ah_spread_f32(0x1p-100f), x, r + r);
 }
 
 /* 2^x of any x, to about a unit in the last place; whole x have exact powers. */

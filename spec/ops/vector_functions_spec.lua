@@ -188,6 +188,20 @@ describe("float32 functions in vector code", function()
     assert.is_true(worst("tan", accelhost.arange(1, 12000):float() * (math.pi / 2)) < 2.2e-7)
   end)
 
+  it("of 1 + e^x are right to a unit or two in the last place, with the ends of e^x", function()
+    local x = accelhost.cat {accelhost.randn(20011), accelhost.randn(20011) * 20}
+    local softplus = accelhost.nn.functional.softplus
+    for _, beta in ipairs {1, -1, 0.5} do
+      local wanted = softplus(x:double(), beta, 200)
+      local off = (softplus(x, beta, 200):double() - wanted):abs() / wanted:abs():clamp_min(1e-37)
+      assert.is_true(off:max():item() < 3e-7, ("beta %g: %g"):format(beta, off:max():item()))
+    end
+    same({0, 10, 30, inf, nan}, softplus(accelhost.tensor {-inf, 10, 30, inf, nan}, 1, 9))
+    same({inf, nan, 0}, softplus(accelhost.tensor {inf, nan, -200}, 1, inf))
+    assert.is_true(worst("logaddexp", x:abs(), x:flip(0):abs() + 1) < 2.4e-7)
+    assert.is_true(worst("logaddexp2", x:abs(), x:flip(0):abs() + 1) < 2.4e-7)
+  end)
+
   it("of a share of the normal distribution are right to the end of float32's digits", function()
     local x = accelhost.linspace(-6, 6, 50021)
     local wide, F = x:double(), accelhost.nn.functional

@@ -164,6 +164,20 @@ static inline float ah_log1pf(float x)
     return w == 1.0f ? x : corrected;
 }
 
+/* log(1 + x) for 0 <= x <= 1, as 2 atanh s of s = x / (2 + x), which is at most 1/3. */
+static inline float ah_log1p_unitf(float x)
+{
+    float s = x / (2.0f + x), z = s * s;
+    float p = AH_HORNER(fmaf, z, 0.243016693f, 0.214271862f, 0.286169658f, 0.399988726f, 0.666666757f);
+    return fmaf(p * z, s, s + s);
+}
+
+/* log(1 + e^x) without a large intermediate value. */
+static inline float ah_softplusf(float x)
+{
+    return (x > 0 ? x : 0) + ah_log1p_unitf(ah_expf(-fabsf(x)));
+}
+
 /* e^x for -87 <= x <= 88, where neither the scale nor the result leaves the normal numbers. */
 static inline float ah_exp_middle(float x)
 {

@@ -30,13 +30,13 @@ static inline double log2_sum(double x, double y)
 static inline float log_sum_f32(float x, float y)
 {
     float high = x > y ? x : y, low = x > y ? y : x;
-    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1pf(ah_expf(low - high));
+    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1p_unitf(ah_expf(low - high));
 }
 
 static inline float log2_sum_f32(float x, float y)
 {
     float high = x > y ? x : y, low = x > y ? y : x;
-    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1pf(ah_exp2f(low - high)) * (float)M_LOG2E;
+    return x == y && isinf(x) ? x : x != x ? x : high + ah_log1p_unitf(ah_exp2f(low - high)) * (float)M_LOG2E;
 }
 
 FLOATS(atan2, ah_atan2f(a, b), ah_atan2(a, b))

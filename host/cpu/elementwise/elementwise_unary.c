@@ -215,7 +215,7 @@ LOOP1(gelu_tanh_f32, float, float, ah_gelu_tanh_of(a))
 LONG_LOOP1(gelu_tanh_f64, double, 0.5 * a * (1.0 + ah_tanh(AH_SQRT_2_OVER_PI * (a + 0.044715 * a * a * a))))
 AH_BF16_LOOP1(gelu_tanh_bf16, ah_gelu_tanh_of)
 FLOAT_TABLE_BF16(gelu_tanh);
-FLOAT_UNARY(softplus, a *c0 > c1 ? a : ah_log1pf(ah_expf(a * c0)) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
+FLOAT_UNARY(softplus, a *c0 > c1 ? a : ah_softplusf(a * c0) / c0, a *c0 > c1 ? a : ah_log1p(ah_exp(a * c0)) / c0)
 FLOAT_UNARY(leaky_relu, a > 0 ? a : a * c0, a > 0 ? a : a * c0)
 
 AH_CPU_OP(gelu, ah_elementwise_result(c, 1, ah_elementwise_has(c, "tanh") ? gelu_tanh_loops : gelu_erf_loops))

@@ -34,9 +34,9 @@ PROBABILITY(f64, double, ah_log)
             y[i] = (1 - t[i]) * x[i] + FACTOR * softplus;                                                   \
         }                                                                                                   \
     }
-LOGIT(f32, float, ah_expf, ah_log1pf, 1)
+LOGIT(f32, float, ah_expf, ah_log1p_unitf, 1)
 LOGIT(f64, double, ah_exp, ah_log1p, 1)
-LOGIT(weighted_f32, float, ah_expf, ah_log1pf, (1 + (w[i] - 1) * t[i]))
+LOGIT(weighted_f32, float, ah_expf, ah_log1p_unitf, (1 + (w[i] - 1) * t[i]))
 LOGIT(weighted_f64, double, ah_exp, ah_log1p, (1 + (w[i] - 1) * t[i]))
 
 #define OUTSIDE(suffix, real)                                                                               \

@@ -7,25 +7,43 @@
 
 #include "cpu/elementwise/elementwise_math.h"
 
-/* log x of a positive normal number, as 2 atanh(f / (2 + f)) of its part in 0.7..1.4 (the series to the 21st power). */
-static inline double ah_vector_log(double x)
+/* x = 2^k (1 + f) of a positive normal number, 1 + f in 0.7..1.4; returns f / (2 + f), the tanh of
+ * half the logarithm of 1 + f. */
+static inline double ah_vector_log_parts(double x, double *k)
 {
     uint64_t bits = ah_double_bits(x), biased = (bits + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu)) >> 52;
-    double k = ah_bits_double(biased | 0x4330000000000000u) - (0x1p52 + 1023);
-    double f = ah_bits_double(bits - ((biased - 1023) << 52)) - 1, s = f / (2 + f), z = s * s;
-    double p = AH_HORNER(fma, z, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5,
-                         2.0 / 3, 2.0);
-    return fma(k, 0x1.62e42fefa39efp-1, p * s);
+    *k = ah_bits_double(biased | 0x4330000000000000u) - (0x1p52 + 1023);
+    double f = ah_bits_double(bits - ((biased - 1023) << 52)) - 1;
+    return f / (2 + f);
+}
+
+/* log x of a positive normal number, as 2 atanh of that quotient (the series to the 21st power). */
+static inline double ah_vector_log(double x)
+{
+    double k, s = ah_vector_log_parts(x, &k), z = s * s, w = z * z;
+    double p = AH_HORNER(fma, w, 2.0 / 21, 2.0 / 17, 2.0 / 13, 2.0 / 9, 2.0 / 5, 2.0);
+    double odd = AH_HORNER(fma, w, 2.0 / 19, 2.0 / 15, 2.0 / 11, 2.0 / 7, 2.0 / 3);
+    return fma(k, 0x1.62e42fefa39efp-1, fma(odd, z, p) * s);
 }
 
 /* e^x for |x| <= 700, by the exponential series to the 12th power. */
 static inline double ah_vector_exp(double x)
 {
     double shifted = fma(x, 0x1.71547652b82fep0, 0x1.8p52), n = shifted - 0x1.8p52;
-    double r = fma(n, -0x1.62e42fefa39efp-1, x), p = 1.0 / 479001600;
-    p = AH_HORNER(fma, r, p, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
-                  1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
-    return p * ah_bits_double((ah_double_bits(shifted) + 1023) << 52);
+    double r = fma(n, -0x1.62e42fefa39efp-1, x), z = r * r;
+    double p = AH_HORNER(fma, z, 1.0 / 479001600, 1.0 / 3628800, 1.0 / 40320, 1.0 / 720, 1.0 / 24, 0.5, 1.0);
+    double odd = AH_HORNER(fma, z, 1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6, 1.0);
+    return fma(odd, r, p) * ah_bits_double((ah_double_bits(shifted) + 1023) << 52);
+}
+
+/* The same to the 8th power: to the digits that float has, and three more. */
+static inline double ah_vector_exp_short(double x)
+{
+    double shifted = fma(x, 0x1.71547652b82fep0, 0x1.8p52), n = shifted - 0x1.8p52;
+    double r = fma(n, -0x1.62e42fefa39efp-1, x), z = r * r;
+    double p = AH_HORNER(fma, z, 1.0 / 40320, 1.0 / 720, 1.0 / 24, 0.5, 1.0);
+    double odd = AH_HORNER(fma, z, 1.0 / 5040, 1.0 / 120, 1.0 / 6, 1.0);
+    return fma(odd, r, p) * ah_bits_double((ah_double_bits(shifted) + 1023) << 52);
 }
 
 /* sin and cos for |a| <= pi / 2, by their series. */
@@ -112,12 +130,12 @@ static inline float ah_erfinvf(float x)
 /* 1 - erf x: (1 + 2 x) exp(x^2) erfc(x) by Chebyshev interpolation in (x - 3) / (x + 3), relative error 2e-09. */
 static inline float ah_erfcf(float x)
 {
-    double size = fabs((double)x), c = size < 11 ? size : 11, q = (c - 3) / (c + 3), p = 3.891751635202682e-06;
-    p = AH_HORNER(fma, q, p, 7.7204139426609894e-05, -0.00010422117746137031, -0.00072616080124547015,
-                  0.0018882157013599839, 0.0024988226114179761, -0.023770388711756931, 0.068316697294379058,
-                  -0.11927367843139065, 0.12964409102496741, -0.047562293827730473, -0.13562106822069575,
-                  1.2530080582697303);
-    double value = p * ah_vector_exp(-c * c) / (1 + 2 * c);
+    double size = fabs((double)x), c = size < 11 ? size : 11, q = (c - 3) / (c + 3), z = q * q;
+    double p = AH_HORNER(fma, z, 3.891751635202682e-06, -0.00010422117746137031, 0.0018882157013599839,
+                         -0.023770388711756931, -0.11927367843139065, -0.047562293827730473, 1.2530080582697303);
+    double odd = AH_HORNER(fma, z, 7.7204139426609894e-05, -0.00072616080124547015, 0.0024988226114179761,
+                           0.068316697294379058, 0.12964409102496741, -0.13562106822069575);
+    double value = fma(odd, q, p) * ah_vector_exp_short(-c * c) / (1 + 2 * c);
     value = x < 0 ? 2 - value : value;
     return x != x ? x : (float)value;
 }
@@ -201,7 +219,11 @@ static inline float ah_exp2f(float x)
 /* In double, so that logarithms of powers of ten are whole. */
 static inline float ah_log10f(float x)
 {
-    float value = (float)(ah_vector_log(x > 0 ? (double)x : 1) * 0.43429448190325182765);
+    const double e = 0.43429448190325182765;
+    double k, s = ah_vector_log_parts((double)x, &k), z = s * s, w = z * z; /* any numbers where x <= 0 */
+    double p = AH_HORNER(fma, w, e * 2 / 13, e * 2 / 9, e * 2 / 5, e * 2);
+    double odd = AH_HORNER(fma, w, e * 2 / 15, e * 2 / 11, e * 2 / 7, e * 2 / 3);
+    float value = (float)fma(k, 0.30102999566398119521, fma(odd, z, p) * s);
     value = x > 3.4028234e38f ? x : value;
     value = x == 0 ? -__builtin_inff() : value;
     return x >= 0 ? value : __builtin_nanf("");

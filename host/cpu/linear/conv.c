@@ -1,6 +1,6 @@
-/* Convolution kernels: oneDNN in channels-last order where it is built in and supports the shape, else im2col and
- * matmul in row-major order. A fast form returns 1 done, 0 declined, negative for an error; declined, it must have
- * changed nothing. */
+/* Convolution kernels: in channels-last order, where oneDNN is built in, by the forms of conv_*.h that pay for the
+ * geometry (each states when), or else by oneDNN; im2col and matmul in row-major order. A fast form returns 1 done, 0
+ * declined, negative for an error; declined, it must have changed nothing. */
 #include "ops/nn/conv.h"
 
 #include <string.h>

@@ -74,14 +74,12 @@ const ah_loop ah_any_power_loops[AH_DTYPE_COUNT] = {
     LOOP1(name##_f64, double, double, expr64)                                      \
     static const ah_loop name##_loops[AH_DTYPE_COUNT] = {                          \
         AH_HALF_ENTRIES(name) [AH_F32] = name##_f32, [AH_F64] = name##_f64};
-#define ROOT(a) ((ah_lanes_f32)_mm512_sqrt_ps((__m512)(a)))
 FIXED_POWER(pow_2, a *a, a *a, a *a)
 FIXED_POWER(pow_3, a *a *a, a *a *a, a *a *a)
-FIXED_POWER(pow_half, sqrtf(a), sqrt(a), ROOT(a))
-FIXED_POWER(pow_minus_half, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ROOT(a))
+FIXED_POWER(pow_half, sqrtf(a), sqrt(a), ah_sqrt_f32(a))
+FIXED_POWER(pow_minus_half, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ah_sqrt_f32(a))
 FIXED_POWER(pow_minus_1, 1.0f / a, 1.0 / a, 1.0f / a)
 FIXED_POWER(pow_minus_2, 1.0f / (a * a), 1.0 / (a * a), 1.0f / (a * a))
-#undef ROOT
 
 const ah_loop *ah_power_loops(double exponent)
 {

@@ -90,10 +90,9 @@ ROUNDING(trunc, truncf(a), trunc(a))
             AH_HALF_ENTRIES(name) [AH_F32] = name##_f32, [AH_F64] = name##_f64};                             \
         return ah_elementwise_result(c, 1, loops);                                                           \
     }
-#define ROOT(a) ((ah_lanes_f32)_mm512_sqrt_ps((__m512)(a)))
 UNARY_OF_HALVES(reciprocal, 1.0f / a, 1.0 / a, 1.0f / a)
-UNARY_OF_HALVES(sqrt, sqrtf(a), sqrt(a), ROOT(a))
-UNARY_OF_HALVES(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ROOT(a))
+UNARY_OF_HALVES(sqrt, sqrtf(a), sqrt(a), ah_sqrt_f32(a))
+UNARY_OF_HALVES(rsqrt, 1.0f / sqrtf(a), 1.0 / sqrt(a), 1.0f / ah_sqrt_f32(a))
 
 /* Powers of a constant, by vectors. */
 #define EXPONENTIAL(name, lanes, expr64)                                                                     \

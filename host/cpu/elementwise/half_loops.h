@@ -1,6 +1,6 @@
 /* Loops of one or two fp16 or bf16 inputs that are widened, computed in float32 and rounded in registers, where the
- * level has AVX-512; elsewhere the iterator converts them in buffers. Loops of functions of one bf16 number are for
- * all levels. */
+ * level has AVX-512 or AVX2; elsewhere the iterator converts them in buffers. Loops of functions of one bf16 number are
+ * for all levels. */
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,8 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/loop/lanes.h"
 
-#ifdef __AVX512BW__
+#if defined(__AVX512BW__)
+#define AH_HALF_VECTORS
 
 static inline ah_lanes_f32 ah_wide_f16(const uint16_t *x)
 {
@@ -43,6 +44,24 @@ static inline void ah_narrow_two_bf16(uint16_t *y, ah_lanes_f32 low, ah_lanes_f3
         ah_narrow_bf16(y + 16, high);
     }
 }
+#elif defined(__AVX2__) && defined(__F16C__)
+#define AH_HALF_VECTORS
+
+static inline ah_lanes_f32 ah_wide_f16(const uint16_t *x)
+{
+    return (ah_lanes_f32)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)x));
+}
+
+static inline void ah_narrow_two_f16(uint16_t *y, ah_lanes_f32 low, ah_lanes_f32 high)
+{
+    __m128i *to = (__m128i *)(void *)y;
+    _mm_storeu_si128(to, _mm256_cvtps_ph((__m256)low, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(to + 1, _mm256_cvtps_ph((__m256)high, _MM_FROUND_TO_NEAREST_INT));
+}
+#endif
+
+#ifdef AH_HALF_VECTORS
+enum { AH_HALF_LANES = AH_LANES_BYTES / 4, AH_HALF_STEP = 2 * AH_HALF_LANES };
 
 /* As LOOP1 and LOOP2 (cpu/elementwise/elementwise.h), of an expression of vectors; the last one is filled up. */
 #define AH_HALF_LOOP1(name, half, expr)                                                                 \
@@ -53,12 +72,13 @@ static inline void ah_narrow_two_bf16(uint16_t *y, ah_lanes_f32 low, ah_lanes_f3
     }                                                                                                   \
     static void name##_##half(int64_t n, void *const *data, const int64_t *step, const void *context)   \
     {                                                                                                   \
-        uint16_t *y = data[0], last[32] = {0};                                                          \
+        uint16_t *y = data[0], last[AH_HALF_STEP] = {0};                                                \
         const uint16_t *x = data[1];                                                                    \
-        for (int64_t i = 0; i < n; i += 32) {                                                           \
-            size_t left = n - i < 32 ? (size_t)(n - i) * sizeof *y : 0;                                 \
+        for (int64_t i = 0; i < n; i += AH_HALF_STEP) {                                                 \
+            size_t left = n - i < AH_HALF_STEP ? (size_t)(n - i) * sizeof *y : 0;                       \
             const uint16_t *from = left ? memcpy(last, x + i, left) : x + i;                            \
-            ah_narrow_two_##half(left ? last : y + i, name##_of_##half(from), name##_of_##half(from + 16)); \
+            ah_narrow_two_##half(left ? last : y + i, name##_of_##half(from),                           \
+                                 name##_of_##half(from + AH_HALF_LANES));                               \
             if (left)                                                                                   \
                 memcpy(y + i, last, left);                                                              \
         }                                                                                               \
@@ -79,16 +99,17 @@ static inline ah_lanes_f32 ah_repeated_half(const void *data, int64_t step, enum
     }                                                                                                   \
     static void name##_##half(int64_t n, void *const *data, const int64_t *step, const void *context)   \
     {                                                                                                   \
-        uint16_t *y = data[0], first[32] = {0}, second[32] = {0};                                       \
+        uint16_t *y = data[0], first[AH_HALF_STEP] = {0}, second[AH_HALF_STEP] = {0};                   \
         const uint16_t *p = data[1], *q = data[2];                                                      \
         const bool many_p = step[1] == 1, many_q = step[2] == 1;                                        \
         const ah_lanes_f32 p0 = ah_repeated_half(p, step[1], dtype), q0 = ah_repeated_half(q, step[2], dtype);\
-        for (int64_t i = 0; i < n; i += 32) {                                                           \
-            size_t left = n - i < 32 ? (size_t)(n - i) * sizeof *y : 0;                                 \
+        for (int64_t i = 0; i < n; i += AH_HALF_STEP) {                                                 \
+            size_t left = n - i < AH_HALF_STEP ? (size_t)(n - i) * sizeof *y : 0;                       \
             const uint16_t *at_p = left && many_p ? memcpy(first, p + i, left) : p + i;                 \
             const uint16_t *at_q = left && many_q ? memcpy(second, q + i, left) : q + i;                \
-            ah_lanes_f32 a = many_p ? ah_wide_##half(at_p) : p0, a2 = many_p ? ah_wide_##half(at_p + 16) : p0;\
-            ah_lanes_f32 b = many_q ? ah_wide_##half(at_q) : q0, b2 = many_q ? ah_wide_##half(at_q + 16) : q0;\
+            ah_lanes_f32 a = many_p ? ah_wide_##half(at_p) : p0, b = many_q ? ah_wide_##half(at_q) : q0;\
+            ah_lanes_f32 a2 = many_p ? ah_wide_##half(at_p + AH_HALF_LANES) : p0;                       \
+            ah_lanes_f32 b2 = many_q ? ah_wide_##half(at_q + AH_HALF_LANES) : q0;                       \
             ah_narrow_two_##half(left ? first : y + i, name##_of_##half(a, b), name##_of_##half(a2, b2));\
             if (left)                                                                                   \
                 memcpy(y + i, first, left);                                                             \
@@ -106,7 +127,7 @@ static inline void ah_wide_bf16_block(float *to, const uint16_t *from, int64_t c
         memset(last, 0, sizeof last);
         from = memcpy(last, from, (size_t)count * sizeof *last);
     }
-    for (int k = 0; k < 64; k += 16)
+    for (int k = 0; k < 64; k += AH_HALF_LANES)
         *(ah_lanes_f32 *)(void *)(to + k) = step ? ah_wide_bf16(from + k) : ah_spread_f32(ah_bf16_to_f32(from[0]));
 }
 
@@ -114,8 +135,8 @@ static inline void ah_narrow_bf16_block(uint16_t *to, const float *from, int64_t
 {
     const ah_lanes_f32 *x = (const ah_lanes_f32 *)(const void *)from;
     uint16_t last[64];
-    ah_narrow_two_bf16(count < 64 ? last : to, x[0], x[1]);
-    ah_narrow_two_bf16(count < 64 ? last + 32 : to + 32, x[2], x[3]);
+    for (int k = 0; k < 64 / AH_HALF_STEP; k++)
+        ah_narrow_two_bf16((count < 64 ? last : to) + k * AH_HALF_STEP, x[2 * k], x[2 * k + 1]);
     if (count < 64)
         memcpy(to, last, (size_t)count * sizeof *to);
 }

@@ -4,6 +4,7 @@
 
 #include "base/numeric/half.h"
 #include "cpu/loop/f16_item.h"
+#include "cpu/loop/lanes.h"
 #include "cpu/loop/iterate.h"
 
 #if defined(__F16C__)
@@ -150,6 +151,16 @@ static int64_t cast_f32_bf16_lanes(int64_t n, uint16_t *restrict y, const float 
     }
     return done;
 }
+#elif defined(__AVX2__)
+static int64_t cast_f32_bf16_lanes(int64_t n, uint16_t *restrict y, const float *restrict x)
+{
+    int64_t done = 0;
+    for (; done + 16 <= n; done += 16) {
+        const ah_lanes_at_f32 *from = (const ah_lanes_at_f32 *)(x + done);
+        ah_narrow_two_bf16(y + done, from[0], from[1]);
+    }
+    return done;
+}
 #endif
 
 #ifdef __aarch64__
@@ -213,7 +224,7 @@ void ah_cast(int64_t n, void *out, enum ah_dtype out_dtype, int64_t out_stride, 
             cast_by_float(n, out, out_dtype, input, input_dtype);
             return;
         }
-#ifdef __AVX512BW__
+#if defined(__AVX512BW__) || defined(__AVX2__)
         if (input_dtype == AH_F32 && out_dtype == AH_BF16 && out_stride == 1 && input_stride == 1)
             done = cast_f32_bf16_lanes(n, out, input);
 #endif

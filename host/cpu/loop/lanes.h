@@ -55,6 +55,7 @@ typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 #define ah_larger_f64(a, b) ((ah_lanes_f64)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
 #define ah_smaller_f32(a, b) ((ah_lanes_f32)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define ah_smaller_f64(a, b) ((ah_lanes_f64)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
+#define ah_sqrt_f32(a) ((ah_lanes_f32)_mm512_sqrt_ps((__m512)(a)))
 #elif defined(__FMA__)
 #define ah_spread_f32(x) ((ah_lanes_f32)_mm256_set1_ps(x))
 #define ah_spread_f64(x) ((ah_lanes_f64)_mm256_set1_pd(x))
@@ -64,6 +65,7 @@ typedef uint64_t ah_lane_bits_f64 __attribute__((vector_size(AH_LANES_BYTES)));
 #define ah_larger_f64(a, b) ((ah_lanes_f64)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 #define ah_smaller_f32(a, b) ((ah_lanes_f32)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define ah_smaller_f64(a, b) ((ah_lanes_f64)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#define ah_sqrt_f32(a) ((ah_lanes_f32)_mm256_sqrt_ps((__m256)(a)))
 #elif defined(__aarch64__)
 #define ah_spread_f32(x) ((ah_lanes_f32)vdupq_n_f32(x))
 #define ah_spread_f64(x) ((ah_lanes_f64)vdupq_n_f64(x))
@@ -268,6 +270,40 @@ static inline ah_lanes_f32 ah_rounded_bf16(ah_lanes_f32 x)
 static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 {
     __m256i items = _mm512_cvtepi32_epi16(_mm512_srli_epi32(ah_round_bits_bf16(x), 16));
+    _mm256_storeu_si256((__m256i *)(void *)y, items);
+}
+#elif defined(__AVX2__)
+static inline ah_lanes_f32 ah_wide_bf16(const uint16_t *x)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
+    return (ah_lanes_f32)_mm256_slli_epi32(wide, 16);
+}
+
+static inline __m256i ah_round_bits_bf16(ah_lanes_f32 x)
+{
+    __m256i bits = (__m256i)x, odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    return _mm256_blendv_epi8(rounded, quiet, (__m256i)(x != x));
+}
+
+static inline ah_lanes_f32 ah_rounded_bf16(ah_lanes_f32 x)
+{
+    return (ah_lanes_f32)_mm256_and_si256(ah_round_bits_bf16(x), _mm256_set1_epi32((int)0xffff0000));
+}
+
+static inline void ah_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
+{
+    __m256i upper = _mm256_srli_epi32(ah_round_bits_bf16(x), 16);
+    __m128i items = _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
+    _mm_storeu_si128((__m128i *)(void *)y, items);
+}
+
+/* 16 numbers, by the upper halves of the rounded ones. */
+static inline void ah_narrow_two_bf16(uint16_t *y, ah_lanes_f32 low, ah_lanes_f32 high)
+{
+    __m256i a = _mm256_srli_epi32(ah_round_bits_bf16(low), 16), b = _mm256_srli_epi32(ah_round_bits_bf16(high), 16);
+    __m256i items = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
     _mm256_storeu_si256((__m256i *)(void *)y, items);
 }
 #else

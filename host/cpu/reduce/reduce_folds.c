@@ -109,7 +109,7 @@ static void half_column(const struct ah_fold_loops *wide, enum ah_dtype dtype, d
         half_row(&wide, dtype, acc, input, n, p);                                                \
     }
 
-#ifdef __AVX512BW__
+#ifdef AH_HALF_VECTORS
 typedef ah_lanes_f64 lanes_at_f64 __attribute__((aligned(8), may_alias));
 
 /* Sums of halves, widened in registers, as those of float32: of VALUE of each vector. */

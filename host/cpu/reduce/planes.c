@@ -8,23 +8,6 @@
 
 enum { CHUNK = 2048 };
 
-typedef uint16_t half_lanes __attribute__((vector_size(AH_LANES_BYTES / 2)));
-typedef half_lanes half_lanes_at __attribute__((aligned(2), may_alias));
-
-static inline ah_lanes_f32 plane_wide_bf16(const uint16_t *x)
-{
-    return (ah_lanes_f32)(__builtin_convertvector(*(const half_lanes_at *)x, ah_lane_bits_f32) << 16);
-}
-
-/* As ah_f32_to_bf16. */
-static inline void plane_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
-{
-    ah_lane_bits_f32 bits = (ah_lane_bits_f32)x, rounded = bits + 0x7fff + (bits >> 16 & 1);
-    ah_lane_bits_f32 number = (ah_lane_bits_f32)(x == x);
-    bits = (rounded & number) | ((bits | 0x400000) & ~number);
-    *(half_lanes_at *)y = __builtin_convertvector(bits >> 16, half_lanes);
-}
-
 #define AS_IT_IS(x) (x)
 #define IN_PLACE(room, at, count) (at)
 #define NOTHING(to, y, count)
@@ -72,8 +55,8 @@ static inline void plane_narrow_bf16(uint16_t *y, ah_lanes_f32 x)
 #define STORED uint16_t
 #define READ ah_bf16_to_f32
 #define WRITE ah_f32_to_bf16
-#define WIDE plane_wide_bf16
-#define NARROW plane_narrow_bf16
+#define WIDE ah_wide_bf16
+#define NARROW ah_narrow_bf16
 #define ROOM(room)
 #define OPEN IN_PLACE
 #define TARGET IN_PLACE

@@ -3,13 +3,10 @@
  * The place is then that of the key's occurrence with the rest of the rank, as after a stable sort. */
 #include <string.h>
 
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
-
 #include "base/numeric/half.h"
 #include "cpu/index/sort.h"
 #include "cpu/loop/f16_item.h"
+#include "cpu/loop/lanes.h"
 
 bool ah_sort_has_short_keys(enum ah_dtype dtype)
 {
@@ -63,9 +60,10 @@ static uint32_t short_difference(const uint32_t *key, int64_t n)
     return all_or ^ all_and;
 }
 
-/* Of few keys, padded by the largest to a multiple of LANES. */
-enum { LANES = 16 };
-typedef uint32_t key_lanes __attribute__((vector_size(4 * LANES)));
+/* Of few keys, padded by the largest to a multiple of LANES. GCC 12 compares wider vectors than the level has one by
+ * one. */
+enum { LANES = AH_LANES_BYTES / 4 };
+typedef ah_lane_bits_f32 key_lanes;
 
 static int32_t short_count_below(const key_lanes *key, int32_t n, uint32_t limit)
 {

@@ -9,6 +9,7 @@
 #include "base/process/parallel.h"
 #include "base/process/thread_pool.h"
 #include "base/process/threads.h"
+#include "cpu/loop/lanes.h"
 #include "cpu/loop/row_sum.h"
 #include "tensor/transpose.h"
 
@@ -83,12 +84,11 @@ static double sum_of_f64(const double *x, int64_t n)
 
 /* Maximum, channels-last. */
 
-/* Sixteen channels at a time, of halves 32: the compiler alone vectorises over the window, by gathers. */
-typedef float floats __attribute__((vector_size(64)));
-typedef int32_t ints __attribute__((vector_size(64)));
-typedef int16_t shorts __attribute__((vector_size(64)));
-typedef uint8_t bytes __attribute__((vector_size(16)));
-typedef uint8_t many_bytes __attribute__((vector_size(32)));
+/* A vector of channels at a time: the compiler alone vectorises over the window, by gathers, and it compares vectors
+ * that are wider than the level's number by number. */
+typedef int16_t shorts __attribute__((vector_size(AH_LANES_BYTES)));
+typedef uint8_t bytes __attribute__((vector_size(AH_LANES_BYTES / 4)));
+typedef uint8_t many_bytes __attribute__((vector_size(AH_LANES_BYTES / 2)));
 
 /* The positions of one window that are inside the input: the offset of each from the image's start, and its code. Only
  * for windows whose codes fit a byte. */
@@ -132,10 +132,10 @@ static bool pool_covers(const struct ah_window *s)
 }
 
 #define ITEM float
-#define ITEMS floats
-#define MASKS ints
+#define ITEMS ah_lanes_f32
+#define MASKS ah_lane_ints_f32
 #define CODES bytes
-#define LANES 16
+#define LANES (AH_LANES_BYTES / 4)
 #define LAST(name) name##_f32
 #define LAST_KEY(x, infinity) (x)
 #define LAST_KEYS(x, infinity) (x)
@@ -162,7 +162,7 @@ static inline shorts pool_half_keys(shorts bits, int16_t infinity)
 #define ITEMS shorts
 #define MASKS shorts
 #define CODES many_bytes
-#define LANES 32
+#define LANES (AH_LANES_BYTES / 2)
 #define LAST(name) name##_16
 #define LAST_KEY pool_half_key
 #define LAST_KEYS pool_half_keys

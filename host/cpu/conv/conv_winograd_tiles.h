@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "cpu/linear/conv_winograd_sides.h"
+#include "cpu/conv/conv_winograd_sides.h"
 
 enum {
     LANES = AH_LANES_BYTES / 4,

@@ -1,7 +1,7 @@
 /* Convolutions with few output channels: for a block of input pixels one product of matrices computes the terms of each
  * output channel and item of the kernel, then these are added to the outputs, row by row and shifted. With the terms of
  * a row of pixels side by side both are vectors of pixels. */
-#include "cpu/linear/conv_few.h"
+#include "cpu/conv/conv_few.h"
 
 #include <string.h>
 

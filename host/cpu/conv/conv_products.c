@@ -1,5 +1,5 @@
 /* Convolutions as products of matrices over the pixels. */
-#include "cpu/linear/conv_products.h"
+#include "cpu/conv/conv_products.h"
 
 #include <string.h>
 

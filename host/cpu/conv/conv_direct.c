@@ -1,6 +1,6 @@
 /* The gradient of a convolution's weight as one matrix product over output pixels, without im2col: tiles of the result
  * stay in registers while blocks of rows go by. Threads own tiles, so each sum has one order whatever their number. */
-#include "cpu/linear/conv_direct.h"
+#include "cpu/conv/conv_direct.h"
 
 #ifdef __AVX512F__
 

@@ -1,7 +1,7 @@
-/* Winograd's filtering of channels-last arrays: in the transformed domain (cpu/linear/conv_winograd_sides.h) each item
+/* Winograd's filtering of channels-last arrays: in the transformed domain (cpu/conv/conv_winograd_sides.h) each item
  * of a tile is one product of matrices: tiles x input channels times input channels x output channels. The input's
  * gradient is the same with turned weights; the weight's is G' [sum over tiles of (B' d B) * (A dY A')] G. */
-#include "cpu/linear/conv_winograd.h"
+#include "cpu/conv/conv_winograd.h"
 
 #include "cpu/loop/lanes.h"
 
@@ -14,7 +14,7 @@
 #include "base/process/threads.h"
 #include "base/status/status.h"
 #include "base/trace/trace.h"
-#include "cpu/linear/conv_winograd_tiles.h"
+#include "cpu/conv/conv_winograd_tiles.h"
 #include "cpu/loop/dense.h"
 
 enum {

@@ -8,10 +8,10 @@
 #include "base/process/parallel.h"
 #include "base/status/status.h"
 #include "cpu/kernels.h"
-#include "cpu/linear/conv_direct.h"
-#include "cpu/linear/conv_few.h"
-#include "cpu/linear/conv_products.h"
-#include "cpu/linear/conv_winograd.h"
+#include "cpu/conv/conv_direct.h"
+#include "cpu/conv/conv_few.h"
+#include "cpu/conv/conv_products.h"
+#include "cpu/conv/conv_winograd.h"
 #include "cpu/linear/gemm.h"
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/column_sum.h"
@@ -19,7 +19,7 @@
 #include "cpu/loop/onednn.h"
 #include "ops/dispatch/op.h"
 
-#define LOOPS "cpu/linear/conv_loops.h"
+#define LOOPS "cpu/conv/conv_loops.h"
 #include "cpu/loop/for_reals.h"
 
 static void fill_zero(struct ah_tensor *t)

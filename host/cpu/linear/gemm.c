@@ -327,6 +327,12 @@ static struct ah_gemm_rounded rounded_of(const struct product *p)
                                     p->tb ? 1 : p->ldb, p->ldc};
 }
 
+static void run_rounded(const struct product *p, void *scratch)
+{
+    struct ah_gemm_rounded rounded = rounded_of(p);
+    ah_gemm_rounded_run(&rounded, scratch);
+}
+
 static size_t result_row_bytes(const struct product *p)
 {
     return (size_t)p->n * (p->wide ? sizeof(float) : ah_dtype_size(p->dtype));
@@ -350,9 +356,8 @@ static void run_division_piece(void *context, int index)
     struct ah_onednn_entry *primitive = index + 1 == division_pieces(d) ? d->last : d->primitive;
     char *scratch = d->scratch + (size_t)ah_thread_index() * d->scratch_bytes;
     int status = 0;
-    struct ah_gemm_rounded rounded = rounded_of(&part);
     if (part.rounded)
-        ah_gemm_rounded_run(&rounded, scratch);
+        run_rounded(&part, scratch);
     else if (primitive)
         status = run_primitive(d, primitive, &part, scratch);
     else if (part.dtype == AH_BF16)

@@ -4,8 +4,6 @@
  * beyond the edges are zeros. */
 #include "cpu/linear/gemm_rounded.h"
 
-#include <string.h>
-
 #include "cpu/loop/bf16.h"
 #include "cpu/loop/lanes.h"
 
